@@ -1,0 +1,95 @@
+"""eventkit on SQLite.
+
+One writer at a time is SQLite's law; everything here makes it feel like more.  Writes that meet share a
+commit (`turns`, `writer`), readers work beside the writer (`reading`), and waiters sleep on the file system's
+own word that something was written (`watcher`, `alarm`).  A module of this shape is what
+`eventkit.protocols.Backend` describes.
+"""
+
+import asyncio
+import os
+import sqlite3
+
+import apsw
+
+import eventkit_migrations
+from eventkit.errors import NotMigrated, Unavailable
+from eventkit.operations import ReadSchema
+
+from .address import Address, parse
+from .connection import Connection
+from .connection_async import AsyncConnection
+from .library import Error, open_connection, translate
+from .statements import STATEMENTS
+
+capabilities: frozenset[str] = frozenset()
+"""What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""
+
+
+def connect(url: str, *, create: bool = True) -> Connection:
+    """A connection to the database of *url*, whose schema is made first if there is none and *create* is true."""
+    address = parse(url)
+    _prepare(address, create)
+    return Connection(address)
+
+
+async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
+    """`connect`, for asyncio."""
+    address = parse(url)
+    await asyncio.to_thread(_prepare, address, create)
+    return await AsyncConnection.open(address)
+
+
+def _prepare(address: Address, create: bool) -> None:
+    """See that the file can be used and has the schema of this code, or say why not."""
+    path = address.path
+    if os.path.isdir(path):
+        raise Unavailable(f"{path} is a folder: name a file in it")
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise Unavailable(f"{path} cannot be created: there is no folder {folder}")
+    if not os.path.exists(path):
+        if not create:
+            raise NotMigrated(f"there is no {path}: run python -m eventkit_migrations upgrade {address.url}")
+        eventkit_migrations.upgrade(address.url)
+    elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+        raise Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
+    version = _version(address)
+    if version is None and create:
+        eventkit_migrations.upgrade(address.url)
+        version = _version(address)
+    if version != eventkit_migrations.HEAD:
+        raise _wrong_version(address, version)
+
+
+def _version(address: Address) -> str | None:
+    """The revision of the schema in the file; None where there is no schema."""
+    try:
+        connection = open_connection(
+            address.library, path := address.path, address.synchronous, address.busy_timeout
+        )
+        try:
+            rows = connection.execute(STATEMENTS[ReadSchema].sql).fetchall()
+            return ReadSchema().decode(rows)
+        finally:
+            connection.close()
+    except (apsw.SQLError, sqlite3.OperationalError) as error:
+        if "no such table" in str(error):
+            return None
+        raise translate(error, path) from error
+    except Error as error:
+        raise translate(error, path) from error
+
+
+def _wrong_version(address: Address, version: str | None) -> NotMigrated:
+    head = eventkit_migrations.HEAD
+    if version is None:
+        found = "has no eventkit schema"
+    elif version < head:
+        found = f"has the eventkit schema of revision {version}, older than this code's {head}"
+    else:
+        return NotMigrated(
+            f"{address.path} has the eventkit schema of revision {version}, newer than this code's {head}: "
+            f"install a newer eventkit"
+        )
+    return NotMigrated(f"{address.path} {found}: run python -m eventkit_migrations upgrade {address.url}")

@@ -1,0 +1,83 @@
+"""What a SQLite URL says.
+
+::
+
+    sqlite:///relative.db                 the file, through apsw
+    sqlite:////absolute/path.db
+    sqlite+apsw:///shop.db                the same
+    sqlite+pysqlite:///shop.db            the file, through the standard library's sqlite3
+
+    ?durability=full|normal|off           how far a commit has come when a call returns (normal)
+    ?busy_timeout=5                       seconds to wait for another writer
+    ?watch=inotify|poll                   how commits of others are noticed (inotify, where there is one)
+    ?fallback_poll=5                      seconds between two looks on no occasion
+    ?max_payload=524288                   bytes of JSON text
+"""
+
+import os
+import sys
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+_SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
+_OPTIONS = ("durability", "busy_timeout", "watch", "fallback_poll", "max_payload")
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A database file, the library to open it with, and the options of the URL."""
+
+    url: str
+    path: str
+    library: str
+    synchronous: str = "NORMAL"
+    busy_timeout: float = 5.0
+    watch: str = "inotify" if sys.platform == "linux" else "poll"
+    fallback_poll: float = 5.0
+    max_payload: int = 524_288
+
+
+def parse(url: str) -> Address:
+    """The address in *url*, or ``ValueError``."""
+    parts = urlsplit(url)
+    if parts.netloc:
+        raise ValueError(
+            f"{url!r} names a host: write sqlite:///relative.db with three slashes, sqlite:////absolute.db with four"
+        )
+    path = unquote(parts.path[1:])
+    if not path or path.startswith(":memory:") or path.startswith("file:"):
+        raise ValueError(
+            f"{url!r} names no file, and what lives in memory is neither durable nor shared: "
+            f"name one, as in sqlite:///events.db"
+        )
+    library = "sqlite3" if parts.scheme == "sqlite+pysqlite" else "apsw"
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(given.keys() - set(_OPTIONS)):
+        raise ValueError(f"{url!r} has the unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
+    options: dict[str, str | float | int] = {}
+    if "durability" in given:
+        options["synchronous"] = _SYNCHRONOUS[_choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
+    if "watch" in given:
+        options["watch"] = _choice("watch", given["watch"], ("inotify", "poll"))
+    for option in ("busy_timeout", "fallback_poll"):
+        if option in given:
+            options[option] = _number(option, given[option])
+    if "max_payload" in given:
+        options["max_payload"] = int(_number("max_payload", given["max_payload"]))
+    return Address(url, os.path.realpath(path), library, **options)  # type: ignore[arg-type]  # each option is checked above
+
+
+def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"{option} is one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def _number(option: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1e9:
+        raise ValueError(f"{option} is a number from 0 up, not {value!r}")
+    return number

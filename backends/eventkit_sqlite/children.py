@@ -1,0 +1,36 @@
+"""Kits across fork(): a child must not use, close or unlock what belongs to its parent.
+
+SQLite keeps locks by process and state by connection, so a connection that is closed in a child can
+checkpoint a log the parent is writing.  The child's kits refuse to work, and their connections are kept
+for as long as the child lives.
+"""
+
+import ctypes
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Inheritable(Protocol):
+    """A connection that can be told that it is in a child."""
+
+    def forked(self) -> None:
+        """Refuse to work from now on."""
+        ...
+
+
+_tracked: WeakSet[Inheritable] = WeakSet()
+
+
+def track(connection: Inheritable) -> None:
+    """Tell *connection* when this process forks."""
+    _tracked.add(connection)
+
+
+def _in_child() -> None:
+    for connection in list(_tracked):
+        connection.forked()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,82 @@
+-- Handing tasks out.  SQLite has one writer at a time, so what a claim selects needs no row locks.
+
+-- `due` looks into the wake index once for each state in which something can fall due.
+-- name: ReadGate
+SELECT
+    coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
+    q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
+    CASE WHEN q.max_running IS NOT NULL THEN (
+        SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
+    ) END,
+    EXISTS (
+        SELECT 1 FROM eventkit_task
+        WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= now
+    ),
+    now
+FROM (SELECT :now AS now) LEFT JOIN eventkit_queue AS q ON q.name = :queue
+
+-- name: Promote
+UPDATE eventkit_task
+SET
+    state = now.state,
+    reason = CASE WHEN now.state = 'dead' THEN iif(expired, 'expired', 'exhausted') END,
+    error = CASE
+        WHEN now.stored_state = 'leased'
+        THEN 'the lease of worker ' || eventkit_task.worker || ' ran out in attempt ' || eventkit_task.attempt
+        ELSE eventkit_task.error
+    END,
+    finished_at = CASE WHEN now.state = 'dead' THEN :now END,
+    wake_at = CASE WHEN now.state = 'ready' THEN eventkit_task.expires_at END,
+    token = NULL
+FROM (
+    SELECT id, state, stored_state, expires_at <= :now AS expired
+    FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+) AS now
+WHERE eventkit_task.id = now.id
+RETURNING id, state
+
+-- Expired tasks are filtered although Promote buries them: it moves a limited number at once.
+-- name: Lease
+UPDATE eventkit_task
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
+    claimed_at = :now, wake_at = :now + :lease
+WHERE id IN (
+    SELECT id FROM eventkit_task
+    WHERE queue = :queue AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+)
+RETURNING
+    id, queue, payload, key, headers, priority, attempt, coalesce(max_attempts, :max_attempts),
+    run_at, enqueued_at, expires_at, wake_at, token
+
+-- name: SpendTokens
+UPDATE eventkit_queue
+SET tokens = :tokens, refilled_at = :refilled_at
+WHERE name = :queue
+
+-- name: ReadOutlook
+SELECT
+    coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
+    q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
+    CASE WHEN q.max_running IS NOT NULL THEN (
+        SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now
+    ) END,
+    coalesce(wake_at <= now, 0),
+    now,
+    EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready'),
+    wake_at
+FROM (
+    SELECT :now AS now, min(wake_at) AS wake_at
+    FROM (
+        SELECT min(wake_at) AS wake_at FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+        UNION ALL
+        SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
+        UNION ALL
+        SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at IS NOT NULL
+    )
+) LEFT JOIN eventkit_queue AS q ON q.name = :queue

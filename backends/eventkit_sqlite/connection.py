@@ -1,0 +1,155 @@
+"""A kit's way to a SQLite file, for threads: a writer, readers beside it, and the watcher to sleep on."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, TypeVar
+
+from eventkit.errors import Closed
+from eventkit.operations import Operation, Probe
+
+from .address import Address
+from .children import track
+from .file import acquire
+from .library import Error, open_connection, translate
+from .reading import Spares, read
+from .transaction import begin_own, end_own, execute_in, unwrap
+from .turns import Turns
+from .watcher import Waiter
+from .writer import Writer, closed, forked
+
+T = TypeVar("T")
+
+
+class Connection:
+    """Executes operations; see `eventkit.protocols.Connection`."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._file = acquire(address)
+        try:
+            driver = open_connection(address.library, address.path, address.synchronous, 0)
+        except Error as error:
+            self._file.release()
+            raise translate(error, address.path) from error
+        self._writer = Writer(address, self._file, driver)
+        self._turns = Turns(self._writer, address.busy_timeout)
+        self._readers = Spares(address, address.busy_timeout)
+        self._transactions = Spares(address, 0)
+        self._closing = False
+        self._process = os.getpid()
+        self._closed = False
+        track(self)
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of JSON text that a payload may have."""
+        return self._address.max_payload
+
+    @property
+    def closing(self) -> bool:
+        """Whether `end_sleep` was called."""
+        return self._closing
+
+    def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        if self._closed:
+            raise self._reason()
+        if tx is not None:
+            return execute_in(unwrap(tx, self._file), operation)
+        if operation.writes:
+            answer: T = self._turns.run(operation)
+            self._file.watcher.committed()
+            return answer
+        return self._read(operation)
+
+    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        deadline = None if timeout is None else monotonic() + timeout
+        bell = threading.Lock()
+
+        def ring() -> None:
+            if bell.locked():
+                bell.release()
+
+        waiter = Waiter(probe, ring)
+        watcher = self._file.watcher
+        watcher.add(waiter)
+        try:
+            while not self._closing:
+                if watcher.error is not None:
+                    raise watcher.error
+                waiter.seen = None
+                bell.acquire(blocking=False)
+                outlook = self._read(probe)
+                waiter.seen = outlook
+                if outlook.ready:
+                    return True
+                left = None if deadline is None else deadline - monotonic()
+                if left is not None and left <= 0:
+                    return False
+                bell.acquire(timeout=shortest(left, outlook.delay))
+            return False
+        finally:
+            watcher.remove(waiter)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A write transaction on a connection of its own: committed at the end, rolled back on an error."""
+        if self._closed:
+            raise self._reason()
+        caller = threading.get_ident()
+        driver = self._transactions.take()
+        try:
+            begin_own(driver, self._file, caller, self._address.busy_timeout)
+            try:
+                yield driver
+            except BaseException:
+                end_own(driver, self._file, caller, False)
+                raise
+            end_own(driver, self._file, caller, True)
+        finally:
+            self._transactions.give_back(driver)
+        self._file.watcher.committed()
+
+    def end_sleep(self) -> None:
+        """Let every `sleep` return False, now and from now on."""
+        self._closing = True
+        self._file.watcher.wake_all()
+
+    def close(self) -> None:
+        """End every sleep, finish what is under way, and let go of the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self.end_sleep()
+        self._writer.closing = True
+        self._turns.close()
+        self._writer.connection.close()
+        self._readers.close()
+        self._transactions.close()
+        self._file.release()
+
+    def forked(self) -> None:
+        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        self._closed = self._closing = True
+
+    def _read(self, operation: Operation[T]) -> T:
+        driver = self._readers.take()
+        try:
+            return read(driver, operation)
+        except Error as error:
+            raise translate(error, self._address.path) from error
+        finally:
+            self._readers.give_back(driver)
+
+    def _reason(self) -> Closed:
+        return closed() if os.getpid() == self._process else forked()
+
+
+def shortest(left: float | None, delay: float | None) -> float:
+    """The shorter of two timeouts as a lock wants it, for which -1 means for ever."""
+    timeouts = [timeout for timeout in (left, delay) if timeout is not None]
+    return min(min(timeouts), threading.TIMEOUT_MAX) if timeouts else -1

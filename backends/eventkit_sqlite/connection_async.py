@@ -1,0 +1,221 @@
+"""A kit's way to a SQLite file, for asyncio: the writer and the reader are threads of their own.
+
+Tasks that write at the same time share a transaction, as threads do in `turns`: what has arrived while a
+commit was under way goes into the next one.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, TypeVar
+
+from eventkit.errors import Closed
+from eventkit.operations import Operation, Probe
+
+from .address import Address
+from .children import track
+from .file import File, acquire
+from .library import Error, translate
+from .reading import read
+from .transaction import begin_own, end_own, execute_in_async
+from .watcher import Waiter
+from .worker import Worker, connection_of, open_worker
+from .writer import Job, Writer, closed, forked
+
+T = TypeVar("T")
+
+
+class AsyncConnection:
+    """Executes operations; see `eventkit.protocols.AsyncConnection`."""
+
+    def __init__(self, address: Address, file: File, writer: Worker, reader: Worker) -> None:
+        self._address = address
+        self._file = file
+        self._loop = asyncio.get_running_loop()
+        self._writing = writer
+        self._reading = reader
+        self._writer = Writer(address, file, connection_of(writer))
+        self._line: list[tuple[Job, asyncio.Future[Any]]] = []
+        self._mutex = threading.Lock()
+        self._writes: asyncio.Task[None] | None = None
+        self._spares: list[Worker] = []
+        self._sleepers: set[asyncio.Event] = set()
+        self._closing = False
+        self._process = os.getpid()
+        self._closed = False
+        track(self)
+
+    @classmethod
+    async def open(cls, address: Address) -> "AsyncConnection":
+        """A connection to the database at *address*."""
+        file = acquire(address)
+        try:
+            writer = await open_worker(address, 0)
+            reader = await open_worker(address, address.busy_timeout)
+        except BaseException:
+            file.release()
+            raise
+        return cls(address, file, writer, reader)
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of JSON text that a payload may have."""
+        return self._address.max_payload
+
+    @property
+    def closing(self) -> bool:
+        """Whether `end_sleep` was called."""
+        return self._closing
+
+    async def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        if self._closed:
+            raise self._reason()
+        if tx is not None:
+            return await execute_in_async(tx, operation, self._file)
+        if operation.writes:
+            return await self._write(operation)
+        return await self._read(operation)
+
+    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        deadline = None if timeout is None else monotonic() + timeout
+        bell = asyncio.Event()
+        waiter = Waiter(probe, lambda: self._loop.call_soon_threadsafe(bell.set))
+        watcher = self._file.watcher
+        watcher.add(waiter)
+        self._sleepers.add(bell)
+        try:
+            while not self._closing:
+                if watcher.error is not None:
+                    raise watcher.error
+                waiter.seen = None
+                bell.clear()
+                outlook = await self._read(probe)
+                waiter.seen = outlook
+                if outlook.ready:
+                    return True
+                left = None if deadline is None else deadline - monotonic()
+                if left is not None and left <= 0:
+                    return False
+                timeouts = [timeout for timeout in (left, outlook.delay) if timeout is not None]
+                try:
+                    async with asyncio.timeout(min(timeouts, default=None)):
+                        await bell.wait()
+                except TimeoutError:
+                    pass
+            return False
+        finally:
+            self._sleepers.discard(bell)
+            watcher.remove(waiter)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A write transaction on a connection of its own: committed at the end, rolled back on an error."""
+        if self._closed:
+            raise self._reason()
+        caller = asyncio.current_task()
+        worker = self._spares.pop() if self._spares else await open_worker(self._address, 0)
+        driver = connection_of(worker)
+        try:
+            await worker.async_run(begin_own, driver, self._file, caller, self._address.busy_timeout)
+            try:
+                yield worker
+            except BaseException:
+                await worker.async_run(end_own, driver, self._file, caller, False)
+                raise
+            await worker.async_run(end_own, driver, self._file, caller, True)
+        finally:
+            if self._closed:
+                await worker.aclose()
+            else:
+                self._spares.append(worker)
+        self._file.watcher.committed()
+
+    def end_sleep(self) -> None:
+        """Let every `sleep` return False, now and from now on."""
+        self._closing = True
+        for bell in self._sleepers:
+            bell.set()
+
+    async def close(self) -> None:
+        """End every sleep, finish what is under way, and let go of the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self.end_sleep()
+        self._writer.closing = True
+        while self._writes is not None:
+            await self._writes
+        for worker in (self._writing, self._reading, *self._spares):
+            await worker.aclose()
+        self._spares.clear()
+        self._file.release()
+
+    def forked(self) -> None:
+        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        self._closed = self._closing = True
+
+    async def _read(self, operation: Operation[T]) -> T:
+        try:
+            answer: T = await self._reading.async_run(read, connection_of(self._reading), operation)
+        except Error as error:
+            raise translate(error, self._address.path) from error
+        return answer
+
+    async def _write(self, operation: Operation[T]) -> T:
+        job = Job(operation, asyncio.current_task(), monotonic() + self._address.busy_timeout)
+        answer: asyncio.Future[T] = self._loop.create_future()
+        with self._mutex:
+            self._line.append((job, answer))
+        if self._writes is None:
+            self._writes = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
+            self._writes.add_done_callback(self._line_is_empty)
+        return await answer
+
+    def _work_off_line(self) -> None:
+        """In the writer's thread: run what has arrived, together, until nothing has."""
+        while True:
+            with self._mutex:
+                company = [(job, answer) for job, answer in self._line if not answer.cancelled()]
+                self._line = []
+            if not company:
+                return
+            if len(company) == 1:
+                self._alone(company[0][0])
+            else:
+                self._writer.together([job for job, _ in company])
+            done = [(job, answer) for job, answer in company if job.done]
+            self._file.watcher.committed()
+            self._loop.call_soon_threadsafe(self._deliver, done)
+            with self._mutex:
+                self._line[:0] = [entry for entry in company if not entry[0].done]
+
+    def _alone(self, job: Job) -> None:
+        try:
+            job.finish(self._writer.alone(job.operation, job.caller))
+        except Exception as error:
+            job.finish(error=error)
+
+    def _deliver(self, done: list[tuple[Job, "asyncio.Future[Any]"]]) -> None:
+        for job, answer in done:
+            if answer.cancelled():
+                undo = None if job.error else job.operation.undo(job.answer)
+                if undo is not None and not self._closed:
+                    asyncio.ensure_future(self._write(undo))
+            elif job.error is not None:
+                answer.set_exception(job.error)
+            else:
+                answer.set_result(job.answer)
+
+    def _line_is_empty(self, _: object) -> None:
+        self._writes = None
+        if self._line:
+            self._writes = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
+            self._writes.add_done_callback(self._line_is_empty)
+
+    def _reason(self) -> Closed:
+        return closed() if os.getpid() == self._process else forked()

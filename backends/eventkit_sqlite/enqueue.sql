@@ -1,0 +1,70 @@
+-- Putting tasks in.  What counts towards max_size is found by two partial indexes: ready tasks, and those
+-- that something will happen to (scheduled and leased ones, and ready ones that expire, which count once).
+
+-- The bound is looked up in the statement; the size is counted only where there is a bound.
+-- name: Enqueue
+INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
+SELECT :queue, :payload, :headers, :priority, :max_attempts
+WHERE NOT EXISTS (
+    SELECT 1 FROM eventkit_queue
+    WHERE name = :queue AND max_size IS NOT NULL AND max_size <= (
+        (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+        + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+    )
+)
+RETURNING id
+
+-- name: EnqueuePlain
+INSERT INTO eventkit_task (queue, payload)
+SELECT :queue, value
+FROM json_each(:payloads)
+RETURNING id
+
+-- name: EnqueueMany
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    :queue, payload, headers, priority, max_attempts, key,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
+    expires,
+    now
+FROM (
+    SELECT
+        value ->> 0 AS payload, value ->> 1 AS headers, value ->> 2 AS priority, value ->> 3 AS max_attempts,
+        value ->> 4 AS key,
+        coalesce(now + (value ->> 5), value ->> 6, now) AS due,
+        coalesce(now + (value ->> 7), value ->> 8) AS expires,
+        now
+    FROM (SELECT :now AS now), json_each(:tasks)
+)
+WHERE true
+ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
+RETURNING id, key
+
+-- name: FindKeys
+SELECT key, id
+FROM eventkit_task
+WHERE queue = :queue AND state <> 'done' AND key IN (SELECT value FROM json_each(:keys))
+UNION ALL
+SELECT key, task_id
+FROM eventkit_key
+WHERE queue = :queue AND reserved_until > :now AND key IN (SELECT value FROM json_each(:keys))
+
+-- name: ReadRoom
+SELECT
+    max_size,
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+FROM eventkit_queue
+WHERE name = :queue AND max_size IS NOT NULL
+
+-- name: RoomAhead
+SELECT NOT EXISTS (
+    SELECT 1 FROM eventkit_queue
+    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count
+        + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+        + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+)

@@ -1,0 +1,99 @@
+"""A database file, as this process knows it: one `File` for all kits that have it open.
+
+It holds what must exist once for a file and process: the watcher, the knowledge which SQLite library has
+the file open, and who in this process holds a write transaction on it.
+"""
+
+import os
+import threading
+from time import monotonic
+
+from eventkit.errors import DatabaseReplaced, ForeignTransaction
+
+from .address import Address
+from .watcher import Watcher
+
+Identity = tuple[int, int]
+
+_files: dict[Identity, "File"] = {}
+_mutex = threading.Lock()
+_CHECK_EVERY = 0.1
+
+
+class File:
+    """One file, while any kit of this process has it open."""
+
+    def __init__(self, address: Address, identity: Identity) -> None:
+        self.path = address.path
+        self.library = address.library
+        self.identity = identity
+        self.kits = 0
+        self.transactions: list[object] = []
+        """The threads and tasks that are inside ``kit.transaction()``."""
+        self.watcher = Watcher(address, self.check_identity)
+        self._check_at = 0.0
+
+    def check_identity(self) -> None:
+        """Raise `DatabaseReplaced` if another file, or none, is at the path by now."""
+        if identify(self.path) != self.identity:
+            raise DatabaseReplaced(
+                f"{self.path} was moved, deleted or replaced while it was open: close the kit and connect again"
+            )
+
+    def check_identity_sometimes(self) -> None:
+        """The same, unless it was done a moment ago: a stat for every write would be felt."""
+        now = monotonic()
+        if now >= self._check_at:
+            self.check_identity()
+            self._check_at = now + _CHECK_EVERY
+
+    def release(self) -> None:
+        """A kit has closed; the last one stops the watcher."""
+        with _mutex:
+            self.kits -= 1
+            if not self.kits:
+                _files.pop(self.identity, None)
+                self.watcher.stop()
+
+
+def identify(path: str) -> Identity | None:
+    """Which file is at *path*, without opening it."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def acquire(address: Address) -> File:
+    """The process's `File` for the address, which must exist by now."""
+    identity = identify(address.path)
+    if identity is None:
+        raise DatabaseReplaced(f"{address.path} vanished while it was being opened: connect again")
+    with _mutex:
+        file = _files.get(identity)
+        if file is None:
+            file = _files[identity] = File(address, identity)
+        elif file.library != address.library:
+            raise two_libraries(address.path, file.library)
+        file.kits += 1
+        return file
+
+
+def two_libraries(path: str, library: str) -> ForeignTransaction:
+    """The error for reaching *path* through another SQLite library than *library*, which has it open."""
+    url = "sqlite+apsw:///" if library == "apsw" else "sqlite+pysqlite:///"
+    return ForeignTransaction(
+        f"this process has {path} open through {library}, and a second SQLite library on the same file would lose "
+        f"committed rows without an error: create the engine and the kit with {url}{path}"
+    )
+
+
+def _forget_all_in_child() -> None:
+    # The child keeps the parent's objects alive but must not use, close or unlock them.
+    global _mutex
+    _mutex = threading.Lock()
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all_in_child)

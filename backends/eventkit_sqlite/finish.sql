@@ -1,0 +1,106 @@
+-- What workers say of their tasks.  Every statement that takes a token is fenced by it and by the lease:
+-- once wake_at has passed, the task is not theirs, whether or not somebody has moved it yet.
+
+-- name: Ack
+DELETE FROM eventkit_task
+WHERE
+    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
+    AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
+RETURNING id
+
+-- name: AckMany
+DELETE FROM eventkit_task
+WHERE
+    (id, token) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:held))
+    AND state = 'leased' AND wake_at > :now AND key IS NULL
+    AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
+RETURNING id
+
+-- name: Finish
+UPDATE eventkit_task
+SET state = 'done', result = :result, finished_at = :now, wake_at = NULL, token = NULL
+WHERE
+    (id, token) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:held))
+    AND state = 'leased' AND wake_at > :now
+RETURNING id, EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
+
+-- As many as the call has finished, and one more, so that they go faster than they come.
+-- name: ForgetDone
+DELETE FROM eventkit_task
+WHERE id IN (
+    SELECT t.id
+    FROM eventkit_task AS t JOIN eventkit_queue AS q ON q.name = t.queue
+    WHERE
+        t.queue IN (SELECT queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids)))
+        AND t.state = 'done' AND t.finished_at IS NOT NULL AND t.finished_at + q.keep_done <= :now
+    ORDER BY t.finished_at
+    LIMIT 1 + json_array_length(:ids)
+)
+
+-- name: Remove
+DELETE FROM eventkit_task
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: ReserveKeys
+INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
+SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE
+    t.id IN (SELECT value FROM json_each(:ids))
+    AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
+ON CONFLICT (queue, key) DO UPDATE
+SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
+
+-- name: ForgetKeys
+DELETE FROM eventkit_key
+WHERE (queue, key) IN (
+    SELECT queue, key FROM eventkit_key
+    WHERE reserved_until <= :now
+    ORDER BY reserved_until
+    LIMIT :limit
+)
+
+-- name: Bury
+UPDATE eventkit_task
+SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
+WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING id
+
+-- name: CopyDead
+INSERT INTO eventkit_task (queue, payload, headers, priority)
+SELECT q.dead_letter_to, t.payload, t.headers, t.priority
+FROM eventkit_task AS t JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE t.id IN (SELECT value FROM json_each(:ids)) AND q.dead_letter_to IS NOT NULL AND t.state = 'dead'
+
+-- name: ReadHeld
+SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND t.wake_at > :now
+
+-- name: Postpone
+UPDATE eventkit_task
+SET
+    state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
+    run_at = :now + :delay,
+    wake_at = CASE WHEN :delay > 0 THEN min(:now + :delay, coalesce(expires_at, :now + :delay)) ELSE expires_at END,
+    error = :error, token = NULL
+WHERE id = :id AND token = :token
+
+-- name: Release
+UPDATE eventkit_task
+SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING id
+
+-- name: ReleaseMany
+UPDATE eventkit_task
+SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+WHERE
+    (id, token) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:held))
+    AND state = 'leased' AND wake_at > :now
+
+-- name: Extend
+UPDATE eventkit_task
+SET wake_at = :now + :lease
+WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING id

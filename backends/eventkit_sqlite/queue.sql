@@ -1,0 +1,180 @@
+-- Looking into queues, clearing and configuring them.
+--
+-- The view eventkit_task_now tells a task that is due but not moved yet as what it is by now.
+
+-- name: GetTask
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE queue = :queue AND id = :id
+
+-- name: ListTasks
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit
+
+-- The two halves use an index each: what is ready, and what is due to become so.
+-- name: PeekTasks
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM (
+    SELECT * FROM (
+        SELECT * FROM eventkit_task_now
+        WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready'
+        ORDER BY priority DESC, run_at, id
+        LIMIT :limit
+    )
+    UNION ALL
+    SELECT * FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
+)
+ORDER BY priority DESC, run_at, id
+LIMIT :limit
+
+-- name: ListDead
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
+ORDER BY finished_at DESC, id DESC
+LIMIT :limit
+
+-- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
+-- next is what the recursion does.
+-- name: ReadStats
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+due (stored_state, state, run_at) AS (
+    SELECT stored_state, state, run_at
+    FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+),
+priorities (priority) AS (
+    SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
+    UNION ALL
+    SELECT (SELECT max(t.priority) FROM eventkit_task AS t WHERE t.queue = :queue AND t.state = 'ready' AND t.priority < p.priority)
+    FROM priorities AS p
+    WHERE p.priority IS NOT NULL
+)
+SELECT
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > now),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    + (SELECT count(*) FROM due WHERE state = 'ready')
+    - (SELECT count(*) FROM due WHERE stored_state = 'ready'),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
+    + (SELECT count(*) FROM due WHERE state = 'dead'),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL),
+    now - (
+        SELECT min(run_at) FROM (
+            SELECT (
+                SELECT min(t.run_at) FROM eventkit_task AS t
+                WHERE
+                    t.queue = :queue AND t.state = 'ready' AND t.priority = p.priority
+                    AND (t.expires_at IS NULL OR t.expires_at > now)
+            ) AS run_at
+            FROM priorities AS p
+            UNION ALL
+            SELECT run_at FROM due WHERE state = 'ready'
+        )
+    ),
+    coalesce((SELECT paused FROM eventkit_queue WHERE name = :queue), 0)
+FROM clock
+
+-- name: ReadSize
+SELECT
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+
+-- name: ReadNextDue
+SELECT min(moment)
+FROM (
+    SELECT min(run_at) AS moment FROM eventkit_task WHERE queue = :queue AND state = 'ready'
+    UNION ALL
+    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+    UNION ALL
+    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
+)
+
+-- name: Cancel
+SELECT 1
+FROM eventkit_task
+WHERE
+    queue = :queue AND id = :id
+    AND (state IN ('scheduled', 'ready') OR state = 'leased' AND (:running OR wake_at <= :now))
+
+-- name: Purge
+DELETE FROM eventkit_task
+WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at <= :now - :older_than)
+RETURNING id
+
+-- name: ReserveKeysOfState
+INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
+SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE
+    t.queue = :queue AND t.state = :state AND (:older_than IS NULL OR t.finished_at <= :now - :older_than)
+    AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
+ON CONFLICT (queue, key) DO UPDATE
+SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
+
+-- name: Requeue
+UPDATE eventkit_task
+SET
+    state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
+    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL
+WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND (:every OR id IN (SELECT value FROM json_each(:ids)))
+RETURNING id
+
+-- name: SetPaused
+INSERT INTO eventkit_queue (name, paused)
+VALUES (:queue, :paused)
+ON CONFLICT (name) DO UPDATE
+SET paused = excluded.paused
+
+-- name: ReadSettings
+SELECT
+    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+FROM eventkit_queue
+WHERE name = :queue
+
+-- name: WriteSettings
+INSERT INTO eventkit_queue (
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+)
+VALUES (
+    :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :key_ttl, :dead_letter_to
+)
+ON CONFLICT (name) DO UPDATE
+SET
+    max_attempts = excluded.max_attempts, lease = excluded.lease, retry = excluded.retry,
+    max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
+    max_running = excluded.max_running, keep_done = excluded.keep_done, key_ttl = excluded.key_ttl,
+    dead_letter_to = excluded.dead_letter_to,
+    tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
+
+-- name: AdvanceTasks
+UPDATE eventkit_task
+SET
+    run_at = run_at - :milliseconds, wake_at = wake_at - :milliseconds, expires_at = expires_at - :milliseconds,
+    enqueued_at = enqueued_at - :milliseconds, claimed_at = claimed_at - :milliseconds,
+    finished_at = finished_at - :milliseconds
+
+-- name: AdvanceQueues
+UPDATE eventkit_queue
+SET refilled_at = refilled_at - :milliseconds
+
+-- name: AdvanceKeys
+UPDATE eventkit_key
+SET reserved_until = reserved_until - :milliseconds
+
+-- name: ReadSchema
+SELECT version_num
+FROM eventkit_version

@@ -1,0 +1,58 @@
+"""Reading beside the writer: connections that are lent out, and operations that change nothing."""
+
+from typing import TypeVar
+
+from eventkit.execute import run
+from eventkit.operations import Operation
+
+from .address import Address
+from .library import Connection, Error, open_connection, translate
+from .statements import STATEMENTS, fetch
+
+T = TypeVar("T")
+
+
+class Spares:
+    """Open connections that nobody uses at the moment."""
+
+    def __init__(self, address: Address, busy_timeout: float) -> None:
+        self._address = address
+        self._busy_timeout = busy_timeout
+        self._spares: list[Connection] = []
+        self._closed = False
+
+    def take(self) -> Connection:
+        """A connection for the caller alone, until it is given back."""
+        try:
+            return self._spares.pop()
+        except IndexError:
+            address = self._address
+            try:
+                return open_connection(address.library, address.path, address.synchronous, self._busy_timeout)
+            except Error as error:
+                raise translate(error, address.path) from error
+
+    def give_back(self, connection: Connection) -> None:
+        """Let others have *connection*, which has no transaction open."""
+        if self._closed:
+            connection.close()
+        else:
+            self._spares.append(connection)
+
+    def close(self) -> None:
+        """Close all that are here, and the others when they are given back."""
+        self._closed = True
+        while self._spares:
+            self._spares.pop().close()
+
+
+def read(connection: Connection, operation: Operation[T]) -> T:
+    """The answer to *operation*, all of it from one snapshot."""
+    statement = STATEMENTS.get(type(operation))
+    if statement is not None and statement.single:
+        return operation.decode(fetch(connection, operation))
+    connection.execute("BEGIN")
+    try:
+        return run(operation.plan(), lambda step: fetch(connection, step))
+    finally:
+        connection.execute("COMMIT")

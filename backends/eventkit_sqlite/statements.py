@@ -1,0 +1,32 @@
+"""The statements of this backend, and running one of them."""
+
+from typing import Any
+
+import msgspec
+
+from eventkit.operations import Operation, Rows
+from eventkit.sql import load
+
+from .library import Connection
+
+NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
+"""The moment of the call in milliseconds; in any version of SQLite, which ``unixepoch('subsec')`` is not."""
+
+STATEMENTS = load("eventkit_sqlite", lambda number: f"?{number}", {"now": NOW})
+
+_encode = msgspec.json.Encoder().encode
+
+
+def fetch(connection: Connection, step: Operation[Any]) -> Rows:
+    """Execute the statement of *step*; its rows.  Bulk parameters travel as JSON."""
+    statement = STATEMENTS[type(step)]
+    values = statement.values(step)
+    if statement.bulk:
+        values = bulk_as_json(values, statement.bulk)
+    rows: Rows = connection.execute(statement.sql, values).fetchall()
+    return rows
+
+
+def bulk_as_json(values: tuple[Any, ...], bulk: tuple[int, ...]) -> tuple[Any, ...]:
+    """*values* with those at the places *bulk* as JSON text."""
+    return tuple(_encode(value).decode() if place in bulk else value for place, value in enumerate(values))

@@ -1,0 +1,135 @@
+-- Streams.  SQLite has one writer at a time, so offsets are committed in the order in which they are drawn:
+-- whatever is visible is settled.  AUTOINCREMENT keeps pruned offsets from coming back.
+
+-- name: Publish
+INSERT INTO eventkit_event (topic, key, payload, headers)
+VALUES (:topic, :key, :payload, :headers)
+RETURNING id
+
+-- name: PublishMany
+INSERT INTO eventkit_event (topic, payload, key, headers, dedup)
+SELECT :topic, value ->> 0, value ->> 1, value ->> 2, value ->> 3
+FROM json_each(:events)
+WHERE true
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+RETURNING id, dedup
+
+-- name: FindDuplicates
+SELECT dedup, id
+FROM eventkit_event
+WHERE topic = :topic AND dedup IN (SELECT value FROM json_each(:dedups))
+
+-- name: ReadEvents
+SELECT id, key, payload, headers, created_at
+FROM eventkit_event
+WHERE topic = :topic AND id > :after
+ORDER BY id
+LIMIT :limit
+
+-- name: ReadPrunedTo
+SELECT pruned_to
+FROM eventkit_topic
+WHERE name = :topic
+
+-- name: EventsAhead
+SELECT EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic AND id > :after)
+
+-- name: ReadHead
+SELECT max(
+    coalesce((SELECT max(id) FROM eventkit_event WHERE topic = :topic), 0),
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
+)
+
+-- Offsets and moments grow together, so a binary search finds the place without an index over the moments:
+-- everything at or below `low` is older than :moment, and `high` or the event after it is not.
+-- name: FindOffset
+WITH RECURSIVE search (low, high, older) AS (
+    SELECT
+        coalesce((SELECT min(id) FROM eventkit_event WHERE topic = :topic), 1) - 1,
+        coalesce((SELECT max(id) FROM eventkit_event WHERE topic = :topic), 0) + 1,
+        NULL
+    UNION ALL
+    SELECT
+        iif(older IS NULL OR NOT older, low, (low + high) / 2),
+        iif(older IS NULL OR older, high, (low + high) / 2),
+        iif(older IS NOT NULL, NULL, coalesce((
+            SELECT created_at < :moment
+            FROM eventkit_event
+            WHERE topic = :topic AND id <= (low + high) / 2
+            ORDER BY id DESC
+            LIMIT 1
+        ), true))
+    FROM search
+    WHERE high - low > 1
+)
+SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) FROM search)
+
+-- name: ReadOffset
+SELECT position
+FROM eventkit_consumer
+WHERE topic = :topic AND name = :consumer
+
+-- name: SaveOffset
+INSERT INTO eventkit_consumer (topic, name, position)
+VALUES (:topic, :consumer, :offset)
+ON CONFLICT (topic, name) DO UPDATE
+SET position = excluded.position, updated_at = :now
+WHERE excluded.position > eventkit_consumer.position
+RETURNING position
+
+-- name: Seek
+INSERT INTO eventkit_consumer (topic, name, position)
+VALUES (:topic, :consumer, :offset)
+ON CONFLICT (topic, name) DO UPDATE
+SET position = excluded.position, updated_at = :now
+
+-- name: ListConsumers
+SELECT
+    name, position,
+    (SELECT count(*) FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position),
+    updated_at
+FROM eventkit_consumer AS c
+WHERE topic = :topic
+ORDER BY name
+
+-- The events to drop are a prefix: all before the first one young enough, or all but the newest :max_keep,
+-- whichever is more, and nothing that a consumer has still to read.
+-- name: Prune
+SELECT max(id), count(*)
+FROM eventkit_event
+WHERE
+    topic = :topic
+    AND id <= max(
+        CASE WHEN :older_than IS NULL THEN 0 ELSE coalesce(
+            (
+                SELECT id - 1 FROM eventkit_event
+                WHERE topic = :topic AND created_at >= :now - :older_than
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END,
+        CASE WHEN :max_keep IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        ) END
+    )
+    AND id <= CASE WHEN :keep_unconsumed THEN coalesce(
+        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+    ) ELSE 9223372036854775807 END
+
+-- name: DropEvents
+DELETE FROM eventkit_event
+WHERE topic = :topic AND id <= :last
+
+-- name: RememberPruned
+INSERT INTO eventkit_topic (name, pruned_to)
+VALUES (:topic, :last)
+ON CONFLICT (name) DO UPDATE
+SET pruned_to = max(pruned_to, excluded.pruned_to)
+
+-- name: AdvanceEvents
+UPDATE eventkit_event
+SET created_at = created_at - :milliseconds
+
+-- name: AdvanceConsumers
+UPDATE eventkit_consumer
+SET updated_at = updated_at - :milliseconds

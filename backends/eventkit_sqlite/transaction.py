@@ -1,0 +1,195 @@
+"""The caller's own transaction: finding its driver connection, and running an operation on it.
+
+Whoever brings the transaction ends it.  Nothing here begins, commits or rolls back one, except that a
+transaction which SQLAlchemy has announced but the driver not begun is begun.
+"""
+
+import sqlite3
+import sys
+import threading
+import time
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import apsw
+
+from eventkit.errors import ForeignTransaction
+from eventkit.execute import run
+from eventkit.operations import Operation
+
+from .file import File, identify, two_libraries
+from .library import Connection as Driver
+from .library import Error, begin, own_lock, translate
+from .statements import STATEMENTS, fetch
+
+T = TypeVar("T")
+
+_threads: WeakKeyDictionary[apsw.Connection, int] = WeakKeyDictionary()
+"""The thread that last used an apsw connection as ``tx=``."""
+
+
+def execute_in(driver: Driver, operation: Operation[T]) -> T:
+    """The answer to *operation*, in the transaction that *driver* has open; whole, or not at all."""
+    statement = STATEMENTS.get(type(operation))
+    if statement is not None and statement.single:
+        return operation.decode(fetch(driver, operation))
+    driver.execute("SAVEPOINT eventkit_call")
+    try:
+        answer = run(operation.plan(), lambda step: fetch(driver, step))
+    except BaseException:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK TO eventkit_call")
+            driver.execute("RELEASE eventkit_call")
+        raise
+    driver.execute("RELEASE eventkit_call")
+    return answer
+
+
+def unwrap(tx: Any, file: File) -> Driver:
+    """The driver connection of *tx*, which has a transaction open on *file*; for calls of a sync kit."""
+    if isinstance(tx, apsw.Connection) and not tx.is_async:
+        _threads[tx] = threading.get_ident()
+        return _begun(tx, "apsw", file)
+    if isinstance(tx, sqlite3.Connection):
+        return _begun(tx, "sqlite3", file)
+    if "sqlalchemy" in sys.modules:
+        from sqlalchemy import Connection
+        from sqlalchemy.orm import Session, scoped_session
+
+        if isinstance(tx, Session | scoped_session):
+            tx = tx.connection()
+        if isinstance(tx, Connection):
+            if not tx.in_transaction():
+                tx.begin()
+            return unwrap(_sqlite_driver(tx), file)
+    raise TypeError(
+        f"tx= is a SQLAlchemy Session, scoped_session or Connection, an apsw.Connection, "
+        f"or what kit.transaction() gives; not {type(tx).__name__}"
+    )
+
+
+async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
+    """The answer to *operation*, in the transaction *tx*; for calls of an async kit."""
+    if "sqlalchemy.ext.asyncio" in sys.modules:
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+        if isinstance(tx, AsyncSession | AsyncConnection):
+            if isinstance(tx, AsyncSession):
+                tx = await tx.connection()
+            if not tx.in_transaction():
+                await tx.begin()
+            answer: T = await tx.run_sync(_execute_adapted, operation, file)
+            return answer
+    if isinstance(tx, apsw.Connection) and tx.is_async:
+        return await tx.async_run(_execute_on, tx, "apsw", operation, file)  # type: ignore[attr-defined, no-any-return]  # the stubs have a class of its own for this
+    if hasattr(tx, "async_run"):
+        return await tx.async_run(_execute_on, tx.connection, "sqlite3", operation, file)  # type: ignore[no-any-return]
+    raise TypeError(
+        f"tx= is a SQLAlchemy AsyncSession or AsyncConnection, an async apsw connection, "
+        f"or what kit.transaction() gives; not {type(tx).__name__}"
+    )
+
+
+def begin_own(driver: Driver, file: File, caller: object, busy_timeout: float) -> None:
+    """Begin ``kit.transaction()`` for *caller* on *driver*, once the lock is free."""
+    deadline = time.monotonic() + busy_timeout
+
+    def give_up(error: Exception) -> bool:
+        if holds_lock(caller, file):
+            raise own_lock()
+        if time.monotonic() >= deadline:
+            raise translate(error, file.path) from error
+        return False
+
+    file.check_identity_sometimes()
+    begin(driver, give_up)
+    file.transactions.append(caller)
+
+
+def end_own(driver: Driver, file: File, caller: object, commit: bool) -> None:
+    """End ``kit.transaction()``, unless its user has done so."""
+    file.transactions.remove(caller)
+    if driver.in_transaction:
+        try:
+            driver.execute("COMMIT" if commit else "ROLLBACK")
+        except Error as error:
+            if driver.in_transaction:
+                driver.execute("ROLLBACK")
+            raise translate(error, file.path) from error
+
+
+def holds_lock(caller: object, file: File) -> bool:
+    """Whether *caller*, a thread's ident or a task, has itself a write transaction open on *file*."""
+    if caller in file.transactions:
+        return True
+    return any(
+        not connection.is_async
+        and connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
+        and caller in (getattr(connection, "thread", None), _threads.get(connection))
+        and identify(connection.db_filename("main")) == file.identity
+        for connection in apsw.connections()
+    )
+
+
+class Adapted:
+    """The driver connection of an async SQLAlchemy connection, for use inside its ``run_sync``.
+
+    The driver's own calls would have to be awaited; those of SQLAlchemy's adapter need not be.
+    """
+
+    isolation_level = ""
+
+    def __init__(self, adapted: Any, driver: Any) -> None:
+        self._adapted = adapted
+        self._driver = driver
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the driver has begun a transaction."""
+        return bool(self._driver.in_transaction)
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Execute *sql*; a cursor."""
+        cursor = self._adapted.cursor()
+        cursor.execute(sql, parameters)
+        return cursor
+
+
+def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:
+    driver = _sqlite_driver(connection)
+    adapted = Adapted(connection.connection.dbapi_connection, driver)
+    library = "apsw" if isinstance(driver, apsw.Connection) else "sqlite3"
+    return execute_in(_begun(adapted, library, file), operation)
+
+
+def _execute_on(driver: Driver, library: str, operation: Operation[T], file: File) -> T:
+    return execute_in(_begun(driver, library, file), operation)
+
+
+def _sqlite_driver(connection: Any) -> Driver:
+    if connection.dialect.name != "sqlite":
+        raise ForeignTransaction(
+            f"tx= is a transaction on {connection.engine.url.render_as_string()}, which is not an SQLite file: "
+            f"use the session of the database that the kit is connected to"
+        )
+    return connection.connection.driver_connection
+
+
+def _begun(driver: Driver, library: str, file: File) -> Driver:
+    """*driver*, once it is known to be in a transaction on *file*, through the right library."""
+    path = driver.execute("PRAGMA database_list").fetchall()[0][2]
+    if not path or identify(path) != file.identity:
+        raise ForeignTransaction(
+            f"tx= belongs to the database {path or 'in memory'}, and the kit to {file.path}: "
+            f"use a session of the kit's database, or a kit of the session's"
+        )
+    if library != file.library:
+        raise two_libraries(file.path, file.library)
+    if not driver.in_transaction and library == "sqlite3" and driver.isolation_level is not None:
+        # The standard library begins at the first INSERT; a plan may start with a SELECT or a savepoint.
+        driver.execute("BEGIN")
+    if not driver.in_transaction:
+        raise ValueError(
+            "tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out"
+        )
+    return driver

@@ -1,0 +1,171 @@
+"""Noticing commits: one thread for a file and a process, however many wait.
+
+A waiter sleeps until the answer to its probe is no longer the one it has seen.  The watcher asks each
+distinct probe once after a commit, on a connection of its own, so a hundred waiters for one queue cost one
+query, and commits that concern nobody wake nobody.
+
+A commit is noticed by ``PRAGMA data_version``, which changes for every connection but the one that
+committed.  The log is written a moment before the commit becomes visible, with an fsync in between that may
+take its time, and one ring may stand for two commits; so after every ring the watcher goes on looking, at
+intervals that double from 0.05 to 100 ms, for five seconds.  While nobody waits it is parked, and whoever
+comes then makes it look as if the alarm had rung.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from eventkit.execute import run
+from eventkit.operations import Outlook, Probe
+
+from .address import Address
+from .alarm import Alarm, ClockAlarm, InotifyAlarm
+from .library import Connection, Error, open_connection
+from .statements import fetch
+
+_FIRST_LOOK = 0.00005
+_SLOWEST_LOOK = 0.1
+_LOOKS_FOR = 5.0
+_IDENTITY_EVERY = 0.25
+
+
+class Waiter:
+    """Somebody who sleeps until *probe* answers something else than what they have seen."""
+
+    __slots__ = ("probe", "seen", "wake")
+
+    def __init__(self, probe: Probe, wake: Callable[[], object]) -> None:
+        self.probe = probe
+        self.wake = wake
+        self.seen: Outlook | None = None
+
+
+class Watcher:
+    """Wakes the waiters of one file."""
+
+    def __init__(self, address: Address, check_identity: Callable[[], None]) -> None:
+        self._address = address
+        self._check_identity = check_identity
+        self._mutex = threading.Lock()
+        self._waiters: dict[Probe, set[Waiter]] = {}
+        self._alarm: Alarm | None = None
+        self._stopped = False
+        self.error: Exception | None = None
+
+    def add(self, waiter: Waiter) -> None:
+        """From now on no change to the answer of the waiter's probe goes unnoticed."""
+        with self._mutex:
+            was_parked = not self._waiters
+            self._waiters.setdefault(waiter.probe, set()).add(waiter)
+            if self._alarm is None:
+                self._start()
+            elif was_parked:
+                self._alarm.poke()
+
+    def remove(self, waiter: Waiter) -> None:
+        """The waiter is no longer interested."""
+        with self._mutex:
+            waiters = self._waiters.get(waiter.probe, set())
+            waiters.discard(waiter)
+            if not waiters:
+                self._waiters.pop(waiter.probe, None)
+
+    def committed(self) -> None:
+        """This process has committed something: look at once if anybody waits."""
+        if self._waiters and self._alarm is not None:
+            self._alarm.poke()
+
+    def wake_all(self) -> None:
+        """Let everybody look, or find that their kit is closed."""
+        with self._mutex:
+            for waiters in self._waiters.values():
+                for waiter in waiters:
+                    waiter.wake()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped = True
+        with self._mutex:
+            if self._alarm is not None:
+                self._alarm.poke()
+
+    def _start(self) -> None:
+        address = self._address
+        connection = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
+        version = _data_version(connection)
+        self._alarm = _alarm(address)
+        threading.Thread(
+            target=self._run, args=(connection, version, self._alarm), name="eventkit-watcher", daemon=True
+        ).start()
+
+    def _run(self, connection: Connection, version: int, alarm: Alarm) -> None:
+        try:
+            self._watch(connection, version, alarm)
+        except Exception as error:
+            self.error = error
+            self.wake_all()
+        finally:
+            connection.close()
+            with self._mutex:
+                alarm.close()
+                self._alarm = None
+
+    def _watch(self, connection: Connection, version: int, alarm: Alarm) -> None:
+        interval, look_until, check_at = _FIRST_LOOK, monotonic() + _LOOKS_FOR, 0.0
+        poll_at = monotonic() + self._address.fallback_poll
+        while not self._stopped:
+            now = monotonic()
+            if not self._waiters:
+                alarm.wait(None, parked=True)
+                rang = True
+            else:
+                pause = interval if now < look_until else alarm.longest
+                left = max(0.0, poll_at - now)
+                rang = alarm.wait(left if pause is None else min(pause, left))
+            now = monotonic()
+            if rang:
+                interval, look_until, check_at = _FIRST_LOOK, now + _LOOKS_FOR, 0.0
+            else:
+                interval = min(2 * interval, alarm.longest or _SLOWEST_LOOK)
+            if now >= check_at:
+                self._check_identity()
+                check_at = now + _IDENTITY_EVERY
+            latest = _data_version(connection)
+            if latest != version or now >= poll_at:
+                version = latest
+                poll_at = now + self._address.fallback_poll
+                self._ask_probes(connection)
+
+    def _ask_probes(self, connection: Connection) -> None:
+        with self._mutex:
+            probes = list(self._waiters)
+        try:
+            connection.execute("BEGIN")
+            answers = {probe: run(probe.plan(), lambda step: fetch(connection, step)) for probe in probes}
+            connection.execute("COMMIT")
+        except Error:
+            # Whatever is wrong with the file, those who wait will meet it themselves, and say so.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self.wake_all()
+            return
+        with self._mutex:
+            for probe, answer in answers.items():
+                for waiter in self._waiters.get(probe, ()):
+                    if waiter.seen != answer:
+                        waiter.wake()
+
+
+def _alarm(address: Address) -> Alarm:
+    if address.watch == "inotify":
+        # The system lends out a limited number of watches; without one, looking every so often still works.
+        with suppress(OSError):
+            return InotifyAlarm(address.path)
+    return ClockAlarm()
+
+
+def _data_version(connection: Connection) -> int:
+    version: Any = connection.execute("PRAGMA data_version").fetchall()[0][0]
+    return int(version)

@@ -1,0 +1,151 @@
+"""Writing: one connection, one transaction at a time, and company for whoever waits.
+
+Operations that arrive while a commit is under way are run together in the next transaction, each in a
+savepoint, so that one failure hurts nobody else and one fsync serves them all.  A lone operation pays
+nothing for it: a single statement commits by itself.
+"""
+
+import os
+import time
+from typing import Any
+
+from eventkit.errors import Closed, Unavailable
+from eventkit.execute import run
+from eventkit.operations import Operation
+
+from .address import Address
+from .file import File
+from .library import Connection, Error, begin, is_busy, own_lock, translate
+from .statements import STATEMENTS, bulk_as_json, fetch
+from .transaction import holds_lock
+
+
+class Job:
+    """An operation that waits for the writer: who asks, and in the end the answer or the error."""
+
+    __slots__ = ("answer", "caller", "deadline", "done", "error", "operation")
+
+    def __init__(self, operation: Operation[Any], caller: object, deadline: float) -> None:
+        self.operation = operation
+        self.caller = caller
+        self.deadline = deadline
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+
+    def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
+        """Note how it ended."""
+        self.answer = answer
+        self.error = error
+        self.done = True
+
+    def result(self) -> Any:
+        """The answer; or the error, raised."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+
+class Writer:
+    """Runs operations on the one connection that writes.  Not thread-safe: one caller at a time.
+
+    The connection has no busy timeout: the pauses while another process writes are made here, so that a
+    waiting call can be refused or ended.
+    """
+
+    def __init__(self, address: Address, file: File, connection: Connection) -> None:
+        self._address = address
+        self._file = file
+        self.connection = connection
+        self.closing = False
+
+    def alone(self, operation: Operation[Any], caller: object) -> Any:
+        """Run one operation in a transaction of its own."""
+        self._file.check_identity_sometimes()
+        statement = STATEMENTS.get(type(operation))
+        if statement is not None and statement.single:
+            values = statement.values(operation)
+            if statement.bulk:
+                values = bulk_as_json(values, statement.bulk)
+            try:
+                return operation.decode(self.connection.execute(statement.sql, values).fetchall())
+            except Error as error:
+                if not is_busy(error):
+                    raise translate(error, self._address.path) from error
+        job = Job(operation, caller, time.monotonic() + self._address.busy_timeout)
+        self.together([job])
+        return job.result()
+
+    def together(self, jobs: list[Job]) -> None:
+        """Run the operations of *jobs* in one transaction.
+
+        Each job is finished then, unless it still has time to wait for a writer elsewhere.
+        """
+        try:
+            self._file.check_identity_sometimes()
+            if not self._begin(jobs):
+                return
+            if len(jobs) == 1:
+                self._run(jobs[0])
+            else:
+                for job in jobs:
+                    self._run_in_savepoint(job)
+            self.connection.execute("COMMIT")
+        except BaseException as error:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            cause = translate(error, self._address.path) if isinstance(error, Error) else error
+            for job in jobs:
+                if not (job.done and job.error):
+                    job.finish(error=cause if isinstance(cause, Exception) else interrupted())
+            if not isinstance(error, Exception):
+                raise
+
+    def _begin(self, jobs: list[Job]) -> bool:
+        """Take the write lock; False when jobs that could wait no longer have been finished instead."""
+
+        def give_up(error: Exception) -> bool:
+            now = time.monotonic()
+            for job in jobs:
+                if holds_lock(job.caller, self._file):
+                    job.finish(error=own_lock())
+                elif self.closing:
+                    job.finish(error=closed())
+                elif now >= job.deadline:
+                    job.finish(error=translate(error, self._address.path))
+            return any(job.done for job in jobs)
+
+        return begin(self.connection, give_up)
+
+    def _run(self, job: Job) -> None:
+        job.finish(run(job.operation.plan(), self._fetch))
+
+    def _run_in_savepoint(self, job: Job) -> None:
+        self.connection.execute("SAVEPOINT eventkit_job")
+        try:
+            job.finish(run(job.operation.plan(), self._fetch))
+        except Exception as error:
+            if not self.connection.in_transaction:
+                # A full disk or a failing one has rolled everything back, not only this job.
+                raise
+            self.connection.execute("ROLLBACK TO eventkit_job")
+            job.finish(error=translate(error, self._address.path) if isinstance(error, Error) else error)
+        self.connection.execute("RELEASE eventkit_job")
+
+    def _fetch(self, step: Operation[Any]) -> list[tuple[Any, ...]]:
+        return fetch(self.connection, step)
+
+
+def interrupted() -> Unavailable:
+    """The error for an operation whose transaction was taken back because its leader was interrupted."""
+    return Unavailable("the transaction was interrupted and rolled back: try again")
+
+
+def closed() -> Closed:
+    """The error for a kit that is closed, or came here through a fork."""
+    return Closed("the kit is closed: connect again")
+
+
+def forked() -> Closed:
+    """The error for a kit that was inherited through fork()."""
+    return Closed(f"the kit was opened before fork(): connect again in this process ({os.getpid()})")

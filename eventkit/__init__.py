@@ -1,0 +1,80 @@
+"""Durable event streams, a task queue and notifications inside the database an application already has.
+
+::
+
+    kit = eventkit.connect("sqlite:///shop.db")
+    kit.stream("orders").publish({"id": 42})
+
+`eventkit.protocols` is the page to read first.
+"""
+
+from .codec import Undecodable
+from .errors import (
+    Busy,
+    Closed,
+    DatabaseReplaced,
+    Disconnected,
+    EventkitError,
+    ForeignTransaction,
+    NotMigrated,
+    QueueFull,
+    Truncated,
+    Unavailable,
+    UnknownBackend,
+)
+from .handling import Permanent, Retry
+from .kit import connect, connect_async
+from .protocols import (
+    AsyncEventKit,
+    AsyncEventStream,
+    AsyncNotificationChannel,
+    AsyncTaskQueue,
+    EventKit,
+    EventStream,
+    NotificationChannel,
+    TaskQueue,
+)
+from .records import Consumer, Enqueued, Event, NewEvent, NewTask, Notification, QueueStats, Task, TaskInfo
+from .retry import Delays, Exponential, Fixed, Linear
+from .telemetry import tracing
+
+__all__ = [
+    "AsyncEventKit",
+    "AsyncEventStream",
+    "AsyncNotificationChannel",
+    "AsyncTaskQueue",
+    "Busy",
+    "Closed",
+    "Consumer",
+    "DatabaseReplaced",
+    "Delays",
+    "Disconnected",
+    "Enqueued",
+    "Event",
+    "EventKit",
+    "EventStream",
+    "EventkitError",
+    "Exponential",
+    "Fixed",
+    "ForeignTransaction",
+    "Linear",
+    "NewEvent",
+    "NewTask",
+    "NotMigrated",
+    "Notification",
+    "NotificationChannel",
+    "Permanent",
+    "QueueFull",
+    "QueueStats",
+    "Retry",
+    "Task",
+    "TaskInfo",
+    "TaskQueue",
+    "Truncated",
+    "Unavailable",
+    "Undecodable",
+    "UnknownBackend",
+    "connect",
+    "connect_async",
+    "tracing",
+]

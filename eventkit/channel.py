@@ -1,0 +1,44 @@
+"""`NotificationChannel`: one channel of the database, as a handle."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import arguments
+from .arguments import Duration
+from .codec import Codec, encode_headers
+from .operations import channel as operations
+from .telemetry import with_trace
+
+
+class Channel:
+    """Behaves as `eventkit.protocols.NotificationChannel` and `AsyncNotificationChannel` say."""
+
+    def __init__(self, execute: Callable[..., Any], loops: Any, name: str, codec: Codec) -> None:
+        self.name = arguments.name("channel", name)
+        self._execute = execute
+        self._loops = loops
+        self._codec = codec
+
+    def notify(self, payload: Any, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> Any:
+        """Tell everyone who listens; the notification's id."""
+        text = encode_headers(with_trace(headers))
+        return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
+
+    def listen(self, *, start: str | int = "now") -> Any:
+        """Iterate over what is committed from now on."""
+        return self._loops.listen((self.name,), self._codec, origin(start))
+
+    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
+        """Drop the oldest notifications; how many."""
+        return self._execute(
+            operations.PruneNotifications(self.name, *arguments.retention(older_than, max_keep))
+        )
+
+
+def origin(start: str | int) -> Any:
+    """The operation that answers the id to start after; or that id, where it is known."""
+    if isinstance(start, int):
+        return arguments.count("start", start)
+    if arguments.choice("start", start, ("now", "earliest")) == "earliest":
+        return 0
+    return operations.ReadLastNotification()

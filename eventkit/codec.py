@@ -1,0 +1,124 @@
+"""Payloads and headers as JSON text, strictly.
+
+What is written reads back as what was given, or it is refused before anything is written.  The proof is
+the reading itself: every payload is decoded once on its way in and compared, which also catches what the
+JSON library would have turned into something else without a word (NaN into null, a datetime into a string).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+DEEPEST = 64
+LARGEST = 524_288
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_decode_headers = msgspec.json.Decoder(dict[str, str]).decode
+
+DecodeError = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+"""What `Codec.decode` raises for text that is not JSON, or not JSON of the codec's type."""
+
+
+class Undecodable(msgspec.Struct, frozen=True):
+    """The payload of an event or notification whose text did not decode: the *text* as stored, and the *error*."""
+
+    text: str
+    error: str
+
+
+class Codec:
+    """Encodes payloads to JSON text and back; as *type*, if one is given."""
+
+    __slots__ = ("decode", "largest", "type")
+
+    def __init__(self, type: Any = None, largest: int = LARGEST) -> None:
+        self.type = type
+        self.largest = largest
+        self.decode = _decode if type is None else msgspec.json.Decoder(type).decode
+
+    def encode(self, payload: Any) -> str:
+        """*payload* as JSON text that decodes to an equal value, or ``ValueError``/``TypeError``."""
+        try:
+            data = _encode(payload)
+            if data.count(b"[") + data.count(b"{") > DEEPEST:
+                _check_depth(_decode(data))
+            same = self.decode(data) == payload
+        except UnicodeEncodeError as error:
+            raise ValueError(f"the payload holds a lone surrogate, which is not text: {error}") from None
+        except RecursionError:
+            raise ValueError(f"the payload is nested deeper than {DEEPEST} levels: flatten it") from None
+        except msgspec.ValidationError as error:
+            raise TypeError(f"the payload is not a {_type_name(self.type)}: {error}") from None
+        except (TypeError, OverflowError) as error:
+            raise TypeError(f"the payload is not a JSON value: {error}") from None
+        if len(data) > self.largest:
+            raise ValueError(
+                f"the payload has {len(data):,} bytes as JSON, more than {self.largest:,}: "
+                f"store the data elsewhere and send a reference, or raise max_payload in the URL"
+            )
+        if not same:
+            _explain_difference(payload if self.type is None else msgspec.to_builtins(payload))
+        return data.decode()
+
+    def decode_or_wrap(self, text: Any, headers: str | None) -> tuple[Any, dict[str, str]]:
+        """The payload of *text* and the *headers*; an `Undecodable` payload where either does not decode."""
+        try:
+            return self.decode(text), decode_headers(headers)
+        except DecodeError as error:
+            return Undecodable(text if isinstance(text, str) else repr(text), str(error)), {}
+
+
+def encode_headers(headers: Mapping[str, str] | None) -> str | None:
+    """*headers* as JSON text; NULL for none."""
+    if not headers:
+        return None
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"headers are str → str, but {name!r} is {value!r}")
+    try:
+        return _encode(headers).decode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a header holds a lone surrogate, which is not text: {error}") from None
+
+
+def decode_headers(text: str | None) -> dict[str, str]:
+    """The headers of *text*, empty for NULL."""
+    return _decode_headers(text) if text else {}
+
+
+def encode_json(value: Any) -> str:
+    """*value*, made of our own rows and numbers, as JSON text."""
+    return _encode(value).decode()
+
+
+def _type_name(type: Any) -> str:
+    return getattr(type, "__name__", str(type))
+
+
+def _check_depth(value: Any, depth: int = 0) -> None:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        if depth == DEEPEST:
+            raise ValueError(f"the payload is nested deeper than {DEEPEST} levels: flatten it")
+        for item in value:
+            _check_depth(item, depth + 1)
+
+
+def _explain_difference(value: Any) -> None:
+    """Raise for the part of *value* that JSON cannot carry; tuples are the one difference that is none."""
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError(f"{value} is not a JSON number: send null or a string")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _explain_difference(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"the keys of a JSON object are strings, not {type(key).__name__}: {key!r}")
+            _explain_difference(item)
+    elif value is not None and not isinstance(value, str | int):
+        raise TypeError(f"{type(value).__name__} is not a JSON value: convert it, or give the handle a type=")

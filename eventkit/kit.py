@@ -1,0 +1,153 @@
+"""Connecting: from a URL to a kit, and from a kit to its handles."""
+
+from collections.abc import Awaitable, Generator
+from importlib.metadata import entry_points
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
+
+from . import arguments
+from .channel import Channel, origin
+from .codec import Codec
+from .errors import UnknownBackend
+from .loops import Loops
+from .loops_async import AsyncLoops
+from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
+from .queue import Queue
+from .stream import Stream
+
+_EXTRAS = {"sqlite": "apsw"}
+"""The driver that each scheme's backend needs, for the sentence that says what to install."""
+
+
+def connect(url: str, *, create: bool = True) -> EventKit:
+    """A kit on the database at *url*.
+
+    A place without eventkit's schema gets it, unless *create* is false; an older or newer schema is refused
+    with `NotMigrated`.
+    """
+    return Kit(backend_of(url).connect(url, create=create))
+
+
+def connect_async(url: str, *, create: bool = True) -> "Connecting":
+    """`connect` for asyncio: to be awaited, or entered with ``async with``."""
+    return Connecting(url, create)
+
+
+def backend_of(url: str) -> Backend:
+    """The backend that serves the URL's scheme."""
+    if not isinstance(url, str):
+        raise TypeError(
+            f"a database is named by a URL such as 'sqlite:///events.db', not by {type(url).__name__}"
+        )
+    scheme = urlsplit(url).scheme
+    installed = {entry.name: entry for entry in entry_points(group="eventkit.backends")}
+    if scheme not in installed:
+        raise UnknownBackend(
+            f"no installed backend serves {scheme or 'a URL without a scheme'!r}; there are: "
+            f"{', '.join(sorted(installed))}. Write the URL as in 'sqlite:///events.db'"
+        )
+    try:
+        return cast(Backend, installed[scheme].load())
+    except ImportError as error:
+        extra = scheme.partition("+")[0]
+        raise UnknownBackend(
+            f"the backend for {scheme!r} cannot be imported ({error}): pip install 'eventkit[{extra}]'"
+        ) from error
+
+
+class _Handles:
+    """What kits of both flavours give without any I/O."""
+
+    _connection: Any
+    _loops: Any
+
+    def stream(self, topic: str, *, type: Any = None) -> Any:
+        """The stream of a topic."""
+        return Stream(self._connection.execute, self._loops, topic, self._codec(type))
+
+    def queue(self, name: str, *, type: Any = None) -> Any:
+        """A task queue."""
+        return Queue(self._connection.execute, self._loops, name, self._codec(type))
+
+    def channel(self, name: str, *, type: Any = None) -> Any:
+        """A notification channel."""
+        return Channel(self._connection.execute, self._loops, name, self._codec(type))
+
+    def listen(self, *channels: str, start: str | int = "now") -> Any:
+        """Listen to several channels at once."""
+        if not channels:
+            raise ValueError("name at least one channel to listen to")
+        names = tuple(arguments.name("channel", name) for name in channels)
+        return self._loops.listen(names, self._codec(None), origin(start))
+
+    def transaction(self) -> Any:
+        """A transaction for ``tx=``."""
+        return self._connection.transaction()
+
+    def _codec(self, type: Any) -> Codec:
+        return Codec(type, self._connection.max_payload)
+
+
+class Kit(_Handles):
+    """Behaves as `eventkit.protocols.EventKit` says."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loops = Loops(connection)
+
+    def close(self) -> None:
+        """Save what was handled, end every iterator, and let go of the database."""
+        if not self._connection.closing:
+            self._connection.end_sleep()
+            self._loops.close()
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class AsyncKit(_Handles):
+    """Behaves as `eventkit.protocols.AsyncEventKit` says."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._loops = AsyncLoops(connection)
+
+    async def close(self) -> None:
+        """Save what was handled, end every iterator, and let go of the database."""
+        if not self._connection.closing:
+            self._connection.end_sleep()
+            await self._loops.close()
+            await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+class Connecting(Awaitable[AsyncEventKit]):
+    """An `AsyncEventKit` in the making: ``await`` it, or enter it with ``async with``."""
+
+    def __init__(self, url: str, create: bool) -> None:
+        self._url = url
+        self._create = create
+        self._kit: AsyncKit | None = None
+
+    def __await__(self) -> Generator[Any, Any, AsyncEventKit]:
+        return self._connect().__await__()
+
+    async def __aenter__(self) -> AsyncEventKit:
+        return await self._connect()
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._kit is not None:
+            await self._kit.close()
+
+    async def _connect(self) -> AsyncEventKit:
+        self._kit = AsyncKit(await backend_of(self._url).connect_async(self._url, create=self._create))
+        return self._kit

@@ -1,0 +1,227 @@
+"""Everything that waits, for threads.  `loops_async` is the same for asyncio, to be read beside it.
+
+An iterator looks, hands out what it finds, and sleeps on a probe when there is nothing.  The connection's
+`sleep` returns when it is worth looking again, and False when the kit is closing.  A database that is busy
+for longer than a call may wait is no reason for an iterator to end: it looks again.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from time import monotonic
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from .codec import Codec
+from .errors import Busy, Closed, QueueFull
+from .handling import outcome, report
+from .heartbeat import Heartbeat
+from .messages import Messages
+from .operations import Operation, Probe, channel, finish, stream
+from .operations.claim import Claim
+from .protocols import Connection
+from .records import Event, Notification, Task
+from .telemetry import tracing
+
+M = TypeVar("M")
+
+
+class Loops:
+    """The loops of one kit."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open: WeakSet[Messages[Any]] = WeakSet()
+        self._heartbeat = Heartbeat(connection)
+
+    def subscribe(
+        self,
+        topic: str,
+        codec: Codec,
+        consumer: str | None,
+        origin: Operation[int] | int,
+        *,
+        batch: int,
+        every_n: int,
+        every_s: float,
+        skip: bool,
+    ) -> Messages[Event[Any]]:
+        """The events after *origin*, and then those to come."""
+        connection = self._connection
+        after = saved = handled = self._locate(origin)
+        automatic = consumer is not None and (every_n > 0 or every_s > 0)
+        save_at = monotonic() + every_s if automatic and every_s else float("inf")
+
+        def save() -> None:
+            nonlocal saved, save_at
+            if every_s:
+                save_at = monotonic() + every_s
+            if automatic and consumer is not None and handled > saved:
+                try:
+                    connection.execute(stream.SaveOffset(topic, consumer, handled))
+                    saved = handled
+                except Busy:
+                    pass  # The next occasion will do: what is not saved is only delivered again.
+
+        def settle() -> None:
+            nonlocal save_at
+            save()
+            save_at = 0.0
+
+        def events() -> Generator[Event[Any]]:
+            nonlocal after, handled
+            left = every_n
+            try:
+                while not connection.closing:
+                    found = connection.execute(stream.ReadEvents(topic, after, batch, codec, skip))
+                    for event in found:
+                        yield event
+                        handled = after = event.offset
+                        left -= 1
+                        if left == 0 or monotonic() >= save_at:
+                            left = every_n
+                            save()
+                            if connection.closing:
+                                return
+                    if not found:
+                        save()
+                        if not connection.sleep(stream.EventsAhead(topic, after)):
+                            return
+            except Closed:
+                return
+            finally:
+                if not connection.closing:
+                    save()
+
+        return self._track(Messages(events(), settle))
+
+    def work(self, next_claim: Callable[[], Claim], probe: Probe) -> Messages[Task[Any]]:
+        """The tasks of a queue, claimed as they come."""
+        connection = self._connection
+        claimed: deque[Task[Any]] = deque()
+        claiming = threading.Lock()
+
+        def settle() -> None:
+            with claiming:
+                held = [(task.id, task.token) for task in claimed]
+                claimed.clear()
+                if held:
+                    connection.execute(finish.ReleaseMany(held))
+
+        def tasks() -> Generator[Task[Any]]:
+            try:
+                while True:
+                    with claiming:
+                        if connection.closing:
+                            return
+                        try:
+                            claimed.extend(connection.execute(next_claim()))
+                        except Busy:
+                            continue
+                    if not claimed and not connection.sleep(probe):
+                        return
+                    while (task := _first(claimed)) is not None:
+                        yield task
+            except Closed:
+                return
+            finally:
+                if not connection.closing:
+                    settle()
+
+        return self._track(Messages(tasks(), settle))
+
+    def listen(
+        self, channels: tuple[str, ...], codec: Codec, origin: Operation[int] | int
+    ) -> Messages[Notification[Any]]:
+        """The notifications of some channels that are committed from now on."""
+        connection = self._connection
+        after = self._locate(origin)
+
+        def notifications() -> Generator[Notification[Any]]:
+            nonlocal after
+            try:
+                while not connection.closing:
+                    found = connection.execute(channel.ReadNotifications(channels, after, 1000, codec))
+                    for notification in found:
+                        after = notification.id
+                        yield notification
+                        if connection.closing:
+                            return
+                    if not found and not connection.sleep(channel.NotificationsAhead(channels, after)):
+                        return
+            except Closed:
+                return
+
+        return self._track(Messages(notifications(), lambda: None))
+
+    def claim(self, operation: Claim, probe: Probe, wait: float) -> list[Task[Any]]:
+        """The claim, tried again whenever it may come to something, for *wait* seconds."""
+        deadline = monotonic() + wait
+        while True:
+            tasks = self._connection.execute(operation)
+            if tasks or not self._connection.sleep(probe, max(0.0, deadline - monotonic())):
+                return tasks
+
+    def enqueue(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
+        """The enqueue, tried again whenever there may be room, for *wait* seconds."""
+        deadline = monotonic() + wait
+        while True:
+            try:
+                return self._connection.execute(operation)
+            except QueueFull:
+                if not self._connection.sleep(probe, max(0.0, deadline - monotonic())):
+                    raise
+
+    def handling(self, task: Task[Any]) -> "Handling":
+        """Around the work on *task*."""
+        return Handling(self._connection, self._heartbeat, task)
+
+    def close(self) -> None:
+        """Settle every open iterator, and end the heartbeat."""
+        for messages in list(self._open):
+            messages.settle()
+        self._heartbeat.stop()
+
+    def _locate(self, origin: Operation[int] | int) -> int:
+        return self._connection.execute(origin) if isinstance(origin, Operation) else origin
+
+    def _track(self, messages: Messages[M]) -> Messages[M]:
+        self._open.add(messages)
+        return messages
+
+
+class Handling:
+    """Keeps a task's lease while the body runs; then acks it, or does what the exception asks for."""
+
+    def __init__(self, connection: Connection, heartbeat: Heartbeat, task: Task[Any]) -> None:
+        self._connection = connection
+        self._heartbeat = heartbeat
+        self._task = task
+        self._tracing = tracing(task)
+
+    def __enter__(self) -> Task[Any]:
+        self._heartbeat.add(self._task)
+        self._tracing.__enter__()
+        return self._task
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._tracing.__exit__(None, None, None)
+        try:
+            while True:
+                try:
+                    still_ours = self._connection.execute(outcome(self._task, error))
+                    break
+                except Busy:
+                    continue  # The work is done; losing the answer would have it done twice.
+        finally:
+            self._heartbeat.remove(self._task)
+        report(self._task, error, still_ours)
+        return isinstance(error, Exception)
+
+
+def _first(claimed: deque[Task[Any]]) -> Task[Any] | None:
+    """The next task to hand out, unless `settle` in another thread was faster."""
+    try:
+        return claimed.popleft()
+    except IndexError:
+        return None

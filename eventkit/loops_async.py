@@ -1,0 +1,255 @@
+"""Everything that waits, for asyncio.  `loops` is the same for threads, and says why."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from time import monotonic
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from .codec import Codec
+from .errors import Busy, Closed, EventkitError, QueueFull, Unavailable
+from .handling import first_beat, logger, outcome, report
+from .messages import AsyncMessages
+from .operations import Operation, Probe, channel, finish, stream
+from .operations.claim import Claim
+from .protocols import AsyncConnection
+from .records import Event, Notification, Task
+from .telemetry import tracing
+
+M = TypeVar("M")
+
+
+class AsyncLoops:
+    """The loops of one kit."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._open: WeakSet[AsyncMessages[Any]] = WeakSet()
+
+    def subscribe(
+        self,
+        topic: str,
+        codec: Codec,
+        consumer: str | None,
+        origin: Operation[int] | int,
+        *,
+        batch: int,
+        every_n: int,
+        every_s: float,
+        skip: bool,
+    ) -> AsyncMessages[Event[Any]]:
+        """The events after *origin*, and then those to come."""
+        connection = self._connection
+        after = saved = handled = -1
+        automatic = consumer is not None and (every_n > 0 or every_s > 0)
+        save_at = monotonic() + every_s if automatic and every_s else float("inf")
+
+        async def attach() -> None:
+            nonlocal after, saved, handled
+            if after < 0:
+                after = saved = handled = await self._locate(origin)
+
+        async def save() -> None:
+            nonlocal saved, save_at
+            if every_s:
+                save_at = monotonic() + every_s
+            if automatic and consumer is not None and handled > saved:
+                try:
+                    offset = handled
+                    await connection.execute(stream.SaveOffset(topic, consumer, offset))
+                    saved = offset
+                except Busy:
+                    pass  # The next occasion will do: what is not saved is only delivered again.
+
+        async def settle() -> None:
+            nonlocal save_at
+            await save()
+            save_at = 0.0
+
+        async def events() -> AsyncGenerator[Event[Any]]:
+            nonlocal after, handled
+            left = every_n
+            try:
+                await attach()
+                while not connection.closing:
+                    found = await connection.execute(stream.ReadEvents(topic, after, batch, codec, skip))
+                    for event in found:
+                        yield event
+                        handled = after = event.offset
+                        left -= 1
+                        if left == 0 or monotonic() >= save_at:
+                            left = every_n
+                            await save()
+                            if connection.closing:
+                                return
+                    if not found:
+                        await save()
+                        if not await connection.sleep(stream.EventsAhead(topic, after)):
+                            return
+            except Closed:
+                return
+            finally:
+                if not connection.closing:
+                    await save()
+
+        return self._track(AsyncMessages(events(), settle, attach))
+
+    def work(self, next_claim: Callable[[], Claim], probe: Probe) -> AsyncMessages[Task[Any]]:
+        """The tasks of a queue, claimed as they come."""
+        connection = self._connection
+        claimed: deque[Task[Any]] = deque()
+        claiming = asyncio.Lock()
+
+        async def attach() -> None:
+            """There is nothing to attach: tasks wait for their worker."""
+
+        async def settle() -> None:
+            async with claiming:
+                held = [(task.id, task.token) for task in claimed]
+                claimed.clear()
+                if held:
+                    await connection.execute(finish.ReleaseMany(held))
+
+        async def tasks() -> AsyncGenerator[Task[Any]]:
+            try:
+                while True:
+                    async with claiming:
+                        if connection.closing:
+                            return
+                        try:
+                            claimed.extend(await connection.execute(next_claim()))
+                        except Busy:
+                            continue
+                    if not claimed and not await connection.sleep(probe):
+                        return
+                    while claimed:
+                        yield claimed.popleft()
+            except Closed:
+                return
+            finally:
+                if not connection.closing:
+                    await settle()
+
+        return self._track(AsyncMessages(tasks(), settle, attach))
+
+    def listen(
+        self, channels: tuple[str, ...], codec: Codec, origin: Operation[int] | int
+    ) -> AsyncMessages[Notification[Any]]:
+        """The notifications of some channels that are committed from now on."""
+        connection = self._connection
+        after = -1
+
+        async def attach() -> None:
+            nonlocal after
+            if after < 0:
+                after = await self._locate(origin)
+
+        async def settle() -> None:
+            """Listeners keep nothing."""
+
+        async def notifications() -> AsyncGenerator[Notification[Any]]:
+            nonlocal after
+            try:
+                await attach()
+                while not connection.closing:
+                    found = await connection.execute(channel.ReadNotifications(channels, after, 1000, codec))
+                    for notification in found:
+                        after = notification.id
+                        yield notification
+                        if connection.closing:
+                            return
+                    if not found and not await connection.sleep(channel.NotificationsAhead(channels, after)):
+                        return
+            except Closed:
+                return
+
+        return self._track(AsyncMessages(notifications(), settle, attach))
+
+    async def claim(self, operation: Claim, probe: Probe, wait: float) -> list[Task[Any]]:
+        """The claim, tried again whenever it may come to something, for *wait* seconds."""
+        deadline = monotonic() + wait
+        while True:
+            tasks = await self._connection.execute(operation)
+            if tasks or not await self._connection.sleep(probe, max(0.0, deadline - monotonic())):
+                return tasks
+
+    async def enqueue(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
+        """The enqueue, tried again whenever there may be room, for *wait* seconds."""
+        deadline = monotonic() + wait
+        while True:
+            try:
+                return await self._connection.execute(operation)
+            except QueueFull:
+                if not await self._connection.sleep(probe, max(0.0, deadline - monotonic())):
+                    raise
+
+    def handling(self, task: Task[Any]) -> "AsyncHandling":
+        """Around the work on *task*."""
+        return AsyncHandling(self._connection, task)
+
+    async def close(self) -> None:
+        """Settle every open iterator."""
+        for messages in list(self._open):
+            await messages.settle()
+
+    async def _locate(self, origin: Operation[int] | int) -> int:
+        return await self._connection.execute(origin) if isinstance(origin, Operation) else origin
+
+    def _track(self, messages: AsyncMessages[M]) -> AsyncMessages[M]:
+        self._open.add(messages)
+        return messages
+
+
+class AsyncHandling:
+    """Keeps a task's lease while the body runs; then acks it, or does what the exception asks for."""
+
+    def __init__(self, connection: AsyncConnection, task: Task[Any]) -> None:
+        self._connection = connection
+        self._task = task
+        self._tracing = tracing(task)
+        self._beating: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Task[Any]:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(first_beat(self._task, time.time()), self._start_beating)
+        self._tracing.__enter__()
+        return self._task
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self._tracing.__exit__(None, None, None)
+        try:
+            while True:
+                try:
+                    still_ours = await self._connection.execute(outcome(self._task, error))
+                    break
+                except Busy:
+                    continue  # The work is done; losing the answer would have it done twice.
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._beating is not None:
+                self._beating.cancel()
+        report(self._task, error, still_ours)
+        return isinstance(error, Exception)
+
+    def _start_beating(self) -> None:
+        self._beating = asyncio.ensure_future(self._beat())
+
+    async def _beat(self) -> None:
+        task = self._task
+        while True:
+            again = task.lease_ms / 3000
+            try:
+                if not await self._connection.execute(finish.Extend(task.id, task.token, task.lease_ms)):
+                    logger.warning(
+                        "the lease of task %s of queue %r was lost while it ran", task.id, task.queue
+                    )
+                    return
+            except Unavailable:
+                again = min(1.0, again)
+            except EventkitError:
+                return
+            await asyncio.sleep(again)

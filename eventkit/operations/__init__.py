@@ -1,0 +1,134 @@
+"""Everything asked of a database is a value.
+
+An `Operation` is named by a verb; its fields are the parameters of its statement, which each backend keeps
+in a ``.sql`` file under the operation's name, and `decode` turns the rows into one value.  It does no I/O,
+so it is neither sync nor async.
+
+Where one statement is not enough, `plan` is a generator that yields further operations and is sent their
+rows; whoever executes the operation runs the whole plan inside one transaction.  What a plan does is the
+same on every backend, and only its statements differ.
+
+A field that is a ``list`` or a ``tuple`` is a bulk parameter: a backend passes it as its database likes best.  The field
+``codec`` is never a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T", covariant=True)
+
+Rows = list[tuple[Any, ...]]
+Plan = Generator["Operation[Any]", Rows, T]
+
+
+class Operation(msgspec.Struct, Generic[T], frozen=True):
+    """One thing to ask of a database."""
+
+    writes: ClassVar[bool] = True
+    """Whether anything is changed; what only reads runs beside the writer."""
+
+    def decode(self, rows: Rows) -> T:
+        """The answer that *rows* stand for.  An operation whose rows matter only to a plan has none."""
+        raise TypeError(f"{type(self).__name__} is a step of a plan and has no answer of its own")
+
+    def plan(self) -> Plan[T]:
+        """The statements to run, in one transaction, and what they come to."""
+        return self.decode((yield self))
+
+    def undo(self, answer: Any) -> Operation[Any] | None:
+        """What takes *answer* back, for a caller who went away before it came; None if nothing has to."""
+        return None
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What a waiter can expect: something now (*ready*), or *delay* milliseconds from now at the latest.
+
+    Two outlooks are equal when they say the same about the database; the delay that is left is not compared.
+    """
+
+    ready: bool
+    due: int | None = None
+    now: int = 0
+
+    @property
+    def delay(self) -> float | None:
+        """Seconds until *due*; None when only a commit can change anything."""
+        return None if self.due is None else max(0, self.due - self.now) / 1000
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Outlook) and (self.ready, self.due) == (other.ready, other.due)
+
+    def __hash__(self) -> int:
+        return hash((self.ready, self.due))
+
+
+Probe = Operation[Outlook]
+"""A read that says whether it is worth looking again.  A waiter sleeps until its probe's answer is ready."""
+
+
+class ReadSchema(Operation[str | None], frozen=True):
+    """The version of eventkit's schema; fails where there is none."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> str | None:
+        """The revision, or None where the version table is empty."""
+        return rows[0][0] if rows else None
+
+
+class Advance(Operation[None], frozen=True):
+    """Move every stored moment back, as if *milliseconds* had passed.  For tests."""
+
+    milliseconds: int
+
+    def plan(self) -> Plan[None]:
+        """Each table in turn."""
+        for table in (
+            AdvanceTasks,
+            AdvanceQueues,
+            AdvanceKeys,
+            AdvanceEvents,
+            AdvanceConsumers,
+            AdvanceNotifications,
+        ):
+            yield table(self.milliseconds)
+
+
+class AdvanceTasks(Operation[None], frozen=True):
+    """Move the moments of tasks back."""
+
+    milliseconds: int
+
+
+class AdvanceQueues(Operation[None], frozen=True):
+    """Move the moments of queues back."""
+
+    milliseconds: int
+
+
+class AdvanceKeys(Operation[None], frozen=True):
+    """Move the moments of key reservations back."""
+
+    milliseconds: int
+
+
+class AdvanceEvents(Operation[None], frozen=True):
+    """Move the moments of events back."""
+
+    milliseconds: int
+
+
+class AdvanceConsumers(Operation[None], frozen=True):
+    """Move the moments of consumers back."""
+
+    milliseconds: int
+
+
+class AdvanceNotifications(Operation[None], frozen=True):
+    """Move the moments of notifications back."""
+
+    milliseconds: int

@@ -1,0 +1,222 @@
+"""What is asked of a database to hand out tasks.
+
+A claim is a plan: it reads the *gate* (may anything be handed out, is anything due?), moves what is due,
+and leases the best of what is ready.  Only a claim, a sweep and plain SQL ever move tasks that are due.
+"""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any, ClassVar, NamedTuple
+
+from ..codec import Codec, DecodeError, decode_headers
+from ..records import Task
+from . import Operation, Outlook, Plan, Rows
+from .finish import Bury, CopyDead, ReleaseMany, Remove
+
+MOVED_AT_ONCE = 1000
+
+_due_then_id = itemgetter(8, 0)
+_priority = itemgetter(5)
+
+
+class Gate(NamedTuple):
+    """What a claim has to know of its queue.  Durations and moments in milliseconds."""
+
+    paused: bool
+    lease: int
+    max_attempts: int
+    rate: float | None
+    burst: float | None
+    tokens: float | None
+    refilled_at: int | None
+    max_running: int | None
+    running: int | None
+    due: bool
+    now: int
+
+    def tokens_now(self) -> float | None:
+        """The tokens in the bucket by now; None without a rate."""
+        if self.rate is None:
+            return None
+        depth = self.burst if self.burst is not None else max(1.0, self.rate)
+        if self.tokens is None or self.refilled_at is None:
+            return depth
+        return min(depth, self.tokens + max(0, self.now - self.refilled_at) * self.rate / 1000)
+
+    def most(self, limit: int) -> int:
+        """How many of *limit* tasks may be handed out now."""
+        if self.paused:
+            return 0
+        if self.max_running is not None:
+            limit = min(limit, self.max_running - (self.running or 0))
+        tokens = self.tokens_now()
+        if tokens is not None:
+            limit = min(limit, int(tokens + 1e-6))
+        return max(0, limit)
+
+    def next_token_at(self) -> int | None:
+        """When the bucket will hold a whole token; None if it does, or without a rate."""
+        tokens = self.tokens_now()
+        if self.rate is None or tokens is None or tokens + 1e-6 >= 1:
+            return None
+        return self.now + int((1 - tokens) * 1000 / self.rate) + 1
+
+
+class ReadGate(Operation[Gate], frozen=True):
+    """Whether the queue may hand out tasks, and whether any are due to be moved first."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> Gate:
+        """The gate of the one row."""
+        return Gate(*rows[0])
+
+
+class Promote(Operation[None], frozen=True):
+    """Move what is due: scheduled and lapsed tasks become ready, exhausted and expired ones die."""
+
+    queue: str
+    limit: int
+
+
+class Lease(Operation[None], frozen=True):
+    """Give the best ready tasks to a worker."""
+
+    queue: str
+    worker: str
+    limit: int
+    lease: int
+    token: int
+    max_attempts: int
+
+
+class SpendTokens(Operation[None], frozen=True):
+    """Store what is left in the queue's bucket."""
+
+    queue: str
+    tokens: float
+    refilled_at: int
+
+
+class Claim(Operation[list[Task[Any]]], frozen=True):
+    """Lease up to *limit* tasks to *worker*, best first.  *token* proves the claim."""
+
+    queue: str
+    worker: str
+    limit: int
+    lease: int | None
+    token: int
+    codec: Codec
+
+    def plan(self) -> Plan[list[Task[Any]]]:
+        """The gate, what is due, the lease; then the poisonous ones are taken out and more are leased."""
+        gate = Gate(*(yield ReadGate(self.queue))[0])
+        if gate.due:
+            yield from promote(self.queue, max(MOVED_AT_ONCE, self.limit))
+        lease = gate.lease if self.lease is None else self.lease
+        most = gate.most(self.limit)
+        tasks: list[Task[Any]] = []
+        spent = 0
+        while len(tasks) < most:
+            wanted = most - len(tasks)
+            rows = yield Lease(self.queue, self.worker, wanted, lease, self.token, gate.max_attempts)
+            spent += len(rows)
+            poisonous = yield from self._decode_into(tasks, rows, lease)
+            if not poisonous:
+                break
+        tokens = gate.tokens_now()
+        if spent and tokens is not None:
+            yield SpendTokens(self.queue, tokens - spent, gate.now)
+        return tasks
+
+    def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
+        """The release of the tasks, so that somebody else gets them at once."""
+        return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
+
+    def _decode_into(self, tasks: list[Task[Any]], rows: Rows, lease: int) -> Plan[int]:
+        """Append the tasks of *rows*, best first; bury those that do not decode and say how many."""
+        if len(rows) > 1:
+            rows.sort(key=_due_then_id)
+            if any(row[5] != rows[0][5] for row in rows):
+                rows.sort(key=_priority, reverse=True)
+        decode = self.codec.decode
+        poisonous = 0
+        for row in rows:
+            payload, headers = row[2], row[4]
+            try:
+                tasks.append(
+                    Task(
+                        row[0],
+                        row[1],
+                        decode(payload),
+                        row[3],
+                        decode_headers(headers) if headers else {},
+                        *row[5:],
+                        lease,
+                    )
+                )
+            except DecodeError as error:
+                poisonous += 1
+                yield Bury(row[0], self.token, "poison", str(error))
+                yield CopyDead([row[0]])
+        return poisonous
+
+
+class Receive(Operation[list[Task[Any]]], frozen=True):
+    """Claim and delete in one step: each task is handed out at most once."""
+
+    queue: str
+    limit: int
+    token: int
+    codec: Codec
+
+    def plan(self) -> Plan[list[Task[Any]]]:
+        """A claim, and the removal of what it came to."""
+        claim = Claim(self.queue, "receive", self.limit, None, self.token, self.codec)
+        tasks = yield from claim.plan()
+        if tasks:
+            yield from Remove([task.id for task in tasks]).plan()
+        return tasks
+
+
+class Sweep(Operation[int], frozen=True):
+    """Move everything that is due; how many tasks moved."""
+
+    queue: str
+
+    def plan(self) -> Plan[int]:
+        """Promotion until nothing is due."""
+        total = 0
+        while moved := (yield from promote(self.queue, MOVED_AT_ONCE)):
+            total += moved
+        return total
+
+
+class ReadOutlook(Operation[Outlook], frozen=True):
+    """Whether a claim would come to something now, or when it may."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> Outlook:
+        """Ready, or due at the earliest moment at which a row changes by itself or a token is there."""
+        *gate_row, ready, wake_at = rows[0]
+        gate = Gate(*gate_row)
+        if gate.due or (ready and gate.most(1)):
+            return Outlook(True, None, gate.now)
+        moments = [wake_at] if wake_at is not None else []
+        token_at = gate.next_token_at()
+        if ready and token_at is not None:
+            moments.append(token_at)
+        return Outlook(False, min(moments, default=None), gate.now)
+
+
+def promote(queue: str, limit: int) -> Plan[int]:
+    """Move up to *limit* due tasks, copy those that died where the queue says; how many moved."""
+    rows = yield Promote(queue, limit)
+    died = [id for id, state in rows if state == "dead"]
+    if died:
+        yield CopyDead(died)
+    return len(rows)

@@ -1,0 +1,140 @@
+"""What is asked of a database to put tasks into a queue."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..errors import QueueFull
+from ..records import Enqueued
+from . import Operation, Outlook, Plan, Rows
+
+TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
+"""``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``: JSON text, and
+milliseconds from now or since 1970."""
+
+
+class Enqueue(Operation[Enqueued], frozen=True):
+    """Add one task that is due now, has no key and never expires: the common case, in one statement."""
+
+    queue: str
+    payload: str
+    headers: str | None
+    priority: int
+    max_attempts: int | None
+
+    def decode(self, rows: Rows) -> Enqueued:
+        """The new id; no row means no room."""
+        if not rows:
+            raise full(self.queue)
+        return Enqueued(rows[0][0], True)
+
+
+class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
+    """Add tasks of which nothing but the payload is said."""
+
+    queue: str
+    payloads: list[str]
+
+    def plan(self) -> Plan[list[Enqueued]]:
+        """One statement, and a look at the bound where there is one."""
+        yield from check_batch(self.queue, len(self.payloads))
+        rows = yield self
+        yield from check_bound(self.queue)
+        return [Enqueued(id, True) for (id,) in rows]
+
+
+class EnqueueMany(Operation[list[Enqueued]], frozen=True):
+    """Add tasks of any kind; a task whose key is taken is not added, and answers with the first one's id."""
+
+    queue: str
+    tasks: list[TaskRow]
+
+    def plan(self) -> Plan[list[Enqueued]]:
+        """One statement, a look for the holders of taken keys, and a look at the bound where there is one."""
+        yield from check_batch(self.queue, len(self.tasks))
+        rows = yield self
+        if rows:
+            yield from check_bound(self.queue)
+        if len(rows) == len(self.tasks):
+            return [Enqueued(id, True) for id, _ in rows]
+        plain = iter([id for id, key in rows if key is None])
+        created: dict[str, int] = {key: id for id, key in rows if key is not None}
+        wanted = {task[4] for task in self.tasks if task[4] is not None} - created.keys()
+        taken: dict[str, int] = {}
+        if wanted:
+            taken = dict((yield FindKeys(self.queue, sorted(wanted))))
+        answers: list[Enqueued] = []
+        for task in self.tasks:
+            key = task[4]
+            if key is None:
+                answers.append(Enqueued(next(plain), True))
+            elif key in created:
+                answers.append(Enqueued(created[key], True))
+                taken[key] = created.pop(key)
+            else:
+                answers.append(Enqueued(taken[key], False))
+        return answers
+
+
+class EnqueueOne(Operation[Enqueued], frozen=True):
+    """Add one task of any kind, unless its key is taken."""
+
+    queue: str
+    task: TaskRow
+
+    def plan(self) -> Plan[Enqueued]:
+        """`EnqueueMany` for one."""
+        [answer] = yield from EnqueueMany(self.queue, [self.task]).plan()
+        return answer
+
+
+class FindKeys(Operation[None], frozen=True):
+    """The ids that hold the keys, by a task or by a reservation."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+    keys: list[str]
+
+
+class ReadRoom(Operation[None], frozen=True):
+    """The queue's bound, and how many tasks count towards it; no row where there is no bound."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+
+class RoomAhead(Operation[Outlook], frozen=True):
+    """Whether *count* more tasks fit into the queue."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+    count: int
+
+    def decode(self, rows: Rows) -> Outlook:
+        """Ready when they fit."""
+        return Outlook(bool(rows[0][0]))
+
+
+def check_batch(queue: str, count: int) -> Plan[None]:
+    """Refuse a batch that can never fit, before anything is written."""
+    for bound, _ in (yield ReadRoom(queue)):
+        if count > bound:
+            raise QueueFull(
+                f"{count} tasks at once never fit into queue {queue!r}, whose max_size is {bound}: "
+                f"enqueue fewer at a time, or configure a larger max_size"
+            )
+
+
+def check_bound(queue: str) -> Plan[None]:
+    """Refuse what has just been written if it is too much; the transaction then takes it back."""
+    for bound, size in (yield ReadRoom(queue)):
+        if size > bound:
+            raise full(queue)
+
+
+def full(queue: str) -> QueueFull:
+    """The error for a queue without room."""
+    return QueueFull(
+        f"queue {queue!r} has reached its max_size: wait for room with enqueue(..., wait=seconds), "
+        f"run more workers, or configure a larger max_size"
+    )

@@ -1,0 +1,210 @@
+"""What is asked of a database about a queue as a whole: looking into it, clearing it, configuring it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..arguments import as_datetime
+from ..codec import Codec
+from ..records import QueueStats, TaskInfo
+from . import Operation, Plan, Rows
+from .finish import ForgetKeys, Remove
+
+
+def _info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
+    columns = list(row)
+    columns[3], columns[5] = codec.decode_or_wrap(row[3], row[5])
+    columns[-1] = row[-1] and msgspec.json.decode(row[-1])
+    return TaskInfo(*columns)
+
+
+class GetTask(Operation[TaskInfo[Any] | None], frozen=True):
+    """One task of the queue, in whatever state."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+    id: int
+    codec: Codec
+
+    def decode(self, rows: Rows) -> TaskInfo[Any] | None:
+        """The task, or None."""
+        return _info(rows[0], self.codec) if rows else None
+
+
+class _ManyTasks(Operation[list[TaskInfo[Any]]], frozen=True):
+    writes: ClassVar[bool] = False
+    queue: str
+    limit: int
+    codec: Codec
+
+    def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
+        """One task a row."""
+        return [_info(row, self.codec) for row in rows]
+
+
+class ListTasks(_ManyTasks, frozen=True):
+    """The queue's tasks by id, those in one state if it is given, after an id."""
+
+    state: str | None
+    after: int
+
+
+class PeekTasks(_ManyTasks, frozen=True):
+    """The tasks a claim would hand out, best first."""
+
+
+class ListDead(_ManyTasks, frozen=True):
+    """The queue's dead letters, newest first."""
+
+
+class ReadStats(Operation[QueueStats], frozen=True):
+    """The queue in numbers."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> QueueStats:
+        """The numbers of the one row."""
+        scheduled, ready, leased, dead, done, age, paused = rows[0]
+        seconds = None if age is None else max(0, age) / 1000
+        return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused))
+
+
+class ReadSize(Operation[int], frozen=True):
+    """How many tasks are scheduled, ready or leased."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> int:
+        """The number."""
+        size: int = rows[0][0]
+        return size
+
+
+class ReadNextDue(Operation[datetime | None], frozen=True):
+    """When the queue's next task is due: past or present if one is ready."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> datetime | None:
+        """The moment; None for a queue in which nothing waits."""
+        return None if rows[0][0] is None else as_datetime(rows[0][0])
+
+
+class Cancel(Operation[bool], frozen=True):
+    """Delete a task that waits, or with *running* one that is leased; its key stays reserved."""
+
+    writes: ClassVar[bool] = True
+    queue: str
+    id: int
+    running: bool
+
+    def plan(self) -> Plan[bool]:
+        """A look whether it may go, then its removal."""
+        if not (yield self):
+            return False
+        yield from Remove([self.id]).plan()
+        return True
+
+
+class Purge(Operation[int], frozen=True):
+    """Delete the queue's tasks in one state, those that finished long enough ago if that is said; how many."""
+
+    queue: str
+    state: str
+    older_than: int | None
+
+    def plan(self) -> Plan[int]:
+        """The reservation of their keys, then the deletion."""
+        yield ReserveKeysOfState(self.queue, self.state, self.older_than)
+        rows = yield self
+        yield ForgetKeys(2 * len(rows))
+        return len(rows)
+
+
+class ReserveKeysOfState(Operation[None], frozen=True):
+    """Keep the keys of what `Purge` is about to delete."""
+
+    queue: str
+    state: str
+    older_than: int | None
+
+
+class Requeue(Operation[int], frozen=True):
+    """Give dead tasks, all or these, a new life: ready, with no attempt made."""
+
+    queue: str
+    every: bool
+    ids: list[int]
+
+    def decode(self, rows: Rows) -> int:
+        """How many there were."""
+        return len(rows)
+
+
+class SetPaused(Operation[None], frozen=True):
+    """Let the queue hand out tasks, or not."""
+
+    queue: str
+    paused: bool
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
+
+class QueueSettings(msgspec.Struct, frozen=True):
+    """What `configure` stores; None is the default.  Durations in milliseconds, *retry* as JSON."""
+
+    max_attempts: int | None = None
+    lease: int | None = None
+    retry: str | None = None
+    max_size: int | None = None
+    rate: float | None = None
+    burst: float | None = None
+    max_running: int | None = None
+    keep_done: int | None = None
+    key_ttl: int | None = None
+    dead_letter_to: str | None = None
+
+
+class Configure(Operation[None], frozen=True):
+    """Store some settings of the queue and leave the others as they are."""
+
+    queue: str
+    changes: dict[str, Any]
+
+    def plan(self) -> Plan[None]:
+        """The settings so far, and the new ones over them."""
+        rows = yield ReadSettings(self.queue)
+        settings = QueueSettings(*rows[0]) if rows else QueueSettings()
+        yield WriteSettings(
+            self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes))
+        )
+
+
+class ReadSettings(Operation[None], frozen=True):
+    """The queue's settings, in the order of `QueueSettings`."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+
+class WriteSettings(Operation[None], frozen=True):
+    """Store the queue's settings, and fill its bucket if the rate or the burst is new."""
+
+    queue: str
+    max_attempts: int | None
+    lease: int | None
+    retry: str | None
+    max_size: int | None
+    rate: float | None
+    burst: float | None
+    max_running: int | None
+    keep_done: int | None
+    key_ttl: int | None
+    dead_letter_to: str | None

@@ -1,0 +1,227 @@
+"""What is asked of a database about streams."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..codec import Codec, DecodeError, decode_headers
+from ..errors import Truncated
+from ..records import Consumer, Event
+from . import Operation, Outlook, Plan, Rows
+
+
+EventRow = tuple[str, str | None, str | None, str | None]
+"""``payload, key, headers, dedup``; payload and headers as JSON text."""
+
+
+class Publish(Operation[int], frozen=True):
+    """Append one event; its offset."""
+
+    topic: str
+    key: str | None
+    payload: str
+    headers: str | None
+
+    def decode(self, rows: Rows) -> int:
+        """The offset."""
+        offset: int = rows[0][0]
+        return offset
+
+
+class PublishMany(Operation[list[int]], frozen=True):
+    """Append events; their offsets, in order.
+
+    A row whose dedup id the topic has already gets the first one's offset and appends nothing.
+    """
+
+    topic: str
+    events: list[EventRow]
+
+    def plan(self) -> Plan[list[int]]:
+        """One statement, and a look for the first offsets of duplicates where there are any."""
+        rows = yield self
+        if len(rows) == len(self.events):
+            return [row[0] for row in rows]
+        plain = iter([offset for offset, dedup in rows if dedup is None])
+        wanted = list({event[3] for event in self.events if event[3] is not None})
+        first: dict[str, int] = dict((yield FindDuplicates(self.topic, wanted)))
+        return [next(plain) if event[3] is None else first[event[3]] for event in self.events]
+
+
+class PublishOne(Operation[int], frozen=True):
+    """Append one event that may be a duplicate; its offset, or the first one's."""
+
+    topic: str
+    event: EventRow
+
+    def plan(self) -> Plan[int]:
+        """`PublishMany` for one."""
+        [offset] = yield from PublishMany(self.topic, [self.event]).plan()
+        return offset
+
+
+class FindDuplicates(Operation[None], frozen=True):
+    """The offsets of the events that bear one of the dedup ids."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    dedups: list[str]
+
+
+class ReadEvents(Operation[list[Event[Any]]], frozen=True):
+    """The events after an offset, in order."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    after: int
+    limit: int
+    codec: Codec
+    skip: bool
+
+    def decode(self, rows: Rows) -> list[Event[Any]]:
+        """One event a row, with `Undecodable` for a payload that does not decode."""
+        decode = self.codec.decode
+        topic = self.topic
+        try:
+            return [
+                Event(
+                    offset, topic, key, decode(payload), decode_headers(headers) if headers else {}, created
+                )
+                for offset, key, payload, headers, created in rows
+            ]
+        except DecodeError:
+            return [
+                Event(offset, topic, key, *self.codec.decode_or_wrap(payload, headers), created)
+                for offset, key, payload, headers, created in rows
+            ]
+
+    def plan(self) -> Plan[list[Event[Any]]]:
+        """The rows; and where they begin behind a gap, a look whether the gap was pruned."""
+        rows = yield self
+        if self.after and not self.skip and (not rows or rows[0][0] != self.after + 1):
+            pruned = yield ReadPrunedTo(self.topic)
+            if pruned and pruned[0][0] > self.after:
+                raise Truncated(self.topic, self.after + 1, pruned[0][0])
+        return self.decode(rows)
+
+
+class ReadPrunedTo(Operation[None], frozen=True):
+    """The highest offset ever pruned from the topic."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+
+
+class EventsAhead(Operation[Outlook], frozen=True):
+    """Whether the topic has an event after an offset."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    after: int
+
+    def decode(self, rows: Rows) -> Outlook:
+        """Ready or not; no moment will change it."""
+        return Outlook(bool(rows[0][0]))
+
+
+class ReadHead(Operation[int], frozen=True):
+    """The highest settled offset of the topic; 0 when there never was one."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+
+    def decode(self, rows: Rows) -> int:
+        """The offset."""
+        offset: int = rows[0][0]
+        return offset
+
+
+class FindOffset(Operation[int], frozen=True):
+    """The offset after which everything created at or after a moment lies."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    moment: int
+
+    def decode(self, rows: Rows) -> int:
+        """The offset."""
+        offset: int = rows[0][0]
+        return offset
+
+
+class ReadOffset(Operation[int], frozen=True):
+    """Where the consumer is; 0 if it is unknown."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    consumer: str
+
+    def decode(self, rows: Rows) -> int:
+        """The offset."""
+        return rows[0][0] if rows else 0
+
+
+class SaveOffset(Operation[bool], frozen=True):
+    """Move the consumer forward; False if it is there or beyond already."""
+
+    topic: str
+    consumer: str
+    offset: int
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether it moved."""
+        return bool(rows)
+
+
+class Seek(Operation[None], frozen=True):
+    """Move the consumer anywhere."""
+
+    topic: str
+    consumer: str
+    offset: int
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
+
+class ListConsumers(Operation[list[Consumer]], frozen=True):
+    """The topic's consumers by name."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+
+    def decode(self, rows: Rows) -> list[Consumer]:
+        """One consumer a row."""
+        return [Consumer(*row) for row in rows]
+
+
+class Prune(Operation[int], frozen=True):
+    """Drop the oldest events of the topic: those older than a duration, and those beyond a number."""
+
+    topic: str
+    older_than: int | None
+    max_keep: int | None
+    keep_unconsumed: bool
+
+    def plan(self) -> Plan[int]:
+        """Find the last offset to drop, drop up to it, and remember it for readers behind."""
+        [(last, count)] = yield self
+        if not count:
+            return 0
+        yield DropEvents(self.topic, last)
+        yield RememberPruned(self.topic, last)
+        return int(count)
+
+
+class DropEvents(Operation[None], frozen=True):
+    """Delete the topic's events up to an offset."""
+
+    topic: str
+    last: int
+
+
+class RememberPruned(Operation[None], frozen=True):
+    """Note that the topic is pruned up to an offset."""
+
+    topic: str
+    last: int

@@ -1,0 +1,647 @@
+"""The page to read first: what eventkit promises, as types.
+
+Words.  A *payload* is any JSON value.  A *key* orders or makes unique.  A *lease* is the right to a task
+until a moment.  An *attempt* is the number of the current run, from 1.  An *offset* is a position in a
+stream, an integer.  *tx* is the caller's own transaction.  Durations are seconds, as a number or a
+timedelta; moments are timezone-aware datetimes.
+
+`eventkit.connect(url)` gives an `EventKit`, whose calls block; `eventkit.connect_async(url)` an
+`AsyncEventKit`, whose calls are awaited.  Both have the same names, arguments and results.
+
+With ``tx=``, a call runs on the caller's connection and inside the caller's transaction: it commits and
+rolls back with it.  Without, it is a transaction of its own, committed when it returns.
+
+The last three protocols are for authors of backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol, Self, TypeVar, overload
+
+from .arguments import Duration
+from .operations import Operation, Probe
+from .records import Consumer, Enqueued, Event, NewEvent, NewTask, Notification, QueueStats, Task, TaskInfo
+from .retry import Policy
+
+T = TypeVar("T")
+P = TypeVar("P")
+M_co = TypeVar("M_co", covariant=True)
+
+_KEEP: Any = ...
+"""The default of a setting that is left as it is."""
+
+Tasks = list[Task[P]]
+TaskInfos = list[TaskInfo[P]]
+Ids = list[int]
+
+
+class EventKit(Protocol):
+    """A database with eventkit in it.  Handles are cheap, may be kept, and may be shared by threads."""
+
+    @overload
+    def stream(self, topic: str) -> EventStream[Any]: ...
+    @overload
+    def stream(self, topic: str, *, type: type[P]) -> EventStream[P]: ...
+
+    @overload
+    def queue(self, name: str) -> TaskQueue[Any]: ...
+    @overload
+    def queue(self, name: str, *, type: type[P]) -> TaskQueue[P]: ...
+
+    @overload
+    def channel(self, name: str) -> NotificationChannel[Any]: ...
+    @overload
+    def channel(self, name: str, *, type: type[P]) -> NotificationChannel[P]: ...
+
+    def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
+        """Listen to several channels at once."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """A transaction for ``tx=`` without SQLAlchemy: committed at the end, rolled back on an error."""
+        ...
+
+    def close(self) -> None:
+        """Save what was handled, end every iterator, and let go of the database.  May be called again."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+class EventStream(Protocol[P]):
+    """A topic: events in the order of their offsets, kept until they are pruned."""
+
+    topic: str
+
+    def publish(
+        self,
+        payload: P,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        dedup: str | None = None,
+        tx: Any = None,
+    ) -> int:
+        """Append an event; its offset.
+
+        Offsets grow, are never reused once committed, and may have holes.  Whoever has read up to one never
+        later finds an event at or below it.  Publishing a *dedup* id that the topic still holds writes
+        nothing and gives the first one's offset.
+        """
+        ...
+
+    def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]:
+        """Append events, all or none, in this order; their offsets."""
+        ...
+
+    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]:
+        """The first *limit* events after the offset *after*.
+
+        `Truncated` if events behind *after* were pruned, unless ``on_truncated="skip"`` or *after* is 0.
+        """
+        ...
+
+    def subscribe(
+        self,
+        consumer: str | None = None,
+        *,
+        start: str | int | datetime = "committed",
+        batch: int = 1000,
+        save_every_n: int = 1000,
+        save_every_s: Duration = 1.0,
+        on_truncated: str = "raise",
+    ) -> Subscription[Event[P]]:
+        """Iterate over the events there are and those to come, without a gap or a duplicate between.
+
+        *start* is ``"committed"`` (after the consumer's saved offset), ``"earliest"``, ``"latest"``, an offset
+        or a moment.  A handled event is saved as the consumer's offset after the loop has asked for the next
+        one: every *save_every_n* events, every *save_every_s* seconds, when there is nothing to do, and at
+        the end; with both 0, never.
+        """
+        ...
+
+    def offset(self, consumer: str) -> int:
+        """Where the consumer is; 0 if it is unknown."""
+        ...
+
+    def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool:
+        """Move the consumer forward; False if it is there or beyond already."""
+        ...
+
+    def seek(self, consumer: str, offset: int, tx: Any = None) -> None:
+        """Move the consumer anywhere."""
+        ...
+
+    def head(self) -> int:
+        """The highest offset at or below which nothing will appear any more; 0 for a new topic."""
+        ...
+
+    def offset_at(self, moment: datetime) -> int:
+        """The *after* that yields everything created at or after *moment*."""
+        ...
+
+    def consumers(self) -> list[Consumer]:
+        """The consumers that have saved an offset, by name."""
+        ...
+
+    def prune(
+        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+    ) -> int:
+        """Drop events older than *older_than*, and all but the newest *max_keep*; how many.
+
+        With *keep_unconsumed*, what a consumer has still to read stays.
+        """
+        ...
+
+
+class TaskQueue(Protocol[P]):
+    """A queue: each task is run until it is acked, fails for good, or has used up its attempts."""
+
+    name: str
+
+    def enqueue(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait: Duration | None = None,
+        tx: Any = None,
+    ) -> Enqueued:
+        """Add a task; its id, and whether this call created it.
+
+        It is due after *delay*, or at *run_at*, or now; it is never handed out after *expires*.  While a task
+        with the same *key* is live or dead, and for the queue's ``key_ttl`` after it was enqueued, no second
+        one is created.  `QueueFull` if the queue is full, after up to *wait* seconds.
+        """
+        ...
+
+    def enqueue_many(self, items: Iterable[P | NewTask], tx: Any = None) -> list[Enqueued]:
+        """Add tasks, all or none; an answer for each."""
+        ...
+
+    def claim(
+        self,
+        worker: str,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        wait: Duration = 0,
+        tx: Any = None,
+    ) -> list[Task[P]]:
+        """Lease up to *limit* tasks: higher priority first, then earlier due, then lower id.
+
+        Waits up to *wait* seconds for the first one.  A task whose lease runs out can be claimed by others.
+        """
+        ...
+
+    def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]:
+        """Claim and delete in one step: at most once, and gone if this process dies."""
+        ...
+
+    def ack(self, task: Task[Any], *, result: Any = None, tx: Any = None) -> bool:
+        """Finish a task; False if its lease has run out.
+
+        The task is deleted, or kept with its *result* for as long as the queue's ``keep_done`` says.
+        """
+        ...
+
+    def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Ids:
+        """Finish tasks; the ids of those whose lease had not run out."""
+        ...
+
+    def retry(
+        self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
+    ) -> bool:
+        """Put a task back for another attempt, after *delay* or when the queue's policy says.
+
+        A task that has had all its attempts is dead.  False if its lease has run out.
+        """
+        ...
+
+    def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool:
+        """Make a task a dead letter now; False if its lease has run out."""
+        ...
+
+    def release(self, task: Task[Any], tx: Any = None) -> bool:
+        """Put a task back as if it had not been claimed; False if its lease has run out."""
+        ...
+
+    def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool:
+        """Let the lease end *seconds* from now; False if it has run out."""
+        ...
+
+    def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
+        """Delete a task that waits, or with *running* one that is leased; False if there is none."""
+        ...
+
+    def work(
+        self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None
+    ) -> Subscription[Task[P]]:
+        """Iterate over tasks for ever, claiming up to *batch* at a time."""
+        ...
+
+    def handling(self, task: Task[P]) -> AbstractContextManager[Task[P], bool]:
+        """Around the work on a task: extends its lease while the body runs, and acks it at the end.
+
+        `Retry` and `Permanent` raised in the body say what to do; any other `Exception` means a retry by the
+        queue's policy; it is logged and goes no further.  Anything else releases the task and goes on.
+        """
+        ...
+
+    def get(self, id: int) -> TaskInfo[P] | None:
+        """The task with this id, in whatever state."""
+        ...
+
+    def peek(self, limit: int = 1) -> TaskInfos[P]:
+        """What a claim would hand out, best first."""
+        ...
+
+    def dead(self, limit: int = 100) -> TaskInfos[P]:
+        """Dead letters, newest first."""
+        ...
+
+    def stats(self) -> QueueStats:
+        """The queue in numbers."""
+        ...
+
+    def size(self) -> int:
+        """How many tasks are scheduled, ready or leased."""
+        ...
+
+    def next_due(self) -> datetime | None:
+        """When the next task is due, or was; None if nothing waits."""
+        ...
+
+    def sweep(self) -> int:
+        """Move whatever is due or expired, as the next claim would; how many tasks."""
+        ...
+
+    def purge(self, state: str = "ready") -> int:
+        """Delete the tasks in one state; how many."""
+        ...
+
+    def purge_dead(self, older_than: Duration | None = None) -> int:
+        """Delete dead letters, those that died so long ago if it is said; how many."""
+        ...
+
+    def requeue(self, ids: Iterable[int] | None = None) -> int:
+        """Make dead tasks, all or these, ready again with no attempt made; how many."""
+        ...
+
+    def pause(self) -> None:
+        """Accept tasks and hand out none, until `resume`."""
+        ...
+
+    def resume(self) -> None:
+        """Hand out tasks again."""
+        ...
+
+    def configure(
+        self,
+        *,
+        max_attempts: int | None = _KEEP,
+        lease: Duration | None = _KEEP,
+        retry: Policy | str | Sequence[float] | None = _KEEP,
+        max_size: int | None = _KEEP,
+        rate: float | None = _KEEP,
+        burst: float | None = _KEEP,
+        max_running: int | None = _KEEP,
+        keep_done: Duration | None = _KEEP,
+        key_ttl: Duration | None = _KEEP,
+        dead_letter_to: str | None = _KEEP,
+    ) -> None:
+        """Store settings of the queue, which every process obeys from then on.
+
+        None is the default again; what is left out stays as it is.
+        """
+        ...
+
+    # Last, because below it ``list`` would mean this method to a type checker.
+    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> TaskInfos[P]:
+        """Tasks by id after *after*, those in one state if it is given."""
+        ...
+
+
+class NotificationChannel(Protocol[P]):
+    """A channel: whoever listens is told what is committed from then on."""
+
+    name: str
+
+    def notify(self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> int:
+        """Tell everyone who listens; the notification's id, which grows."""
+        ...
+
+    def listen(self, *, start: str | int = "now") -> Subscription[Notification[P]]:
+        """Iterate over what is committed from this call on.
+
+        *start* may also be ``"earliest"``, or an id to go on after.
+        """
+        ...
+
+    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int:
+        """Drop notifications older than *older_than*, and all but the newest *max_keep*; how many."""
+        ...
+
+
+class Subscription(Protocol[M_co]):
+    """An iterator that waits for more; it ends when it or its kit is closed."""
+
+    def __iter__(self) -> Generator[M_co]: ...
+    def __next__(self) -> M_co: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+
+    def close(self) -> None:
+        """End the iteration: what was handled is saved, what was not handed out is given back."""
+        ...
+
+
+class AsyncSubscription(Protocol[M_co]):
+    """An iterator that waits for more; it ends when it or its kit is closed.
+
+    It attaches at its first step, or when it is awaited.
+    """
+
+    def __await__(self) -> Generator[Any, Any, Self]: ...
+    def __aiter__(self) -> AsyncGenerator[M_co]: ...
+    async def __anext__(self) -> M_co: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+    async def aclose(self) -> None:
+        """End the iteration: what was handled is saved, what was not handed out is given back."""
+        ...
+
+
+class AsyncEventKit(Protocol):
+    """`EventKit`, awaited."""
+
+    @overload
+    def stream(self, topic: str) -> AsyncEventStream[Any]: ...
+    @overload
+    def stream(self, topic: str, *, type: type[P]) -> AsyncEventStream[P]: ...
+
+    @overload
+    def queue(self, name: str) -> AsyncTaskQueue[Any]: ...
+    @overload
+    def queue(self, name: str, *, type: type[P]) -> AsyncTaskQueue[P]: ...
+
+    @overload
+    def channel(self, name: str) -> AsyncNotificationChannel[Any]: ...
+    @overload
+    def channel(self, name: str, *, type: type[P]) -> AsyncNotificationChannel[P]: ...
+
+    def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+class AsyncEventStream(Protocol[P]):
+    """`EventStream`, awaited."""
+
+    topic: str
+
+    async def publish(
+        self,
+        payload: P,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        dedup: str | None = None,
+        tx: Any = None,
+    ) -> int: ...
+
+    async def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]: ...
+
+    async def read(
+        self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise"
+    ) -> list[Event[P]]: ...
+
+    def subscribe(
+        self,
+        consumer: str | None = None,
+        *,
+        start: str | int | datetime = "committed",
+        batch: int = 1000,
+        save_every_n: int = 1000,
+        save_every_s: Duration = 1.0,
+        on_truncated: str = "raise",
+    ) -> AsyncSubscription[Event[P]]: ...
+
+    async def offset(self, consumer: str) -> int: ...
+
+    async def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool: ...
+
+    async def seek(self, consumer: str, offset: int, tx: Any = None) -> None: ...
+
+    async def head(self) -> int: ...
+
+    async def offset_at(self, moment: datetime) -> int: ...
+
+    async def consumers(self) -> list[Consumer]: ...
+
+    async def prune(
+        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+    ) -> int: ...
+
+
+class AsyncTaskQueue(Protocol[P]):
+    """`TaskQueue`, awaited."""
+
+    name: str
+
+    async def enqueue(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait: Duration | None = None,
+        tx: Any = None,
+    ) -> Enqueued: ...
+
+    async def enqueue_many(self, items: Iterable[P | NewTask], tx: Any = None) -> list[Enqueued]: ...
+
+    async def claim(
+        self,
+        worker: str,
+        limit: int = 1,
+        *,
+        lease: Duration | None = None,
+        wait: Duration = 0,
+        tx: Any = None,
+    ) -> list[Task[P]]: ...
+
+    async def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]: ...
+
+    async def ack(self, task: Task[Any], *, result: Any = None, tx: Any = None) -> bool: ...
+
+    async def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Ids: ...
+
+    async def retry(
+        self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
+    ) -> bool: ...
+
+    async def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool: ...
+
+    async def release(self, task: Task[Any], tx: Any = None) -> bool: ...
+
+    async def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool: ...
+
+    async def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool: ...
+
+    def work(
+        self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None
+    ) -> AsyncSubscription[Task[P]]: ...
+
+    def handling(self, task: Task[P]) -> AbstractAsyncContextManager[Task[P], bool]: ...
+
+    async def get(self, id: int) -> TaskInfo[P] | None: ...
+
+    async def peek(self, limit: int = 1) -> TaskInfos[P]: ...
+
+    async def dead(self, limit: int = 100) -> TaskInfos[P]: ...
+
+    async def stats(self) -> QueueStats: ...
+
+    async def size(self) -> int: ...
+
+    async def next_due(self) -> datetime | None: ...
+
+    async def sweep(self) -> int: ...
+
+    async def purge(self, state: str = "ready") -> int: ...
+
+    async def purge_dead(self, older_than: Duration | None = None) -> int: ...
+
+    async def requeue(self, ids: Iterable[int] | None = None) -> int: ...
+
+    async def pause(self) -> None: ...
+
+    async def resume(self) -> None: ...
+
+    async def configure(
+        self,
+        *,
+        max_attempts: int | None = _KEEP,
+        lease: Duration | None = _KEEP,
+        retry: Policy | str | Sequence[float] | None = _KEEP,
+        max_size: int | None = _KEEP,
+        rate: float | None = _KEEP,
+        burst: float | None = _KEEP,
+        max_running: int | None = _KEEP,
+        keep_done: Duration | None = _KEEP,
+        key_ttl: Duration | None = _KEEP,
+        dead_letter_to: str | None = _KEEP,
+    ) -> None: ...
+
+    # Last, because below it ``list`` would mean this method to a type checker.
+    async def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> TaskInfos[P]: ...
+
+
+class AsyncNotificationChannel(Protocol[P]):
+    """`NotificationChannel`, awaited."""
+
+    name: str
+
+    async def notify(
+        self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None
+    ) -> int: ...
+
+    def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
+
+    async def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int: ...
+
+
+class Connection(Protocol):
+    """A backend's connection: it executes operations, and sleeps on probes."""
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of JSON text that a payload may have."""
+        ...
+
+    @property
+    def closing(self) -> bool:
+        """Whether `end_sleep` was called."""
+        ...
+
+    def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """The answer to *operation*: its plan, run in *tx* or in a transaction of its own, whole or not at all."""
+        ...
+
+    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended.
+
+        No commit after the call goes unnoticed, whoever makes it.
+        """
+        ...
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """What `EventKit.transaction` gives."""
+        ...
+
+    def end_sleep(self) -> None:
+        """Let every `sleep` return False, now and from now on."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the database; every call after that raises `Closed`."""
+        ...
+
+
+class AsyncConnection(Protocol):
+    """`Connection`, awaited."""
+
+    @property
+    def max_payload(self) -> int: ...
+
+    @property
+    def closing(self) -> bool: ...
+
+    async def execute(self, operation: Operation[T], tx: Any = None) -> T: ...
+
+    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    def end_sleep(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A package that serves a URL scheme, found by the entry point group ``eventkit.backends``.
+
+    A module with these names is one.
+    """
+
+    capabilities: frozenset[str]
+
+    def connect(self, url: str, *, create: bool = True) -> Connection:
+        """A connection; the schema is made first if there is none and *create* is true."""
+        ...
+
+    def connect_async(self, url: str, *, create: bool = True) -> Awaitable[AsyncConnection]:
+        """`connect`, awaited."""
+        ...

@@ -1,0 +1,102 @@
+"""When to try a failed task again.
+
+A policy is a value, stored with the queue as JSON, so every process follows the same one.  Attempt 1 is
+the first run; the delay after it is ``policy.delay(1)``.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from .arguments import positive
+
+
+class Exponential(msgspec.Struct, frozen=True, tag="exponential"):
+    """Waits ``base · 2^(n-1)`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
+
+    base: float = 1.0
+    jitter: float = 0.3
+    cap: float = 300.0
+
+    def plain(self, attempt: int) -> float:
+        """The delay before jitter and cap."""
+        return self.base * 2.0 ** min(attempt - 1, 1000)
+
+
+class Linear(msgspec.Struct, frozen=True, tag="linear"):
+    """Waits ``base · n`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
+
+    base: float = 1.0
+    jitter: float = 0.3
+    cap: float = 300.0
+
+    def plain(self, attempt: int) -> float:
+        """The delay before jitter and cap."""
+        return self.base * attempt
+
+
+class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
+    """Waits *base* seconds after every attempt, ± *jitter* of it, at most *cap*."""
+
+    base: float = 1.0
+    jitter: float = 0.3
+    cap: float = 300.0
+
+    def plain(self, attempt: int) -> float:
+        """The delay before jitter and cap."""
+        return self.base
+
+
+class Delays(msgspec.Struct, frozen=True, tag="delays"):
+    """Waits the *n*-th of *seconds* after attempt *n*, the last one from there on, ± *jitter* of it, at most *cap*."""
+
+    seconds: tuple[float, ...]
+    jitter: float = 0.3
+    cap: float = 300.0
+
+    def plain(self, attempt: int) -> float:
+        """The delay before jitter and cap."""
+        return self.seconds[min(attempt, len(self.seconds)) - 1]
+
+
+Policy = Exponential | Linear | Fixed | Delays
+
+_NAMED: dict[str, Policy] = {"exponential": Exponential(), "linear": Linear(), "fixed": Fixed()}
+_decode = msgspec.json.Decoder(Policy).decode
+
+
+def policy(value: Any) -> Policy:
+    """The policy meant by *value*: one of the classes here, its name, or a list of seconds."""
+    if isinstance(value, str):
+        if value not in _NAMED:
+            raise ValueError(
+                f"retry is one of {', '.join(_NAMED)}, a list of seconds or a policy, not {value!r}"
+            )
+        return _NAMED[value]
+    if isinstance(value, Sequence):
+        value = Delays(tuple(float(seconds) for seconds in value))
+    if not isinstance(value, Policy):
+        raise TypeError(f"retry is a policy, its name or a list of seconds, not {type(value).__name__}")
+    if isinstance(value, Delays):
+        if not value.seconds or min(value.seconds) < 0:
+            raise ValueError("a list of retry delays has at least one, and none below zero")
+    else:
+        positive("base", value.base)
+    positive("cap", value.cap)
+    if not 0 <= value.jitter <= 1:
+        raise ValueError(f"jitter is a fraction from 0 to 1, not {value.jitter!r}")
+    return value
+
+
+def encode(value: Policy) -> str:
+    """*value* as the text that is stored with the queue."""
+    return msgspec.json.encode(value).decode()
+
+
+def delay_after(attempt: int, stored: str | None) -> int:
+    """Milliseconds to wait after run *attempt*, by the policy *stored* with the queue (NULL: exponential)."""
+    policy = _decode(stored) if stored else _NAMED["exponential"]
+    jittered = policy.plain(attempt) * random.uniform(1 - policy.jitter, 1 + policy.jitter)
+    return round(min(jittered, policy.cap) * 1000)

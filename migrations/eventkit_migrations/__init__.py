@@ -1,0 +1,112 @@
+"""eventkit's tables, from nothing to the newest schema and back.
+
+``eventkit.connect`` creates the schema in a new database by itself; an older schema it leaves to you::
+
+    python -m eventkit_migrations upgrade sqlite:///shop.db
+
+An application with an Alembic tree of its own can carry eventkit's tables in it, so that one
+``alembic upgrade head`` does both.  In one of its migrations::
+
+    def upgrade():
+        eventkit_migrations.upgrade_op(op, to="0001")
+
+    def downgrade():
+        eventkit_migrations.downgrade_op(op, to="base")
+
+and in its ``env.py``, so that ``--autogenerate`` does not propose to drop what it has no model of::
+
+    context.configure(..., include_object=eventkit_migrations.include_object)
+
+The revision a database is at stands in the table ``eventkit_version``, beside the application's own
+``alembic_version``.  Importing this package loads neither Alembic nor SQLAlchemy: both are needed when a
+schema changes, and not by a process that finds it current.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+__all__ = [
+    "HEAD",
+    "VERSION_TABLE",
+    "current",
+    "downgrade",
+    "downgrade_op",
+    "include_object",
+    "upgrade",
+    "upgrade_op",
+]
+
+HEAD = "0001"
+"""The newest revision, which this version of eventkit works on."""
+
+VERSION_TABLE = "eventkit_version"
+"""The table with one row, whose ``version_num`` is the database's revision."""
+
+
+class Op(Protocol):
+    """``alembic.op``, or an ``Operations`` object."""
+
+    def get_bind(self) -> Connection: ...
+
+
+def upgrade(url: str, to: str = "head") -> None:
+    """Bring the database at *url* to revision *to*, in one transaction; nothing if it is there or beyond.
+
+    Any number of processes may do so at once, on a new file too: one of them does it, the others wait
+    (30 seconds at most, then `Busy`) and find it done.  A process killed on the way leaves the schema as it
+    was.  `NotMigrated` if the database is newer than this code.
+    """
+    from . import database, revisions
+
+    with database.locked(url) as connection:
+        revisions.upgrade(connection, to)
+
+
+def downgrade(url: str, to: str) -> None:
+    """Take the database at *url* back to revision *to*, in one transaction; nothing if it is there or below.
+
+    What the undone revisions had created is dropped with the data in it: ``base`` drops everything.
+    """
+    from . import database, revisions
+
+    if database.exists(url):
+        with database.locked(url) as connection:
+            revisions.downgrade(connection, to)
+
+
+def current(url: str) -> str | None:
+    """The revision of the database at *url*; None if it has no eventkit schema or does not exist."""
+    from . import database, revisions
+
+    if not database.exists(url):
+        return None
+    with database.reading(url) as connection:
+        return revisions.current(connection)
+
+
+def upgrade_op(op: Op, to: str = "head") -> None:
+    """`upgrade` on the connection and in the transaction of the application's migration that calls it.
+
+    Name the revision: a migration that says ``head`` means another schema with every version of eventkit.
+    """
+    from . import revisions
+
+    revisions.upgrade(op.get_bind(), to)
+
+
+def downgrade_op(op: Op, to: str) -> None:
+    """`downgrade` on the connection and in the transaction of the application's migration that calls it."""
+    from . import revisions
+
+    revisions.downgrade(op.get_bind(), to)
+
+
+def include_object(
+    object: object, name: str | None, type_: str, reflected: bool, compare_to: object | None
+) -> bool:
+    """For ``context.configure(include_object=…)``: autogenerate leaves eventkit's tables alone."""
+    return not (type_ == "table" and reflected and (name or "").startswith("eventkit_"))

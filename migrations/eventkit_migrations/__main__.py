@@ -1,0 +1,60 @@
+"""``python -m eventkit_migrations``: the schema's commands."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import eventkit_migrations
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when it is done, 1 when it failed, with the reason on stderr in one line."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from eventkit.errors import EventkitError
+
+    asked = _parser().parse_args(arguments)
+    try:
+        if asked.command == "upgrade":
+            eventkit_migrations.upgrade(asked.url, asked.to)
+        elif asked.command == "downgrade":
+            eventkit_migrations.downgrade(asked.url, asked.to)
+        print(eventkit_migrations.current(asked.url) or "none")
+    except (EventkitError, ValueError) as error:
+        return _failed(str(error))
+    except SQLAlchemyError as error:
+        # The driver's own words; SQLAlchemy adds the statement and a link on further lines.
+        return _failed(f"{asked.url}: {getattr(error, 'orig', error)}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m eventkit_migrations",
+        description="Create, upgrade or drop eventkit's tables. Each command prints the revision it ends at.",
+        epilog="URL is what eventkit.connect takes: sqlite:///relative.db, sqlite:////absolute.db",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    upgrade = commands.add_parser("upgrade", help="create the tables, or bring them up to date; data is kept")
+    downgrade = commands.add_parser(
+        "downgrade", help="go back to an older revision; what came later is dropped WITH ITS DATA"
+    )
+    current = commands.add_parser("current", help="print the database's revision, or 'none'")
+    for command in upgrade, downgrade, current:
+        command.add_argument("url", metavar="URL", help="the database, as eventkit.connect takes it")
+    upgrade.add_argument(
+        "--to", metavar="REV", default="head", help="the revision to stop at (default: head, the newest)"
+    )
+    downgrade.add_argument(
+        "--to", metavar="REV", required=True, help="the revision to go back to; 'base' drops every table"
+    )
+    return parser
+
+
+def _failed(reason: str) -> int:
+    print(f"eventkit_migrations: {reason}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""Connections on which the schema is read and changed.
+
+Two habits of SQLite shape this module.  Switching a file to WAL is not part of any transaction, and while
+another process writes or does the same it may be refused at once, whatever the busy timeout.  And a
+transaction that reads before it writes may find that somebody else wrote in between: so ours begins with the
+write lock, and what it reads then stays true until it commits.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from eventkit_sqlite import address
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import NullPool
+
+from eventkit.errors import Busy, UnknownBackend
+
+TIMEOUT = 30.0
+"""Seconds to wait for other processes, which may be changing the same schema."""
+
+# What SQLAlchemy calls the driver that the kit uses under this URL.
+DRIVERS = {"sqlite": "sqlite+apsw", "sqlite+apsw": "sqlite+apsw", "sqlite+pysqlite": "sqlite+pysqlite"}
+
+
+def exists(url: str) -> bool:
+    """Whether there is a database, found out without creating one."""
+    return os.path.exists(str(_place(url).database))
+
+
+@contextmanager
+def reading(url: str) -> Iterator[Connection]:
+    """A connection that keeps nobody from writing."""
+    with _engine(url, begin="deferred").connect() as connection:
+        yield connection
+
+
+@contextmanager
+def locked(url: str) -> Iterator[Connection]:
+    """A connection in a transaction that has the write lock from its first moment, and commits at the end."""
+    engine = _engine(url, begin="immediate")
+    event.listen(engine, "connect", _use_wal)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except OperationalError as error:
+        if not _is_busy(error):
+            raise
+        raise Busy(
+            f"another process has kept {url} locked for {TIMEOUT:.0f} s: try again when it is done"
+        ) from error
+
+
+def _place(url: str) -> URL:
+    driver = DRIVERS.get(scheme := url.partition(":")[0])
+    if driver is None:
+        raise UnknownBackend(f"eventkit has no schema for {scheme!r}, only for {', '.join(DRIVERS)}")
+    # The kit's own reading of the URL, or the schema might go into another file than the kit opens.
+    return URL.create(driver, database=address.parse(url).path)
+
+
+def _engine(url: str, begin: str) -> Engine:
+    place = _place(url)
+    if place.drivername == "sqlite+apsw":
+        return create_engine(place, poolclass=NullPool, connect_args={"timeout": TIMEOUT, "begin": begin})
+
+    # Left to itself the stdlib driver begins late and deferred, and CREATE is in no transaction at all.
+    own_begin = {"timeout": TIMEOUT, "isolation_level": None}
+    engine = create_engine(place, poolclass=NullPool, connect_args=own_begin)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"BEGIN {begin}"))
+    return engine
+
+
+def _use_wal(connection: Any, record: object) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+            return
+        except Exception as error:
+            if not _is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _is_busy(error: Exception) -> bool:
+    # SQLite's own words, the same whichever driver hands them on.
+    return "database is locked" in str(error)

@@ -1,0 +1,84 @@
+"""The revisions that exist, and running those between two of them on a connection.
+
+The history is one line, so a revision is a position in it and a migration is a slice of it.  Alembic
+loads the revision files and keeps the version table.  Its ``alembic.op`` and ``alembic.context`` are left
+alone: they are global to the process, and belong to the application whose own migration may be running at
+this moment.  A revision's functions are handed the connection instead.
+"""
+
+from functools import cache
+from importlib.resources import files
+
+from alembic.runtime.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection
+
+from eventkit_migrations import VERSION_TABLE
+
+
+def current(connection: Connection) -> str | None:
+    """The revision the database is at, known to this code or not; None without a schema."""
+    return _context(connection).get_current_revision()
+
+
+def upgrade(connection: Connection, to: str) -> None:
+    """Run what lies between the database's revision and *to*; nothing if it is there or beyond."""
+    context = _context(connection)
+    for script in _history()[_reached(context) : _position(to)]:
+        script.module.upgrade(connection)
+        context.stamp(_scripts(), script.revision)
+
+
+def downgrade(connection: Connection, to: str) -> None:
+    """Undo what lies between the database's revision and *to*; nothing if it is there or below."""
+    context = _context(connection)
+    for script in reversed(_history()[_position(to) : _reached(context)]):
+        script.module.downgrade(connection)
+        context.stamp(_scripts(), _names()[_position(script.revision) - 1])
+
+
+def _context(connection: Connection) -> MigrationContext:
+    # Alembic's offline mode hands out a mock, which cannot tell where the database is.
+    if not isinstance(connection, Connection):
+        raise CommandError("eventkit's schema is changed on a connection: leave out --sql")
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+
+
+def _reached(context: MigrationContext) -> int:
+    """How many revisions the database has behind it."""
+    from eventkit.errors import NotMigrated
+
+    revision = context.get_current_revision()
+    if revision is None:
+        return 0
+    if revision not in _names():
+        raise NotMigrated(
+            f"the database's eventkit schema is {revision}, which this eventkit does not know (it ends at "
+            f"{_names()[-1]}): install the eventkit that made it, or a newer one"
+        )
+    return _names().index(revision)
+
+
+def _position(to: str) -> int:
+    if to == "head":
+        return len(_history())
+    if to not in _names():
+        raise ValueError(f"eventkit has no schema revision {to!r}: say head or one of {', '.join(_names())}")
+    return _names().index(to)
+
+
+@cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory(str(files("eventkit_migrations")))
+
+
+@cache
+def _history() -> tuple[Script, ...]:
+    return tuple(reversed([*_scripts().walk_revisions()]))
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    """Every revision at the index that is its position; ``base`` is the one before the first."""
+    return ("base", *(script.revision for script in _history()))

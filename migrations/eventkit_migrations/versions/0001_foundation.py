@@ -1,0 +1,182 @@
+"""Streams, queues and channels.
+
+Every moment is an integer of milliseconds since 1970 in UTC.  The defaults are written with
+``julianday`` because ``unixepoch('subsec')`` is NULL before SQLite 3.42, and any client may insert.
+
+What the columns alone do not say:
+
+* ``eventkit_task.wake_at`` is the moment at which the row changes by itself: a scheduled task falls due,
+  a lease lapses, a ready task expires.  NULL where nothing will happen.  One index over it answers
+  "what is due?" and "when to look again?" for all three.
+* ``eventkit_task.max_attempts`` NULL means: whatever the queue says when it matters.
+* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.
+* ``eventkit_task_now`` shows tasks as what they are by the clock: what is due but was not moved yet is told
+  as ready, or as dead where it expired or lapsed in its last attempt.
+* ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
+  count for plain INSERTs too.
+"""
+
+from inspect import cleandoc
+
+from sqlalchemy import Connection
+
+revision = "0001"
+down_revision = None
+
+NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
+
+SQLITE_UPGRADE = (
+    f"""
+    CREATE TABLE eventkit_event (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        topic TEXT NOT NULL,
+        key TEXT,
+        payload TEXT NOT NULL,
+        headers TEXT,
+        dedup TEXT,
+        created_at INTEGER NOT NULL DEFAULT ({NOW})
+    )
+    """,
+    "CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)",
+    "CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE dedup IS NOT NULL",
+    """
+    CREATE TABLE eventkit_topic (
+        name TEXT NOT NULL PRIMARY KEY,
+        pruned_to INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID
+    """,
+    f"""
+    CREATE TABLE eventkit_consumer (
+        topic TEXT NOT NULL,
+        name TEXT NOT NULL,
+        position INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL DEFAULT ({NOW}),
+        PRIMARY KEY (topic, name)
+    ) WITHOUT ROWID
+    """,
+    f"""
+    CREATE TABLE eventkit_task (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        queue TEXT NOT NULL,
+        state TEXT NOT NULL DEFAULT 'ready',
+        priority INTEGER NOT NULL DEFAULT 0,
+        run_at INTEGER NOT NULL DEFAULT ({NOW}),
+        wake_at INTEGER,
+        expires_at INTEGER,
+        attempt INTEGER NOT NULL DEFAULT 0,
+        max_attempts INTEGER,
+        token INTEGER,
+        key TEXT,
+        payload TEXT NOT NULL,
+        headers TEXT,
+        enqueued_at INTEGER NOT NULL DEFAULT ({NOW}),
+        worker TEXT,
+        claimed_at INTEGER,
+        finished_at INTEGER,
+        reason TEXT,
+        error TEXT,
+        result TEXT
+    )
+    """,
+    """
+    CREATE INDEX eventkit_task_ready ON eventkit_task (queue, priority DESC, run_at, id)
+    WHERE state = 'ready'
+    """,
+    "CREATE INDEX eventkit_task_wake ON eventkit_task (queue, state, wake_at) WHERE wake_at IS NOT NULL",
+    """
+    CREATE INDEX eventkit_task_finished ON eventkit_task (queue, state, finished_at)
+    WHERE finished_at IS NOT NULL
+    """,
+    """
+    CREATE UNIQUE INDEX eventkit_task_key ON eventkit_task (queue, key)
+    WHERE key IS NOT NULL AND state <> 'done'
+    """,
+    """
+    CREATE TABLE eventkit_queue (
+        name TEXT NOT NULL PRIMARY KEY,
+        paused INTEGER NOT NULL DEFAULT 0,
+        max_attempts INTEGER,
+        lease INTEGER,
+        retry TEXT,
+        max_size INTEGER,
+        rate REAL,
+        burst REAL,
+        max_running INTEGER,
+        keep_done INTEGER,
+        key_ttl INTEGER,
+        dead_letter_to TEXT,
+        tokens REAL,
+        refilled_at INTEGER
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE eventkit_key (
+        queue TEXT NOT NULL,
+        key TEXT NOT NULL,
+        task_id INTEGER NOT NULL,
+        reserved_until INTEGER NOT NULL,
+        PRIMARY KEY (queue, key)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX eventkit_key_until ON eventkit_key (reserved_until)",
+    f"""
+    CREATE TRIGGER eventkit_task_reserved BEFORE INSERT ON eventkit_task WHEN NEW.key IS NOT NULL
+    BEGIN
+        SELECT RAISE(IGNORE) FROM eventkit_key
+        WHERE queue = NEW.queue AND key = NEW.key AND reserved_until > {NOW};
+    END
+    """,
+    f"""
+    CREATE TABLE eventkit_notification (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        channel TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        headers TEXT,
+        created_at INTEGER NOT NULL DEFAULT ({NOW})
+    )
+    """,
+    "CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)",
+    f"""
+    CREATE VIEW eventkit_task_now AS
+    SELECT
+        t.id, t.queue,
+        CASE
+            WHEN t.wake_at > {NOW} OR t.wake_at IS NULL THEN t.state
+            WHEN t.expires_at <= {NOW} THEN 'dead'
+            WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'dead'
+            ELSE 'ready'
+        END AS state,
+        t.payload, t.key, t.headers, t.priority, t.attempt,
+        coalesce(t.max_attempts, q.max_attempts, 3) AS max_attempts,
+        t.run_at, t.enqueued_at, t.expires_at,
+        CASE WHEN t.state = 'leased' AND t.wake_at > {NOW} THEN t.wake_at END AS lease_expires_at,
+        t.worker, t.claimed_at, t.finished_at, t.reason, t.error, t.result,
+        t.state AS stored_state, t.wake_at
+    FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+    """,
+)
+
+SQLITE_DOWNGRADE = (
+    "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_notification",
+    "DROP TABLE eventkit_key",
+    "DROP TABLE eventkit_queue",
+    "DROP TABLE eventkit_task",
+    "DROP TABLE eventkit_consumer",
+    "DROP TABLE eventkit_topic",
+    "DROP TABLE eventkit_event",
+)
+
+UPGRADE = {"sqlite": SQLITE_UPGRADE}
+DOWNGRADE = {"sqlite": SQLITE_DOWNGRADE}
+
+
+def upgrade(connection: Connection) -> None:
+    for statement in UPGRADE[connection.dialect.name]:
+        # SQLite keeps the text of a definition as it came, and shows it in .schema.
+        connection.exec_driver_sql(cleandoc(statement))
+
+
+def downgrade(connection: Connection) -> None:
+    for statement in DOWNGRADE[connection.dialect.name]:
+        connection.exec_driver_sql(statement)
