@@ -21,7 +21,7 @@ FOREVER = 100 * 366 * 86_400_000
 
 
 def name(kind: str, value: Any, limit: int = 255) -> str:
-    """A *kind* (queue, topic, worker, key …) called *value*: 1 to *limit* characters, none of them control characters."""
+    """*value*, the name of a *kind* of thing: 1 to *limit* characters, none of them control characters."""
     if not isinstance(value, str):
         raise TypeError(f"the name of a {kind} is a str, not {type(value).__name__}")
     if not 0 < len(value) <= limit:

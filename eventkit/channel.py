@@ -30,9 +30,7 @@ class Channel:
 
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
         """Drop the oldest notifications; how many."""
-        return self._execute(
-            operations.PruneNotifications(self.name, *arguments.retention(older_than, max_keep))
-        )
+        return self._execute(operations.PruneNotifications(self.name, *arguments.retention(older_than, max_keep)))
 
 
 def origin(start: str | int) -> Any:

@@ -13,6 +13,9 @@ import msgspec
 DEEPEST = 64
 LARGEST = 524_288
 
+_SHALLOW = 2 * DEEPEST
+"""No JSON text up to this length is nested too deep."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
@@ -31,18 +34,19 @@ class Undecodable(msgspec.Struct, frozen=True):
 class Codec:
     """Encodes payloads to JSON text and back; as *type*, if one is given."""
 
-    __slots__ = ("decode", "largest", "type")
+    __slots__ = ("_decode_list", "decode", "largest", "type")
 
     def __init__(self, type: Any = None, largest: int = LARGEST) -> None:
         self.type = type
         self.largest = largest
         self.decode = _decode if type is None else msgspec.json.Decoder(type).decode
+        self._decode_list = _decode if type is None else msgspec.json.Decoder(list[type]).decode
 
     def encode(self, payload: Any) -> str:
         """*payload* as JSON text that decodes to an equal value, or ``ValueError``/``TypeError``."""
         try:
             data = _encode(payload)
-            if data.count(b"[") + data.count(b"{") > DEEPEST:
+            if len(data) > _SHALLOW and data.count(b"[") + data.count(b"{") > DEEPEST:
                 _check_depth(_decode(data))
             same = self.decode(data) == payload
         except UnicodeEncodeError as error:
@@ -61,6 +65,17 @@ class Codec:
         if not same:
             _explain_difference(payload if self.type is None else msgspec.to_builtins(payload))
         return data.decode()
+
+    def encode_many(self, payloads: list[Any]) -> list[str]:
+        """`encode` for each; small payloads are proved to be exact all at once, which is several times faster."""
+        try:
+            texts = [_encode(payload) for payload in payloads]
+            small = max(map(len, texts), default=0) <= min(_SHALLOW, self.largest)
+            if small and self._decode_list(b"[" + b",".join(texts) + b"]") == payloads:
+                return [text.decode() for text in texts]
+        except Exception:
+            pass  # One of them cannot be encoded; below it says so itself.
+        return [self.encode(payload) for payload in payloads]
 
     def decode_or_wrap(self, text: Any, headers: str | None) -> tuple[Any, dict[str, str]]:
         """The payload of *text* and the *headers*; an `Undecodable` payload where either does not decode."""

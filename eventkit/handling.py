@@ -45,9 +45,7 @@ def outcome(task: Task[object], error: BaseException | None) -> Operation[bool]:
 def report(task: Task[object], error: BaseException | None, still_ours: bool) -> None:
     """Log what whoever runs the worker should know."""
     if isinstance(error, Exception) and not isinstance(error, Retry | Permanent):
-        logger.warning(
-            "task %s of queue %r failed in attempt %s", task.id, task.queue, task.attempt, exc_info=error
-        )
+        logger.warning("task %s of queue %r failed in attempt %s", task.id, task.queue, task.attempt, exc_info=error)
     if not still_ours:
         logger.warning("task %s of queue %r was no longer ours when its work ended", task.id, task.queue)
 

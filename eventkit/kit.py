@@ -36,9 +36,7 @@ def connect_async(url: str, *, create: bool = True) -> "Connecting":
 def backend_of(url: str) -> Backend:
     """The backend that serves the URL's scheme."""
     if not isinstance(url, str):
-        raise TypeError(
-            f"a database is named by a URL such as 'sqlite:///events.db', not by {type(url).__name__}"
-        )
+        raise TypeError(f"a database is named by a URL such as 'sqlite:///events.db', not by {type(url).__name__}")
     scheme = urlsplit(url).scheme
     installed = {entry.name: entry for entry in entry_points(group="eventkit.backends")}
     if scheme not in installed:

@@ -5,6 +5,7 @@ An iterator looks, hands out what it finds, and sleeps on a probe when there is 
 for longer than a call may wait is no reason for an iterator to end: it looks again.
 """
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
@@ -48,18 +49,21 @@ class Loops:
     ) -> Messages[Event[Any]]:
         """The events after *origin*, and then those to come."""
         connection = self._connection
-        after = saved = handled = self._locate(origin)
+        after = saved = self._locate(origin)
+        handled: Event[Any] | None = None
         automatic = consumer is not None and (every_n > 0 or every_s > 0)
+        window = every_n if automatic and every_n else sys.maxsize
         save_at = monotonic() + every_s if automatic and every_s else float("inf")
 
         def save() -> None:
             nonlocal saved, save_at
             if every_s:
                 save_at = monotonic() + every_s
-            if automatic and consumer is not None and handled > saved:
+            if automatic and consumer is not None and handled is not None and handled.offset > saved:
                 try:
-                    connection.execute(stream.SaveOffset(topic, consumer, handled))
-                    saved = handled
+                    offset = handled.offset
+                    connection.execute(stream.SaveOffset(topic, consumer, offset))
+                    saved = offset
                 except Busy:
                     pass  # The next occasion will do: what is not saved is only delivered again.
 
@@ -70,19 +74,24 @@ class Loops:
 
         def events() -> Generator[Event[Any]]:
             nonlocal after, handled
-            left = every_n
+            left = window
             try:
                 while not connection.closing:
-                    found = connection.execute(stream.ReadEvents(topic, after, batch, codec, skip))
+                    found = connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
                     for event in found:
                         yield event
-                        handled = after = event.offset
-                        left -= 1
-                        if left == 0 or monotonic() >= save_at:
-                            left = every_n
+                        # A million times a second, so: no more than this for each.
+                        handled = event
+                        if monotonic() >= save_at:
                             save()
                             if connection.closing:
                                 return
+                    if found:
+                        after = found[-1].offset
+                        left -= len(found)
+                    if not left:
+                        save()
+                        left = window
                     if not found:
                         save()
                         if not connection.sleep(stream.EventsAhead(topic, after)):

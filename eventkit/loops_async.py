@@ -1,6 +1,7 @@
 """Everything that waits, for asyncio.  `loops` is the same for threads, and says why."""
 
 import asyncio
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -42,22 +43,24 @@ class AsyncLoops:
     ) -> AsyncMessages[Event[Any]]:
         """The events after *origin*, and then those to come."""
         connection = self._connection
-        after = saved = handled = -1
+        after = saved = -1
+        handled: Event[Any] | None = None
         automatic = consumer is not None and (every_n > 0 or every_s > 0)
+        window = every_n if automatic and every_n else sys.maxsize
         save_at = monotonic() + every_s if automatic and every_s else float("inf")
 
         async def attach() -> None:
-            nonlocal after, saved, handled
+            nonlocal after, saved
             if after < 0:
-                after = saved = handled = await self._locate(origin)
+                after = saved = await self._locate(origin)
 
         async def save() -> None:
             nonlocal saved, save_at
             if every_s:
                 save_at = monotonic() + every_s
-            if automatic and consumer is not None and handled > saved:
+            if automatic and consumer is not None and handled is not None and handled.offset > saved:
                 try:
-                    offset = handled
+                    offset = handled.offset
                     await connection.execute(stream.SaveOffset(topic, consumer, offset))
                     saved = offset
                 except Busy:
@@ -70,20 +73,25 @@ class AsyncLoops:
 
         async def events() -> AsyncGenerator[Event[Any]]:
             nonlocal after, handled
-            left = every_n
+            left = window
             try:
                 await attach()
                 while not connection.closing:
-                    found = await connection.execute(stream.ReadEvents(topic, after, batch, codec, skip))
+                    found = await connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
                     for event in found:
                         yield event
-                        handled = after = event.offset
-                        left -= 1
-                        if left == 0 or monotonic() >= save_at:
-                            left = every_n
+                        # A million times a second, so: no more than this for each.
+                        handled = event
+                        if monotonic() >= save_at:
                             await save()
                             if connection.closing:
                                 return
+                    if found:
+                        after = found[-1].offset
+                        left -= len(found)
+                    if not left:
+                        await save()
+                        left = window
                     if not found:
                         await save()
                         if not await connection.sleep(stream.EventsAhead(topic, after)):
@@ -244,9 +252,7 @@ class AsyncHandling:
             again = task.lease_ms / 3000
             try:
                 if not await self._connection.execute(finish.Extend(task.id, task.token, task.lease_ms)):
-                    logger.warning(
-                        "the lease of task %s of queue %r was lost while it ran", task.id, task.queue
-                    )
+                    logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
                     return
             except Unavailable:
                 again = min(1.0, again)

@@ -428,9 +428,7 @@ class AsyncEventStream(Protocol[P]):
 
     async def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]: ...
 
-    async def read(
-        self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise"
-    ) -> list[Event[P]]: ...
+    async def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]: ...
 
     def subscribe(
         self,
@@ -564,9 +562,7 @@ class AsyncNotificationChannel(Protocol[P]):
 
     name: str
 
-    async def notify(
-        self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None
-    ) -> int: ...
+    async def notify(self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> int: ...
 
     def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
 

@@ -9,9 +9,9 @@ from . import arguments, retry
 from .arguments import Duration
 from .codec import Codec, encode_headers
 from .operations import finish
+from .operations import queue as operations
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
-from .operations import queue as operations
 from .records import NewTask, Task
 from .telemetry import with_trace
 
@@ -58,9 +58,7 @@ class Queue:
         if wait is None:
             return self._execute(operation, tx)
         if tx is not None:
-            raise ValueError(
-                "wait= cannot be combined with tx=: what makes room may be waiting for that transaction"
-            )
+            raise ValueError("wait= cannot be combined with tx=: what makes room may be waiting for that transaction")
         seconds = arguments.milliseconds("wait", wait) / 1000
         return self._loops.enqueue(operation, RoomAhead(self.name, 1), seconds)
 
@@ -68,9 +66,8 @@ class Queue:
         """Add tasks in one transaction; an answer for each, in order."""
         items = list(items)
         headers = with_trace(None)
-        if headers is None and not any(isinstance(item, NewTask) for item in items):
-            encode = self._codec.encode
-            return self._execute(EnqueuePlain(self.name, [encode(item) for item in items]), tx)
+        if headers is None and NewTask not in set(map(type, items)):
+            return self._execute(EnqueuePlain(self.name, self._codec.encode_many(items)), tx)
         rows = [self._row(item if isinstance(item, NewTask) else NewTask(item)) for item in items]
         return self._execute(EnqueueMany(self.name, rows), tx)
 
@@ -109,9 +106,7 @@ class Queue:
         """Finish tasks; the ids of those that were still ours."""
         return self._execute(finish.AckMany(sorted((task.id, task.token) for task in tasks)), tx)
 
-    def retry(
-        self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
-    ) -> Any:
+    def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
         """Put a task back for another attempt; dead if it has had them all."""
         pause = None if delay is None else arguments.milliseconds("delay", delay)
         return self._execute(
@@ -165,15 +160,11 @@ class Queue:
 
     def peek(self, limit: int = 1) -> Any:
         """What a claim would hand out, best first."""
-        return self._execute(
-            operations.PeekTasks(self.name, arguments.count("limit", limit, least=1), self._codec)
-        )
+        return self._execute(operations.PeekTasks(self.name, arguments.count("limit", limit, least=1), self._codec))
 
     def dead(self, limit: int = 100) -> Any:
         """The dead letters, newest first."""
-        return self._execute(
-            operations.ListDead(self.name, arguments.count("limit", limit, least=1), self._codec)
-        )
+        return self._execute(operations.ListDead(self.name, arguments.count("limit", limit, least=1), self._codec))
 
     def stats(self) -> Any:
         """The queue in numbers."""
@@ -264,13 +255,9 @@ class Queue:
             self._codec.encode(task.payload),
             encode_headers(with_trace(task.headers)),
             _priority(task.priority),
-            None
-            if task.max_attempts is None
-            else arguments.count("max_attempts", task.max_attempts, least=1),
+            None if task.max_attempts is None else arguments.count("max_attempts", task.max_attempts, least=1),
             None if task.key is None else arguments.key(task.key),
-            None
-            if task.delay is None
-            else arguments.milliseconds("delay", task.delay, least=-arguments.FOREVER),
+            None if task.delay is None else arguments.milliseconds("delay", task.delay, least=-arguments.FOREVER),
             run_at,
             expires_in,
             expires_at,

@@ -71,9 +71,7 @@ def policy(value: Any) -> Policy:
     """The policy meant by *value*: one of the classes here, its name, or a list of seconds."""
     if isinstance(value, str):
         if value not in _NAMED:
-            raise ValueError(
-                f"retry is one of {', '.join(_NAMED)}, a list of seconds or a policy, not {value!r}"
-            )
+            raise ValueError(f"retry is one of {', '.join(_NAMED)}, a list of seconds or a policy, not {value!r}")
         return _NAMED[value]
     if isinstance(value, Sequence):
         value = Delays(tuple(float(seconds) for seconds in value))

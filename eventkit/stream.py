@@ -46,7 +46,12 @@ class Stream:
 
     def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
         """Append events, all or none; their offsets, in order."""
-        return self._execute(operations.PublishMany(self.topic, [self._row(item) for item in items]), tx)
+        items = list(items)
+        headers = with_trace(None)
+        if headers is None and NewEvent not in set(map(type, items)):
+            return self._execute(operations.PublishPlain(self.topic, self._codec.encode_many(items)), tx)
+        rows = [self._row(item if isinstance(item, NewEvent) else NewEvent(item)) for item in items]
+        return self._execute(operations.PublishMany(self.topic, rows), tx)
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> Any:
         """The events after an offset, in order."""
@@ -91,9 +96,7 @@ class Stream:
     def save_offset(self, consumer: str, offset: int, tx: Any = None) -> Any:
         """Move the consumer forward; False if it is there or beyond."""
         arguments.name("consumer", consumer)
-        return self._execute(
-            operations.SaveOffset(self.topic, consumer, arguments.count("offset", offset)), tx
-        )
+        return self._execute(operations.SaveOffset(self.topic, consumer, arguments.count("offset", offset)), tx)
 
     def seek(self, consumer: str, offset: int, tx: Any = None) -> Any:
         """Move the consumer anywhere."""
@@ -123,10 +126,7 @@ class Stream:
         age, keep = arguments.retention(older_than, max_keep)
         return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
 
-    def _row(self, item: Any) -> operations.EventRow:
-        if not isinstance(item, NewEvent):
-            headers = with_trace(None)
-            return self._codec.encode(item), None, encode_headers(headers) if headers else None, None
+    def _row(self, item: NewEvent) -> operations.EventRow:
         return (
             self._codec.encode(item.payload),
             None if item.key is None else arguments.key(item.key),

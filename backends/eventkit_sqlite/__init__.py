@@ -8,18 +8,16 @@ own word that something was written (`watcher`, `alarm`).  A module of this shap
 
 import asyncio
 import os
-import sqlite3
-
-import apsw
 
 import eventkit_migrations
+
 from eventkit.errors import NotMigrated, Unavailable
 from eventkit.operations import ReadSchema
 
 from .address import Address, parse
 from .connection import Connection
 from .connection_async import AsyncConnection
-from .library import Error, open_connection, translate
+from .library import Error, open_connection, translate, use_wal
 from .statements import STATEMENTS
 
 capabilities: frozenset[str] = frozenset()
@@ -63,21 +61,20 @@ def _prepare(address: Address, create: bool) -> None:
 
 
 def _version(address: Address) -> str | None:
-    """The revision of the schema in the file; None where there is no schema."""
+    """The revision of the schema in the file, which is in WAL mode from here on; None without a schema."""
+    path = address.path
     try:
-        connection = open_connection(
-            address.library, path := address.path, address.synchronous, address.busy_timeout
-        )
+        connection = open_connection(address.library, path, address.synchronous, address.busy_timeout)
         try:
+            # An application's own migration, which may have brought our tables, cannot switch it.
+            use_wal(connection, address.busy_timeout)
             rows = connection.execute(STATEMENTS[ReadSchema].sql).fetchall()
             return ReadSchema().decode(rows)
         finally:
             connection.close()
-    except (apsw.SQLError, sqlite3.OperationalError) as error:
-        if "no such table" in str(error):
-            return None
-        raise translate(error, path) from error
     except Error as error:
+        if "no such table: eventkit_version" in str(error):
+            return None
         raise translate(error, path) from error
 
 

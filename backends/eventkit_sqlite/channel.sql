@@ -29,11 +29,11 @@ WHERE
     channel = :channel
     AND (
         created_at < :now - :older_than
-        OR id <= (
+        OR id <= CASE WHEN :max_keep IS NOT NULL THEN (
             SELECT id FROM eventkit_notification
             WHERE channel = :channel
             ORDER BY id DESC LIMIT 1 OFFSET :max_keep
-        )
+        ) END
     )
 RETURNING id
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -40,8 +40,9 @@ class AsyncConnection:
         self._writer = Writer(address, file, connection_of(writer))
         self._line: list[tuple[Job, asyncio.Future[Any]]] = []
         self._mutex = threading.Lock()
-        self._writes: asyncio.Task[None] | None = None
+        self._writes: asyncio.Future[None] | None = None
         self._spares: list[Worker] = []
+        self._undoing: set[asyncio.Future[Any]] = set()
         self._sleepers: set[asyncio.Event] = set()
         self._closing = False
         self._process = os.getpid()
@@ -84,7 +85,12 @@ class AsyncConnection:
         """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
         deadline = None if timeout is None else monotonic() + timeout
         bell = asyncio.Event()
-        waiter = Waiter(probe, lambda: self._loop.call_soon_threadsafe(bell.set))
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # A loop that was closed without the kit has nobody left to wake.
+                self._loop.call_soon_threadsafe(bell.set)
+
+        waiter = Waiter(probe, ring)
         watcher = self._file.watcher
         watcher.add(waiter)
         self._sleepers.add(bell)
@@ -120,11 +126,15 @@ class AsyncConnection:
         caller = asyncio.current_task()
         worker = self._spares.pop() if self._spares else await open_worker(self._address, 0)
         driver = connection_of(worker)
+        left = threading.Event()
         try:
-            await worker.async_run(begin_own, driver, self._file, caller, self._address.busy_timeout)
             try:
+                timeout = self._address.busy_timeout
+                await worker.async_run(begin_own, driver, self._file, caller, timeout, left.is_set)
                 yield worker
             except BaseException:
+                # The beginning goes on in the worker's thread even if this task was cancelled; the end is after it.
+                left.set()
                 await worker.async_run(end_own, driver, self._file, caller, False)
                 raise
             await worker.async_run(end_own, driver, self._file, caller, True)
@@ -172,9 +182,13 @@ class AsyncConnection:
         with self._mutex:
             self._line.append((job, answer))
         if self._writes is None:
-            self._writes = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
-            self._writes.add_done_callback(self._line_is_empty)
+            self._start_work()
         return await answer
+
+    def _start_work(self) -> None:
+        work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
+        work.add_done_callback(self._work_is_done)
+        self._writes = work
 
     def _work_off_line(self) -> None:
         """In the writer's thread: run what has arrived, together, until nothing has."""
@@ -205,17 +219,18 @@ class AsyncConnection:
             if answer.cancelled():
                 undo = None if job.error else job.operation.undo(job.answer)
                 if undo is not None and not self._closed:
-                    asyncio.ensure_future(self._write(undo))
+                    undoing = asyncio.ensure_future(self._write(undo))
+                    self._undoing.add(undoing)
+                    undoing.add_done_callback(self._undoing.discard)
             elif job.error is not None:
                 answer.set_exception(job.error)
             else:
                 answer.set_result(job.answer)
 
-    def _line_is_empty(self, _: object) -> None:
+    def _work_is_done(self, work: asyncio.Future[None]) -> None:
         self._writes = None
         if self._line:
-            self._writes = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
-            self._writes.add_done_callback(self._line_is_empty)
+            self._start_work()
 
     def _reason(self) -> Closed:
         return closed() if os.getpid() == self._process else forked()

@@ -48,13 +48,10 @@ class Cursor(apsw.Cursor):
         self.lastrowid = connection.last_insert_rowid()
         return self
 
-    def executemany(
-        self, statements: str, sequenceofbindings: Iterable[apsw.Bindings], **options: Any
-    ) -> Cursor:
+    def executemany(self, statements: str, sequenceofbindings: Iterable[apsw.Bindings], **options: Any) -> Cursor:
         """Execute once for each of the bindings. Rows that the statement returns are dropped."""
         # The trace would be called for each of the bindings, and there is nothing to describe.
         self.exec_trace = self.description = None
-        self.rowcount = 0
         try:
             super().executemany(statements, self._counted(sequenceofbindings), **options)
             self.fetchall()
@@ -65,10 +62,11 @@ class Cursor(apsw.Cursor):
     def _counted(self, sequenceofbindings: Iterable[apsw.Bindings]) -> Iterator[apsw.Bindings]:
         # total_changes() would be one call for all rows, but it includes what triggers and foreign keys
         # change, and SQLAlchemy's ORM takes a count that differs from its own for stale data.
-        changes = self.connection.changes
+        changes, total = self.connection.changes, 0
         for bindings in sequenceofbindings:
             yield bindings
-            self.rowcount += changes()
+            total += changes()
+        self.rowcount = total
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
         return list(islice(self, self.arraysize if size is None else size))
@@ -95,9 +93,7 @@ class Connection(apsw.Connection):
     thread: int | None = None
     """The ident of the thread that began the open transaction."""
 
-    def __init__(
-        self, database: str, *, timeout: float = 5.0, uri: bool = False, begin: str = "deferred"
-    ) -> None:
+    def __init__(self, database: str, *, timeout: float = 5.0, uri: bool = False, begin: str = "deferred") -> None:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         super().__init__(database, flags | apsw.SQLITE_OPEN_URI if uri else flags)
         self.cursor_factory = Cursor

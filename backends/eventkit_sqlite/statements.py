@@ -22,11 +22,8 @@ def fetch(connection: Connection, step: Operation[Any]) -> Rows:
     statement = STATEMENTS[type(step)]
     values = statement.values(step)
     if statement.bulk:
-        values = bulk_as_json(values, statement.bulk)
+        values = tuple(
+            _encode(value).decode() if place in statement.bulk else value for place, value in enumerate(values)
+        )
     rows: Rows = connection.execute(statement.sql, values).fetchall()
     return rows
-
-
-def bulk_as_json(values: tuple[Any, ...], bulk: tuple[int, ...]) -> tuple[Any, ...]:
-    """*values* with those at the places *bulk* as JSON text."""
-    return tuple(_encode(value).decode() if place in bulk else value for place, value in enumerate(values))

@@ -6,6 +6,12 @@ INSERT INTO eventkit_event (topic, key, payload, headers)
 VALUES (:topic, :key, :payload, :headers)
 RETURNING id
 
+-- name: PublishPlain
+INSERT INTO eventkit_event (topic, payload)
+SELECT :topic, value
+FROM json_each(:payloads)
+RETURNING id
+
 -- name: PublishMany
 INSERT INTO eventkit_event (topic, payload, key, headers, dedup)
 SELECT :topic, value ->> 0, value ->> 1, value ->> 2, value ->> 3

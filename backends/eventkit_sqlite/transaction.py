@@ -8,6 +8,8 @@ import sqlite3
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,7 @@ from eventkit.errors import ForeignTransaction
 from eventkit.execute import run
 from eventkit.operations import Operation
 
-from .file import File, identify, two_libraries
+from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
 from .library import Error, begin, own_lock, translate
 from .statements import STATEMENTS, fetch
@@ -26,6 +28,8 @@ T = TypeVar("T")
 
 _threads: WeakKeyDictionary[apsw.Connection, int] = WeakKeyDictionary()
 """The thread that last used an apsw connection as ``tx=``."""
+
+_main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = WeakKeyDictionary()
 
 
 def execute_in(driver: Driver, operation: Operation[T]) -> T:
@@ -90,14 +94,16 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
     )
 
 
-def begin_own(driver: Driver, file: File, caller: object, busy_timeout: float) -> None:
-    """Begin ``kit.transaction()`` for *caller* on *driver*, once the lock is free."""
+def begin_own(
+    driver: Driver, file: File, caller: object, busy_timeout: float, unwanted: Callable[[], bool] = lambda: False
+) -> None:
+    """Begin ``kit.transaction()`` for *caller* on *driver*, once the lock is free, unless nobody wants it any more."""
     deadline = time.monotonic() + busy_timeout
 
     def give_up(error: Exception) -> bool:
         if holds_lock(caller, file):
             raise own_lock()
-        if time.monotonic() >= deadline:
+        if unwanted() or time.monotonic() >= deadline:
             raise translate(error, file.path) from error
         return False
 
@@ -107,8 +113,9 @@ def begin_own(driver: Driver, file: File, caller: object, busy_timeout: float) -
 
 
 def end_own(driver: Driver, file: File, caller: object, commit: bool) -> None:
-    """End ``kit.transaction()``, unless its user has done so."""
-    file.transactions.remove(caller)
+    """End ``kit.transaction()``, if it was begun and its user has not ended it."""
+    with suppress(ValueError):
+        file.transactions.remove(caller)
     if driver.in_transaction:
         try:
             driver.execute("COMMIT" if commit else "ROLLBACK")
@@ -120,15 +127,18 @@ def end_own(driver: Driver, file: File, caller: object, commit: bool) -> None:
 
 def holds_lock(caller: object, file: File) -> bool:
     """Whether *caller*, a thread's ident or a task, has itself a write transaction open on *file*."""
-    if caller in file.transactions:
-        return True
-    return any(
-        not connection.is_async
-        and connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
-        and caller in (getattr(connection, "thread", None), _threads.get(connection))
-        and identify(connection.db_filename("main")) == file.identity
-        for connection in apsw.connections()
-    )
+    return caller in file.transactions or any(_holds(caller, connection, file) for connection in apsw.connections())
+
+
+def _holds(caller: object, connection: apsw.Connection, file: File) -> bool:
+    # Whose a connection is comes first: most belong to other threads, which may be using them right now.
+    if connection.is_async or caller not in (getattr(connection, "thread", None), _threads.get(connection)):
+        return False
+    try:
+        writing = connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
+        return writing and identify(connection.db_filename("main")) == file.identity
+    except (apsw.ThreadingViolationError, apsw.ConnectionClosedError):
+        return False  # Another thread uses it now, or has just closed it.
 
 
 class Adapted:
@@ -175,10 +185,21 @@ def _sqlite_driver(connection: Any) -> Driver:
     return connection.connection.driver_connection
 
 
+def _main_file(driver: Driver) -> tuple[Identity | None, str]:
+    """Which file *driver* has open; asked once of a connection, for which it never changes."""
+    known = _main_files.get(driver) if isinstance(driver, apsw.Connection) else None
+    if known is None:
+        path = driver.execute("PRAGMA database_list").fetchall()[0][2]
+        known = (identify(path) if path else None, path)
+        if isinstance(driver, apsw.Connection):
+            _main_files[driver] = known
+    return known
+
+
 def _begun(driver: Driver, library: str, file: File) -> Driver:
     """*driver*, once it is known to be in a transaction on *file*, through the right library."""
-    path = driver.execute("PRAGMA database_list").fetchall()[0][2]
-    if not path or identify(path) != file.identity:
+    identity, path = _main_file(driver)
+    if identity != file.identity:
         raise ForeignTransaction(
             f"tx= belongs to the database {path or 'in memory'}, and the kit to {file.path}: "
             f"use a session of the kit's database, or a kit of the session's"
@@ -189,7 +210,5 @@ def _begun(driver: Driver, library: str, file: File) -> Driver:
         # The standard library begins at the first INSERT; a plan may start with a SELECT or a savepoint.
         driver.execute("BEGIN")
     if not driver.in_transaction:
-        raise ValueError(
-            "tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out"
-        )
+        raise ValueError("tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out")
     return driver

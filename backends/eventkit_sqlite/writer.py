@@ -16,7 +16,7 @@ from eventkit.operations import Operation
 from .address import Address
 from .file import File
 from .library import Connection, Error, begin, is_busy, own_lock, translate
-from .statements import STATEMENTS, bulk_as_json, fetch
+from .statements import STATEMENTS, fetch
 from .transaction import holds_lock
 
 
@@ -62,16 +62,22 @@ class Writer:
     def alone(self, operation: Operation[Any], caller: object) -> Any:
         """Run one operation in a transaction of its own."""
         self._file.check_identity_sometimes()
-        statement = STATEMENTS.get(type(operation))
-        if statement is not None and statement.single:
-            values = statement.values(operation)
-            if statement.bulk:
-                values = bulk_as_json(values, statement.bulk)
-            try:
-                return operation.decode(self.connection.execute(statement.sql, values).fetchall())
-            except Error as error:
-                if not is_busy(error):
-                    raise translate(error, self._address.path) from error
+        connection = self.connection
+        try:
+            statement = STATEMENTS.get(type(operation))
+            if statement is not None and statement.single:
+                return operation.decode(fetch(connection, operation))
+            connection.execute("BEGIN IMMEDIATE")
+            answer = run(operation.plan(), self._fetch)
+            connection.execute("COMMIT")
+            return answer
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if not isinstance(error, Error):
+                raise
+            if not is_busy(error):
+                raise translate(error, self._address.path) from error
         job = Job(operation, caller, time.monotonic() + self._address.busy_timeout)
         self.together([job])
         return job.result()

@@ -8,8 +8,8 @@ Where one statement is not enough, `plan` is a generator that yields further ope
 rows; whoever executes the operation runs the whole plan inside one transaction.  What a plan does is the
 same on every backend, and only its statements differ.
 
-A field that is a ``list`` or a ``tuple`` is a bulk parameter: a backend passes it as its database likes best.  The field
-``codec`` is never a parameter.
+A field that is a ``list`` or a ``tuple`` is a bulk parameter: a backend passes it as its database likes best.
+The field ``codec`` is never a parameter.
 """
 
 from __future__ import annotations

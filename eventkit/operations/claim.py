@@ -144,19 +144,11 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         decode = self.codec.decode
         poisonous = 0
         for row in rows:
-            payload, headers = row[2], row[4]
             try:
-                tasks.append(
-                    Task(
-                        row[0],
-                        row[1],
-                        decode(payload),
-                        row[3],
-                        decode_headers(headers) if headers else {},
-                        *row[5:],
-                        lease,
-                    )
-                )
+                columns = [*row, lease]
+                columns[2] = decode(row[2])
+                columns[4] = decode_headers(row[4]) if row[4] else {}
+                tasks.append(Task(*columns))
             except DecodeError as error:
                 poisonous += 1
                 yield Bury(row[0], self.token, "poison", str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import ClassVar
 
 from ..errors import QueueFull
@@ -40,7 +41,7 @@ class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
         yield from check_batch(self.queue, len(self.payloads))
         rows = yield self
         yield from check_bound(self.queue)
-        return [Enqueued(id, True) for (id,) in rows]
+        return list(map(Enqueued._make, zip([id for (id,) in rows], repeat(True), strict=False)))
 
 
 class EnqueueMany(Operation[list[Enqueued]], frozen=True):

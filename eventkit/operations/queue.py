@@ -11,6 +11,7 @@ from ..arguments import as_datetime
 from ..codec import Codec
 from ..records import QueueStats, TaskInfo
 from . import Operation, Plan, Rows
+from .claim import Sweep
 from .finish import ForgetKeys, Remove
 
 
@@ -58,6 +59,13 @@ class PeekTasks(_ManyTasks, frozen=True):
 
 class ListDead(_ManyTasks, frozen=True):
     """The queue's dead letters, newest first."""
+
+    writes: ClassVar[bool] = True
+
+    def plan(self) -> Plan[list[TaskInfo[Any]]]:
+        """A sweep, which buries what has expired by now, and a look."""
+        yield from Sweep(self.queue).plan()
+        return self.decode((yield self))
 
 
 class ReadStats(Operation[QueueStats], frozen=True):
@@ -120,7 +128,8 @@ class Purge(Operation[int], frozen=True):
     older_than: int | None
 
     def plan(self) -> Plan[int]:
-        """The reservation of their keys, then the deletion."""
+        """A sweep, so that the states are those of this moment; the reservation of their keys; the deletion."""
+        yield from Sweep(self.queue).plan()
         yield ReserveKeysOfState(self.queue, self.state, self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
@@ -142,9 +151,10 @@ class Requeue(Operation[int], frozen=True):
     every: bool
     ids: list[int]
 
-    def decode(self, rows: Rows) -> int:
-        """How many there were."""
-        return len(rows)
+    def plan(self) -> Plan[int]:
+        """A sweep, which buries what has expired by now, and the new life."""
+        yield from Sweep(self.queue).plan()
+        return len((yield self))
 
 
 class SetPaused(Operation[None], frozen=True):
@@ -182,9 +192,7 @@ class Configure(Operation[None], frozen=True):
         """The settings so far, and the new ones over them."""
         rows = yield ReadSettings(self.queue)
         settings = QueueSettings(*rows[0]) if rows else QueueSettings()
-        yield WriteSettings(
-            self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes))
-        )
+        yield WriteSettings(self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes)))
 
 
 class ReadSettings(Operation[None], frozen=True):

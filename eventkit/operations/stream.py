@@ -9,7 +9,6 @@ from ..errors import Truncated
 from ..records import Consumer, Event
 from . import Operation, Outlook, Plan, Rows
 
-
 EventRow = tuple[str, str | None, str | None, str | None]
 """``payload, key, headers, dedup``; payload and headers as JSON text."""
 
@@ -26,6 +25,17 @@ class Publish(Operation[int], frozen=True):
         """The offset."""
         offset: int = rows[0][0]
         return offset
+
+
+class PublishPlain(Operation[list[int]], frozen=True):
+    """Append events of which nothing but the payload is said; their offsets, in order."""
+
+    topic: str
+    payloads: list[str]
+
+    def decode(self, rows: Rows) -> list[int]:
+        """The offsets."""
+        return [offset for (offset,) in rows]
 
 
 class PublishMany(Operation[list[int]], frozen=True):
@@ -84,9 +94,7 @@ class ReadEvents(Operation[list[Event[Any]]], frozen=True):
         topic = self.topic
         try:
             return [
-                Event(
-                    offset, topic, key, decode(payload), decode_headers(headers) if headers else {}, created
-                )
+                Event(offset, topic, key, decode(payload), decode_headers(headers) if headers else {}, created)
                 for offset, key, payload, headers, created in rows
             ]
         except DecodeError:

@@ -105,8 +105,6 @@ def downgrade_op(op: Op, to: str) -> None:
     revisions.downgrade(op.get_bind(), to)
 
 
-def include_object(
-    object: object, name: str | None, type_: str, reflected: bool, compare_to: object | None
-) -> bool:
+def include_object(object: object, name: str | None, type_: str, reflected: bool, compare_to: object | None) -> bool:
     """For ``context.configure(include_object=…)``: autogenerate leaves eventkit's tables alone."""
     return not (type_ == "table" and reflected and (name or "").startswith("eventkit_"))

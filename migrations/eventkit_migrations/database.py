@@ -1,18 +1,14 @@
 """Connections on which the schema is read and changed.
 
-Two habits of SQLite shape this module.  Switching a file to WAL is not part of any transaction, and while
-another process writes or does the same it may be refused at once, whatever the busy timeout.  And a
-transaction that reads before it writes may find that somebody else wrote in between: so ours begins with the
-write lock, and what it reads then stays true until it commits.
+A transaction that reads before it writes may find that somebody else wrote in between.  So ours begins with
+the write lock, and what it reads then stays true until it commits.
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from eventkit_sqlite import address
+from eventkit_sqlite import address, library
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
@@ -42,16 +38,14 @@ def reading(url: str) -> Iterator[Connection]:
 def locked(url: str) -> Iterator[Connection]:
     """A connection in a transaction that has the write lock from its first moment, and commits at the end."""
     engine = _engine(url, begin="immediate")
-    event.listen(engine, "connect", _use_wal)
+    event.listen(engine, "connect", lambda connection, _: library.use_wal(connection, TIMEOUT))
     try:
         with engine.begin() as connection:
             yield connection
     except OperationalError as error:
         if not _is_busy(error):
             raise
-        raise Busy(
-            f"another process has kept {url} locked for {TIMEOUT:.0f} s: try again when it is done"
-        ) from error
+        raise Busy(f"another process has kept {url} locked for {TIMEOUT:.0f} s: try again when it is done") from error
 
 
 def _place(url: str) -> URL:
@@ -72,18 +66,6 @@ def _engine(url: str, begin: str) -> Engine:
     engine = create_engine(place, poolclass=NullPool, connect_args=own_begin)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"BEGIN {begin}"))
     return engine
-
-
-def _use_wal(connection: Any, record: object) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").close()
-            return
-        except Exception as error:
-            if not _is_busy(error) or time.monotonic() > deadline:
-                raise
-        time.sleep(0.01)
 
 
 def _is_busy(error: Exception) -> bool:
