@@ -79,10 +79,12 @@ class Codec:
 
     def decode_or_wrap(self, text: Any, headers: str | None) -> tuple[Any, dict[str, str]]:
         """The payload of *text* and the *headers*; an `Undecodable` payload where either does not decode."""
+        names: dict[str, str] = {}
         try:
-            return self.decode(text), decode_headers(headers)
+            names = decode_headers(headers)
+            return self.decode(text), names
         except DecodeError as error:
-            return Undecodable(text if isinstance(text, str) else repr(text), str(error)), {}
+            return Undecodable(text if isinstance(text, str) else repr(text), str(error)), names
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> str | None:

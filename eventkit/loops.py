@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from time import monotonic
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from .codec import Codec
 from .errors import Busy, Closed, QueueFull
@@ -32,7 +32,7 @@ class Loops:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._open: WeakSet[Messages[Any]] = WeakSet()
+        self._open: WeakKeyDictionary[Generator[Any], Callable[[], None]] = WeakKeyDictionary()
         self._heartbeat = Heartbeat(connection)
 
     def subscribe(
@@ -187,15 +187,16 @@ class Loops:
 
     def close(self) -> None:
         """Settle every open iterator, and end the heartbeat."""
-        for messages in list(self._open):
-            messages.settle()
+        for settle in list(self._open.values()):
+            settle()
         self._heartbeat.stop()
 
     def _locate(self, origin: Operation[int] | int) -> int:
         return self._connection.execute(origin) if isinstance(origin, Operation) else origin
 
     def _track(self, messages: Messages[M]) -> Messages[M]:
-        self._open.add(messages)
+        # By the generator, because that is all a ``for`` statement keeps.
+        self._open[iter(messages)] = messages.settle
         return messages
 
 

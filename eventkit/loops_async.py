@@ -4,10 +4,10 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from time import monotonic
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from .codec import Codec
 from .errors import Busy, Closed, EventkitError, QueueFull, Unavailable
@@ -27,7 +27,7 @@ class AsyncLoops:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
-        self._open: WeakSet[AsyncMessages[Any]] = WeakSet()
+        self._open: WeakKeyDictionary[AsyncGenerator[Any], Callable[[], Awaitable[None]]] = WeakKeyDictionary()
 
     def subscribe(
         self,
@@ -199,14 +199,15 @@ class AsyncLoops:
 
     async def close(self) -> None:
         """Settle every open iterator."""
-        for messages in list(self._open):
-            await messages.settle()
+        for settle in list(self._open.values()):
+            await settle()
 
     async def _locate(self, origin: Operation[int] | int) -> int:
         return await self._connection.execute(origin) if isinstance(origin, Operation) else origin
 
     def _track(self, messages: AsyncMessages[M]) -> AsyncMessages[M]:
-        self._open.add(messages)
+        # By the generator, because that is all an ``async for`` statement keeps.
+        self._open[aiter(messages)] = messages.settle
         return messages
 
 

@@ -17,6 +17,7 @@ from eventkit.operations import ReadSchema
 from .address import Address, parse
 from .connection import Connection
 from .connection_async import AsyncConnection
+from .file import reserved
 from .library import Error, open_connection, translate, use_wal
 from .statements import STATEMENTS
 
@@ -27,15 +28,20 @@ capabilities: frozenset[str] = frozenset()
 def connect(url: str, *, create: bool = True) -> Connection:
     """A connection to the database of *url*, whose schema is made first if there is none and *create* is true."""
     address = parse(url)
-    _prepare(address, create)
+    _prepare_alone(address, create)
     return Connection(address)
 
 
 async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     """`connect`, for asyncio."""
     address = parse(url)
-    await asyncio.to_thread(_prepare, address, create)
+    await asyncio.to_thread(_prepare_alone, address, create)
     return await AsyncConnection.open(address)
+
+
+def _prepare_alone(address: Address, create: bool) -> None:
+    with reserved(address):
+        _prepare(address, create)
 
 
 def _prepare(address: Address, create: bool) -> None:
@@ -49,6 +55,8 @@ def _prepare(address: Address, create: bool) -> None:
     if not os.path.exists(path):
         if not create:
             raise NotMigrated(f"there is no {path}: run python -m eventkit_migrations upgrade {address.url}")
+        if not os.access(folder, os.W_OK):
+            raise Unavailable(f"{path} cannot be created: check the permissions of the folder")
         eventkit_migrations.upgrade(address.url)
     elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
         raise Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
@@ -61,14 +69,14 @@ def _prepare(address: Address, create: bool) -> None:
 
 
 def _version(address: Address) -> str | None:
-    """The revision of the schema in the file, which is in WAL mode from here on; None without a schema."""
+    """The revision of the schema in the file, which is in WAL mode then; None without a schema."""
     path = address.path
     try:
         connection = open_connection(address.library, path, address.synchronous, address.busy_timeout)
         try:
+            rows = connection.execute(STATEMENTS[ReadSchema].sql).fetchall()
             # An application's own migration, which may have brought our tables, cannot switch it.
             use_wal(connection, address.busy_timeout)
-            rows = connection.execute(STATEMENTS[ReadSchema].sql).fetchall()
             return ReadSchema().decode(rows)
         finally:
             connection.close()

@@ -16,7 +16,7 @@
 
 import os
 import sys
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
@@ -39,19 +39,23 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse(url: str) -> Address:
     """The address in *url*, or ``ValueError``."""
-    parts = urlsplit(url)
-    if parts.netloc:
+    # Taken apart as SQLAlchemy does it, so that an engine of the same URL means the same file: urlsplit()
+    # would see a fragment in a name with a #, and drop tabs.
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    host, _, path = place.partition("/")
+    if host:
         raise ValueError(
             f"{url!r} names a host: write sqlite:///relative.db with three slashes, sqlite:////absolute.db with four"
         )
-    path = unquote(parts.path[1:])
+    path = unquote(path)
     if not path or path.startswith(":memory:") or path.startswith("file:"):
         raise ValueError(
             f"{url!r} names no file, and what lives in memory is neither durable nor shared: "
             f"name one, as in sqlite:///events.db"
         )
-    library = "sqlite3" if parts.scheme == "sqlite+pysqlite" else "apsw"
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    library = "sqlite3" if scheme.lower() == "sqlite+pysqlite" else "apsw"
+    given = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(given.keys() - set(_OPTIONS)):
         raise ValueError(f"{url!r} has the unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
     options: dict[str, str | float | int] = {}

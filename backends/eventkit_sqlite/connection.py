@@ -22,6 +22,9 @@ from .writer import Writer, closed, forked
 
 T = TypeVar("T")
 
+_READERS = 16
+"""How many calls read at a time: a hundred waiters that wake together need not each open a connection."""
+
 
 class Connection:
     """Executes operations; see `eventkit.protocols.Connection`."""
@@ -37,6 +40,7 @@ class Connection:
         self._writer = Writer(address, self._file, driver)
         self._turns = Turns(self._writer, address.busy_timeout)
         self._readers = Spares(address, address.busy_timeout)
+        self._reading = threading.Semaphore(_READERS)
         self._transactions = Spares(address, 0)
         self._closing = False
         self._process = os.getpid()
@@ -137,13 +141,14 @@ class Connection:
         self._closed = self._closing = True
 
     def _read(self, operation: Operation[T]) -> T:
-        driver = self._readers.take()
-        try:
-            return read(driver, operation)
-        except Error as error:
-            raise translate(error, self._address.path) from error
-        finally:
-            self._readers.give_back(driver)
+        with self._reading:
+            driver = self._readers.take()
+            try:
+                return read(driver, operation)
+            except Error as error:
+                raise translate(error, self._address.path) from error
+            finally:
+                self._readers.give_back(driver)
 
     def _reason(self) -> Closed:
         return closed() if os.getpid() == self._process else forked()

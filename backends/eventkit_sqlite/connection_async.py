@@ -159,7 +159,8 @@ class AsyncConnection:
         self.end_sleep()
         self._writer.closing = True
         while self._writes is not None:
-            await self._writes
+            # To await what is done already would not let the loop run, nor the callback that clears it.
+            await asyncio.wait({self._writes})
         for worker in (self._writing, self._reading, *self._spares):
             await worker.aclose()
         self._spares.clear()

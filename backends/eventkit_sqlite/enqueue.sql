@@ -44,14 +44,17 @@ WHERE true
 ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 RETURNING id, key
 
+-- Asked for keys that have just been refused: a reservation counts although it may have ended since.
 -- name: FindKeys
 SELECT key, id
 FROM eventkit_task
 WHERE queue = :queue AND state <> 'done' AND key IN (SELECT value FROM json_each(:keys))
 UNION ALL
-SELECT key, task_id
-FROM eventkit_key
-WHERE queue = :queue AND reserved_until > :now AND key IN (SELECT value FROM json_each(:keys))
+SELECT k.key, k.task_id
+FROM eventkit_key AS k
+WHERE
+    k.queue = :queue AND k.key IN (SELECT value FROM json_each(:keys))
+    AND NOT EXISTS (SELECT 1 FROM eventkit_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
 
 -- name: ReadRoom
 SELECT

@@ -6,7 +6,10 @@ the file open, and who in this process holds a write transaction on it.
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
+from urllib.parse import quote
 
 from eventkit.errors import DatabaseReplaced, ForeignTransaction
 
@@ -80,12 +83,26 @@ def acquire(address: Address) -> File:
         return file
 
 
+@contextmanager
+def reserved(address: Address) -> Iterator[None]:
+    """Keep the other library away from the file, if there is one yet, or be kept away.
+
+    Even to look into a file which the other one has open would drop that one's locks.
+    """
+    file = acquire(address) if os.path.exists(address.path) else None
+    try:
+        yield
+    finally:
+        if file is not None:
+            file.release()
+
+
 def two_libraries(path: str, library: str) -> ForeignTransaction:
     """The error for reaching *path* through another SQLite library than *library*, which has it open."""
     url = "sqlite+apsw:///" if library == "apsw" else "sqlite+pysqlite:///"
     return ForeignTransaction(
         f"this process has {path} open through {library}, and a second SQLite library on the same file would lose "
-        f"committed rows without an error: create the engine and the kit with {url}{path}"
+        f"committed rows without an error: create the engine and the kit with {url}{quote(path)}"
     )
 
 

@@ -24,16 +24,16 @@ WHERE
     AND state = 'leased' AND wake_at > :now
 RETURNING id, EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
 
--- As many as the call has finished, and one more, so that they go faster than they come.
+-- As many as the call has finished, and one more, so that they go faster than they come.  The queue is looked
+-- up first (CROSS JOIN fixes the order), so that the index finds those that are over and passes no others.
 -- name: ForgetDone
 DELETE FROM eventkit_task
 WHERE id IN (
     SELECT t.id
-    FROM eventkit_task AS t JOIN eventkit_queue AS q ON q.name = t.queue
+    FROM eventkit_queue AS q CROSS JOIN eventkit_task AS t ON t.queue = q.name
     WHERE
-        t.queue IN (SELECT queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids)))
-        AND t.state = 'done' AND t.finished_at IS NOT NULL AND t.finished_at + q.keep_done <= :now
-    ORDER BY t.finished_at
+        q.name IN (SELECT queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids)))
+        AND t.state = 'done' AND t.finished_at IS NOT NULL AND t.finished_at <= :now - q.keep_done
     LIMIT 1 + json_array_length(:ids)
 )
 
@@ -60,10 +60,11 @@ WHERE (queue, key) IN (
     LIMIT :limit
 )
 
+-- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
 -- name: Bury
 UPDATE eventkit_task
 SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
-WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING id
 
 -- name: CopyDead

@@ -105,10 +105,8 @@ FROM (
 
 -- name: Cancel
 SELECT 1
-FROM eventkit_task
-WHERE
-    queue = :queue AND id = :id
-    AND (state IN ('scheduled', 'ready') OR state = 'leased' AND (:running OR wake_at <= :now))
+FROM eventkit_task_now
+WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)
 
 -- name: Purge
 DELETE FROM eventkit_task

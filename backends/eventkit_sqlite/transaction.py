@@ -23,6 +23,7 @@ from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
 from .library import Error, begin, own_lock, translate
 from .statements import STATEMENTS, fetch
+from .worker import StandardWorker
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
             return answer
     if isinstance(tx, apsw.Connection) and tx.is_async:
         return await tx.async_run(_execute_on, tx, "apsw", operation, file)  # type: ignore[attr-defined, no-any-return]  # the stubs have a class of its own for this
-    if hasattr(tx, "async_run"):
+    if isinstance(tx, StandardWorker):
         return await tx.async_run(_execute_on, tx.connection, "sqlite3", operation, file)  # type: ignore[no-any-return]
     raise TypeError(
         f"tx= is a SQLAlchemy AsyncSession or AsyncConnection, an async apsw connection, "

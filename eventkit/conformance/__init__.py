@@ -13,7 +13,25 @@ Every test runs twice, with a kit of each flavour, from one body.  What a backen
 is declared as its `capabilities`; a test that needs one asks for it with `requires`, and never for a name.
 """
 
-from .clauses import proves, requires
-from .fixtures import connect, flavour, kit
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pytest
+
+_tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".test_" in module.name]
+
+# Before they are imported, or their assertions would fail without saying what they compared.
+pytest.register_assert_rewrite(*_tests)
+
+from .clauses import proves, requires  # noqa: E402
+from .fixtures import connect, flavour, kit  # noqa: E402
 
 __all__ = ["connect", "flavour", "kit", "proves", "requires"]
+
+for _module in _tests:
+    for _name, _test in vars(import_module(_module)).items():
+        if _name.startswith("test_") and callable(_test):
+            if _name in __all__:
+                raise ImportError(f"two tests of the suite are called {_name}: one would hide the other")
+            __all__ += [_name]
+            globals()[_name] = _test

@@ -49,7 +49,7 @@ class Blocking:
         if name == "close" and hasattr(self._target, "aclose"):
             name = "aclose"
         value = getattr(self._target, name)
-        return self._call(value) if callable(value) else value
+        return self._call(value) if callable(value) else self._wrap(value)
 
     def _call(self, function: Any) -> Any:
         def call(*arguments: Any, **keywords: Any) -> Any:
@@ -66,7 +66,8 @@ class Blocking:
 
     def _wrap(self, value: Any) -> Any:
         blocking = any(
-            hasattr(value, name) for name in ("__aenter__", "__anext__", "publish", "claim", "notify")
+            hasattr(value, name)
+            for name in ("__aenter__", "__anext__", "publish", "claim", "notify", "execute")
         )
         return Blocking(value, self._loop) if blocking and not isinstance(value, _PLAIN) else value
 

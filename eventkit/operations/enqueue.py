@@ -40,7 +40,8 @@ class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
         """One statement, and a look at the bound where there is one."""
         yield from check_batch(self.queue, len(self.payloads))
         rows = yield self
-        yield from check_bound(self.queue)
+        if rows:
+            yield from check_bound(self.queue)
         return list(map(Enqueued._make, zip([id for (id,) in rows], repeat(True), strict=False)))
 
 

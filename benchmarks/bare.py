@@ -1,0 +1,191 @@
+"""The reference: apsw without eventkit, executing the statements that eventkit's backend executes.
+
+Rows stay tuples, payloads are encoded and decoded by msgspec, and nothing is checked, shared between
+threads, or told to anybody.
+"""
+
+import os
+from itertools import islice
+from typing import Any
+
+import apsw
+import msgspec
+from eventkit_sqlite.library import open_connection
+from eventkit_sqlite.statements import STATEMENTS
+
+import eventkit
+from eventkit.operations import Operation
+from eventkit.operations.claim import Lease, ReadGate
+from eventkit.operations.enqueue import Enqueue, EnqueuePlain, ReadRoom
+from eventkit.operations.finish import Ack, AckMany
+from eventkit.operations.stream import Publish, PublishMany, ReadEvents
+
+from .payloads import payloads
+from .rounds import Contestant
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
+    """The backend's statement, whose parameters come in this order."""
+    statement = STATEMENTS[operation]
+    if statement.parameters != parameters:
+        raise LookupError(
+            f"{operation.__name__} takes {statement.parameters} by now, not {parameters}: follow it in bare.py"
+        )
+    return statement.sql
+
+
+_ENQUEUE = _sql(Enqueue, "queue", "payload", "headers", "priority", "max_attempts")
+_ENQUEUE_PLAIN = _sql(EnqueuePlain, "queue", "payloads")
+_READ_ROOM = _sql(ReadRoom, "queue")
+_READ_GATE = _sql(ReadGate, "queue")
+_LEASE = _sql(Lease, "worker", "token", "lease", "queue", "limit", "max_attempts")
+_ACK = _sql(Ack, "id", "token")
+_ACK_MANY = _sql(AckMany, "held")
+_PUBLISH = _sql(Publish, "topic", "key", "payload", "headers")
+_PUBLISH_MANY = _sql(PublishMany, "topic", "events")
+_READ_EVENTS = _sql(ReadEvents, "topic", "after", "limit")
+
+
+class Bare(Contestant):
+    """Runs each operation's statements in straight lines, on a connection set up like the backend's."""
+
+    def __init__(self, folder: str) -> None:
+        path = f"{folder}/{type(self).__name__}.db"
+        eventkit.connect(f"sqlite:///{path}").close()
+        self._connection = self._open(path)
+
+    def _open(self, path: str) -> Any:
+        """A connection with the settings of the backend's own."""
+        return open_connection("apsw", path, "NORMAL", 5)
+
+    def fill(self, count: int) -> None:
+        """Add tasks, as fast as may be."""
+        texts = [encode(payload).decode() for payload in payloads(count)]
+        self._connection.execute(_ENQUEUE_PLAIN, ("work", encode(texts).decode())).fetchall()
+
+    def enqueue(self, count: int) -> None:
+        """Tasks, one per transaction."""
+        execute = self._connection.execute
+        for payload in payloads(count):
+            execute(_ENQUEUE, ("other", encode(payload).decode(), None, 0, None)).fetchall()
+
+    def enqueue_many(self, count: int, size: int) -> None:
+        """Tasks, *size* per transaction."""
+        execute = self._connection.execute
+        source = payloads(count)
+        for _ in range(count // size):
+            texts = [encode(payload).decode() for payload in islice(source, size)]
+            execute("BEGIN IMMEDIATE")
+            execute(_READ_ROOM, ("other",)).fetchall()
+            execute(_ENQUEUE_PLAIN, ("other", encode(texts).decode())).fetchall()
+            execute(_READ_ROOM, ("other",)).fetchall()
+            execute("COMMIT")
+
+    def claim(self, count: int) -> None:
+        """Claim and ack, one by one."""
+        execute = self._connection.execute
+        for _ in range(count):
+            token = _token()
+            execute("BEGIN IMMEDIATE")
+            execute(_READ_GATE, ("work",)).fetchall()
+            [row] = execute(_LEASE, ("worker", token, 300_000, "work", 1, 3)).fetchall()
+            execute("COMMIT")
+            decode(row[2])
+            execute(_ACK, (row[0], token)).fetchall()
+
+    def claim_many(self, count: int, size: int) -> None:
+        """Claim and ack, *size* per transaction."""
+        execute = self._connection.execute
+        for _ in range(count // size):
+            token = _token()
+            execute("BEGIN IMMEDIATE")
+            execute(_READ_GATE, ("work",)).fetchall()
+            rows = execute(_LEASE, ("worker", token, 300_000, "work", size, 3)).fetchall()
+            execute("COMMIT")
+            for row in rows:
+                decode(row[2])
+            execute(_ACK_MANY, (encode([(row[0], token) for row in rows]).decode(),)).fetchall()
+
+    def publish(self, count: int) -> None:
+        """Events, one per transaction."""
+        execute = self._connection.execute
+        for payload in payloads(count):
+            execute(_PUBLISH, ("topic", None, encode(payload).decode(), None)).fetchall()
+
+    def publish_many(self, count: int, size: int) -> None:
+        """Events, *size* per transaction."""
+        execute = self._connection.execute
+        source = payloads(count)
+        for _ in range(count // size):
+            rows = [(encode(payload).decode(), None, None, None) for payload in islice(source, size)]
+            execute(_PUBLISH_MANY, ("topic", encode(rows).decode())).fetchall()
+
+    def read(self, count: int) -> None:
+        """The first events, a thousand at a time, payloads decoded."""
+        execute = self._connection.execute
+        after = 0
+        for _ in range(count // 1000):
+            rows = execute(_READ_EVENTS, ("topic", after, 1000)).fetchall()
+            for row in rows:
+                decode(row[2])
+            after = rows[-1][0]
+
+    subscribe = read
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+class ByHand(Bare):
+    """What somebody writes who needs no more than this: ``executemany``, and a claim that heeds no settings."""
+
+    def _open(self, path: str) -> Any:
+        """A connection as apsw opens it, with the same durability and patience."""
+        connection = apsw.Connection(path)
+        connection.set_busy_timeout(5000)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    def enqueue_many(self, count: int, size: int) -> None:
+        """Tasks, *size* per transaction; their ids are not asked for."""
+        self._insert_many("INSERT INTO eventkit_task (queue, payload) VALUES ('other', ?)", count, size)
+
+    def claim(self, count: int) -> None:
+        """One UPDATE and one DELETE a task: no pause, rate, retry setting or due task is looked at."""
+        execute = self._connection.execute
+        for _ in range(count):
+            token = _token()
+            [row] = execute(_LEASE, ("worker", token, 300_000, "work", 1, 3)).fetchall()
+            decode(row[2])
+            execute(_ACK, (row[0], token)).fetchall()
+
+    def claim_many(self, count: int, size: int) -> None:
+        """One UPDATE for the batch, and ``executemany`` for the DELETE."""
+        execute = self._connection.execute
+        for _ in range(count // size):
+            token = _token()
+            rows = execute(_LEASE, ("worker", token, 300_000, "work", size, 3)).fetchall()
+            for row in rows:
+                decode(row[2])
+            execute("BEGIN IMMEDIATE")
+            self._connection.executemany(_ACK, [(row[0], token) for row in rows]).fetchall()
+            execute("COMMIT")
+
+    def publish_many(self, count: int, size: int) -> None:
+        """Events, *size* per transaction; their offsets are not asked for."""
+        self._insert_many("INSERT INTO eventkit_event (topic, payload) VALUES ('topic', ?)", count, size)
+
+    def _insert_many(self, sql: str, count: int, size: int) -> None:
+        source = payloads(count)
+        for _ in range(count // size):
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany(sql, ((encode(payload).decode(),) for payload in islice(source, size)))
+            self._connection.execute("COMMIT")
+
+
+def _token() -> int:
+    return int.from_bytes(os.urandom(8)) >> 1

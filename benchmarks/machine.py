@@ -1,0 +1,72 @@
+"""What the numbers were measured on."""
+
+import os
+import platform
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+
+import apsw
+
+from .peers import PEERS
+
+
+def describe(folder: str) -> str:
+    """A list of what matters: software, processor, kernel, and the file system of *folder*."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("eventkit", "apsw", "msgspec", *PEERS))
+    load = os.getloadavg()[0]
+    return "\n".join(
+        (
+            f"- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_revision()}; load average at the start {load:.1f}",
+            f"- {os.cpu_count()} cores, {_processor()}; {platform.system()} {platform.release()}, "
+            f"{' '.join(platform.libc_ver())}",
+            f"- Python {platform.python_version()} ({sys.implementation.name}); SQLite {apsw.sqlite_lib_version()} "
+            f"in apsw, {sqlite3.sqlite_version} in the standard library",
+            f"- files on {_file_system(folder)}",
+            f"- {versions}",
+        )
+    )
+
+
+def version(distribution: str) -> str:
+    """The installed version; "not installed" for none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _file_system(folder: str) -> str:
+    """The kind of the file system that *folder* is on."""
+    folder = os.path.realpath(folder)
+    try:
+        with open("/proc/mounts") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return "an unknown file system"
+    inside = [(point, kind) for point, kind in mounts if os.path.commonpath([point, folder]) == point]
+    return max(inside, key=lambda mount: len(mount[0]))[1]
+
+
+def _revision() -> str:
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=os.path.dirname(__file__),
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f", revision {answer.stdout.strip()}"

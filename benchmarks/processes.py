@@ -1,0 +1,69 @@
+"""Objects that live in processes of their own.
+
+What is measured is never in the process that measures it: peers bring another SQLite library, state must be
+fresh, and threads of one would slow down the other.
+"""
+
+import multiprocessing
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+_spawn = multiprocessing.get_context("spawn")
+_PATIENCE = 300.0
+
+
+class Remote:
+    """The object that *factory* makes in a new process; its methods are called by name."""
+
+    def __init__(self, factory: Callable[..., Any], *arguments: Any) -> None:
+        self._pipe, theirs = _spawn.Pipe()
+        self._process = _spawn.Process(target=_serve, args=(theirs, factory, arguments), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.result()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What the method returns; a failure there is a failure here."""
+        self.begin(method, *arguments)
+        return self.result()
+
+    def begin(self, method: str, *arguments: Any) -> None:
+        """Let the method run; `result` waits for it."""
+        self._pipe.send((method, arguments))
+
+    def result(self) -> Any:
+        """What the method that was begun returns."""
+        if not self._pipe.poll(_PATIENCE):
+            raise TimeoutError(f"{self._process.name} has not answered for {_PATIENCE:.0f} s")
+        good, answer = self._pipe.recv()
+        if not good:
+            raise RuntimeError(answer)
+        return answer
+
+    def close(self) -> None:
+        """Close the object and end its process."""
+        if self._process.is_alive():
+            self._pipe.send(None)
+            self._process.join(10)
+            self._process.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _serve(pipe: Connection, factory: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        target = factory(*arguments)
+        pipe.send((True, None))
+        while (message := pipe.recv()) is not None:
+            method, arguments = message
+            pipe.send((True, getattr(target, method)(*arguments)))
+        if hasattr(target, "close"):
+            target.close()
+    except Exception:
+        pipe.send((False, traceback.format_exc()))

@@ -1,0 +1,31 @@
+"""How thorough a run is, and where its files are."""
+
+import os
+
+import msgspec
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """A run: *quick* only shows that everything works."""
+
+    root: str
+    quick: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """How often each contestant's turn comes."""
+        return 1 if self.quick else 9
+
+    def count(self, count: int, least: int = 1) -> int:
+        """How many of *count* things to do."""
+        return max(least, count // 50) if self.quick else count
+
+    def seconds(self, seconds: float) -> float:
+        """How long to look at something that should be looked at for *seconds*."""
+        return min(0.3, seconds) if self.quick else seconds
+
+    def folder(self, name: str) -> str:
+        """A new folder."""
+        path = os.path.join(self.root, name)
+        os.mkdir(path)
+        return path

@@ -1,0 +1,353 @@
+"""Random work on a queue, step by step beside its model."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+import eventkit
+from eventkit.records import NewTask
+
+from .machines import TICK, seconds
+from .model_queue import ModelTask, Wish
+from .queue_comparison import ComparedQueue
+
+_which = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8])
+"""Which task: the first ones mostly, which are held or new."""
+
+_wishes = st.builds(
+    Wish,
+    payload=st.none(),
+    due=st.sampled_from([0, 0, 0, 0, -1, 1, 2]),
+    priority=st.sampled_from([0, 0, 1, -1]),
+    max_attempts=st.sampled_from([None, None, 1, 2]),
+    expires=st.sampled_from([None, None, None, 0, 1, 2, 4]),
+    key=st.sampled_from([None, None, "a", "b"]),
+    headers=st.sampled_from([{}, {"trace": "1"}]),
+)
+_batches = st.lists(_wishes, max_size=6)
+_ticks = st.sampled_from([1, 1, 2, 3, 9])
+_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_attempts": st.sampled_from([None, 1, 2]),
+        "lease": st.sampled_from([None, 1, 2]),
+        "max_size": st.sampled_from([None, None, 2, 5]),
+        "rate": st.sampled_from([None, None, 1]),
+        "burst": st.sampled_from([None, 2, 3]),
+        "max_running": st.sampled_from([None, None, 1, 3]),
+        "keep_done": st.sampled_from([None, 0, 2]),
+        "key_ttl": st.sampled_from([None, 0, 1, 3]),
+        "dead_letter_to": st.booleans(),
+    },
+)
+
+_PUT_IN = {
+    "enqueue": {"wish": _wishes, "exact": st.booleans()},
+    "enqueue_many": {"wishes": _batches, "plain": st.sampled_from([False, False, True])},
+    "spoil": {},
+}
+_TAKE_OUT = {
+    "claim": {"limit": st.integers(1, 4), "lease": st.sampled_from([None, None, 1, 2])},
+    "receive": {"limit": st.integers(1, 3)},
+}
+_FINISH = {
+    "ack": {"which": _which, "result": st.sampled_from([None, {"done": True}])},
+    "ack_many": {"chosen": st.lists(_which, max_size=3)},
+    "retry": {
+        "which": _which,
+        "delay": st.sampled_from([None, None, 0, 1, 2]),
+        "error": st.sampled_from([None, "text"]),
+    },
+    "fail": {"which": _which},
+    "release": {"which": _which},
+    "extend": {"which": _which, "lease": st.integers(1, 3)},
+}
+_CANCEL = {"cancel": {"which": _which, "running": st.booleans()}}
+_WORK = {
+    "work": {"batch": st.integers(1, 3), "count": st.integers(1, 4)},
+    "handle": {
+        "which": _which,
+        "error": st.sampled_from([None, eventkit.Retry(TICK, "text"), eventkit.Permanent("text")]),
+    },
+}
+_CLEAR = _CANCEL | {
+    "purge": {"state": st.sampled_from(["scheduled", "ready", "leased", "dead", "done"])},
+    "purge_dead": {"age": st.sampled_from([None, 0, 1, 2])},
+    "requeue": {"chosen": st.none() | st.lists(_which, max_size=3)},
+    "dead": {"limit": st.integers(1, 4)},
+    "sweep": {},
+}
+_INTERRUPT = {
+    "reopen": {},
+    "pause": {},
+    "resume": {},
+}
+
+# Within a transaction the order of moments in one tick cannot be asked for, so no task that has an id already
+# becomes due there, and none is enqueued for a moment of the caller's.
+_IN_TRANSACTION = _PUT_IN | _TAKE_OUT | _FINISH | _CANCEL
+_IN_TRANSACTION["enqueue"] = _PUT_IN["enqueue"] | {"exact": st.just(False)}
+_IN_TRANSACTION["retry"] = _FINISH["retry"] | {"delay": st.integers(1, 2)}
+
+_WEIGHTS = {"enqueue_many": 2, "claim": 4, "resume": 4}
+
+Call = tuple[str, dict[str, Any]]
+
+
+def _calls(methods: dict[str, Any]) -> st.SearchStrategy[Call]:
+    """The name of one of the methods, and arguments for it; what lets others do something is wanted more often."""
+    weighted = [name for name in methods for _ in range(_WEIGHTS.get(name, 1))]
+    return st.sampled_from(weighted).flatmap(
+        lambda name: st.tuples(st.just(name), st.fixed_dictionaries(methods[name]))
+    )
+
+
+_scripts = st.lists(_calls(_IN_TRANSACTION), max_size=5)
+
+
+class QueueMachine(ComparedQueue):
+    """Every answer of the queue is its model's."""
+
+    @initialize(wishes=_batches)
+    def fill(self, wishes: list[Wish]) -> None:
+        """Some tasks to begin with."""
+        self.start()
+        self.enqueue_many(wishes, plain=False)
+
+    @rule(call=_calls(_PUT_IN))
+    def put_in(self, call: Call) -> None:
+        """Tasks."""
+        self.play([call])
+
+    @rule(call=_calls(_TAKE_OUT))
+    def take_out(self, call: Call) -> None:
+        """Tasks, leased or for good."""
+        self.play([call])
+
+    @rule(call=_calls(_WORK))
+    def take_out_and_finish(self, call: Call) -> None:
+        """Tasks, one after another."""
+        self.play([call])
+
+    @rule(call=_calls(_FINISH))
+    def finish(self, call: Call) -> None:
+        """A task, whose lease may be long over."""
+        self.play([call])
+
+    @rule(call=_calls(_CLEAR))
+    def clear(self, call: Call) -> None:
+        """Something that a person would do."""
+        self.play([call])
+
+    @rule(call=_calls(_INTERRUPT))
+    def interrupt(self, call: Call) -> None:
+        """A new kit, or a pause, or its end."""
+        self.play([call])
+
+    # Putting in.
+
+    def enqueue(self, wish: Wish, exact: bool, tx: Any = None) -> None:
+        """One task."""
+        wish = self.numbered(wish)
+        refused = self.model.refuses([wish])
+        task = self.task(wish, exact)
+        arguments = {name: getattr(task, name) for name in NewTask.__struct_fields__}
+        try:
+            answer = self.queue.enqueue(arguments.pop("payload"), **arguments, tx=tx)
+        except eventkit.QueueFull:
+            assert refused
+            return
+        assert not refused
+        assert self.model.enqueue([wish], [answer.id] if answer.created else []) == [answer]
+
+    def enqueue_many(self, wishes: list[Wish], plain: bool, tx: Any = None) -> None:
+        """A batch, all or none; *plain* when there is nothing but payloads."""
+        wishes = [self.numbered(Wish(None) if plain else wish) for wish in wishes]
+        refused = self.model.refuses(wishes)
+        items = [wish.payload if plain else self.task(wish, exact=False) for wish in wishes]
+        try:
+            answers = self.queue.enqueue_many(items, tx=tx)
+        except eventkit.QueueFull:
+            assert refused
+            return
+        assert not refused
+        assert self.model.enqueue(wishes, [answer.id for answer in answers if answer.created]) == answers
+
+    def spoil(self, tx: Any = None) -> None:
+        """A batch with something in it that is no JSON leaves nothing behind."""
+        try:
+            self.queue.enqueue_many([1, NewTask(float("nan"))], tx=tx)
+        except ValueError:
+            return
+        raise AssertionError("NaN was accepted")
+
+    # Taking out.
+
+    def claim(self, limit: int, lease: int | None, tx: Any = None) -> None:
+        """A batch, leased."""
+        tasks = self.queue.claim("worker", limit, lease=seconds(lease), tx=tx)
+        self.compare_claimed(tasks, self.model.claim("worker", limit, lease))
+        self.held += [(task, self.model.tasks[task.id].claim) for task in tasks]
+
+    def receive(self, limit: int, tx: Any = None) -> None:
+        """A batch, deleted."""
+        self.compare_claimed(self.queue.receive(limit, tx=tx), self.model.receive(limit))
+
+    def work(self, batch: int, count: int) -> None:
+        """What an iterator claimed and did not hand out is given back when it is closed."""
+        with self.ground.transaction(commit=False) as tx:
+            count = min(count, len(self.queue.claim("somebody who looks how many there are", 100, tx=tx)))
+        if not count:
+            return
+        claimed: list[ModelTask] = []
+        with self.queue.work("worker", batch=batch) as tasks:
+            for _ in range(count):
+                task = next(tasks)
+                claimed = claimed or self.model.claim("worker", batch)
+                self.compare_claimed([task], [claimed.pop(0)])
+                self.held.append((task, self.model.tasks[task.id].claim))
+        for left in claimed:
+            self.model.release(left)
+
+    # Finishing, also tasks whose lease is long over.
+
+    def ack(self, which: int, result: Any, tx: Any = None) -> None:
+        """Done."""
+        for task, held in self.pick(which):
+            assert self.queue.ack(task, result=result, tx=tx) is (held is not None)
+            if held:
+                self.model.ack(held, result)
+
+    def ack_many(self, chosen: list[int], tx: Any = None) -> None:
+        """Several, some of them perhaps twice."""
+        pairs = [pair for which in chosen for pair in self.pick(which)]
+        ours = {held.id: held for _, held in pairs if held}
+        assert self.queue.ack_many([task for task, _ in pairs], tx=tx) == sorted(ours)
+        for held in ours.values():
+            self.model.ack(held)
+
+    def retry(self, which: int, delay: int | None, error: str | None, tx: Any = None) -> None:
+        """Another attempt, or death."""
+        for task, held in self.pick(which):
+            assert self.queue.retry(task, delay=seconds(delay), error=error, tx=tx) is (held is not None)
+            if held:
+                self.model.retry(held, delay, error)
+
+    def fail(self, which: int, tx: Any = None) -> None:
+        """Death."""
+        for task, held in self.pick(which):
+            assert self.queue.fail(task, "text", tx=tx) is (held is not None)
+            if held:
+                self.model.bury(held, "failed", "text")
+
+    def release(self, which: int, tx: Any = None) -> None:
+        """As if it had not been claimed."""
+        for task, held in self.pick(which):
+            assert self.queue.release(task, tx=tx) is (held is not None)
+            if held:
+                self.model.release(held)
+
+    def extend(self, which: int, lease: int, tx: Any = None) -> None:
+        """More time."""
+        for task, held in self.pick(which):
+            assert self.queue.extend(task, lease * TICK, tx=tx) is (held is not None)
+            if held:
+                held.wakes = self.model.clock.now + lease
+
+    def handle(self, which: int, error: Exception | None) -> None:
+        """A body that ends well, or asks for something."""
+        for task, held in self.pick(which):
+            with self.queue.handling(task):
+                if error is not None:
+                    raise error
+            if held and error is None:
+                self.model.ack(held)
+            elif held and isinstance(error, eventkit.Retry):
+                self.model.retry(held, 1, "text")
+            elif held:
+                self.model.bury(held, "failed", "text")
+
+    # Housekeeping.
+
+    def cancel(self, which: int, running: bool, tx: Any = None) -> None:
+        """Delete one."""
+        id = self.some_id(which)
+        assert self.queue.cancel(id, running, tx=tx) is self.model.cancel(id, running)
+
+    def purge(self, state: str) -> None:
+        """Delete many."""
+        assert self.queue.purge(state) == self.model.purge(state)
+
+    def dead(self, limit: int) -> None:
+        """The newest dead letters."""
+        assert [info.id for info in self.queue.dead(limit)] == [task.id for task in self.model.dead()[:limit]]
+
+    def purge_dead(self, age: int | None) -> None:
+        """Delete dead letters."""
+        expected = self.model.purge("dead") if age is None else self.model.purge("dead", age)
+        assert self.queue.purge_dead(seconds(age)) == expected
+
+    def requeue(self, chosen: list[int] | None) -> None:
+        """A new life for some dead letters, or all."""
+        ids = None if chosen is None else [self.some_id(which) for which in chosen]
+        assert self.queue.requeue(ids) == self.model.requeue(ids)
+
+    def sweep(self) -> None:
+        """What a claim would move."""
+        assert self.queue.sweep() == self.model.sweep()
+
+    def pause(self) -> None:
+        """Hand out nothing."""
+        self.queue.pause()
+        self.model.paused = True
+
+    def resume(self) -> None:
+        """Hand out tasks again."""
+        self.queue.resume()
+        self.model.paused = False
+
+    @rule(changes=_settings)
+    def configure(self, changes: dict[str, Any]) -> None:
+        """Some settings."""
+        if "dead_letter_to" in changes:
+            changes = changes | {"dead_letter_to": self.names[1] if changes["dead_letter_to"] else None}
+        self.model.configure(changes)
+        durations = {name: seconds(changes[name]) for name in ("lease", "keep_done", "key_ttl") if name in changes}
+        rate = {"rate": 1 / TICK} if changes.get("rate") else {}
+        self.queue.configure(**changes | durations | rate)
+
+    @rule(ticks=_ticks)
+    def let_time_pass(self, ticks: int) -> None:
+        """Some ticks later."""
+        self.ground.pass_time(ticks)
+        self.model.clock.now += ticks
+
+    def reopen(self) -> None:
+        """Another kit."""
+        self.ground.reopen()
+        self.attach()
+
+    # Transactions.
+
+    @rule(before=_scripts, inside=_scripts, after=_scripts, keep=st.booleans(), commit=st.booleans())
+    def transaction(self, before: list[Call], inside: list[Call], after: list[Call], keep: bool, commit: bool) -> None:
+        """What is rolled back, whole or to a savepoint, was never there."""
+        whole = self.remember()
+        with self.ground.transaction(commit) as tx:
+            self.play(before, tx)
+            tx.execute("SAVEPOINT model")
+            part = self.remember()
+            self.play(inside, tx)
+            if not keep:
+                tx.execute("ROLLBACK TO SAVEPOINT model")
+                self.model = part
+            tx.execute("RELEASE SAVEPOINT model")
+            self.play(after, tx)
+        if not commit:
+            self.model = whole
+
+    def play(self, script: list[Call], tx: Any = None) -> None:
+        """Make some calls, in a transaction or each in its own."""
+        for name, arguments in script:
+            getattr(self, name)(**arguments, **{} if tx is None else {"tx": tx})

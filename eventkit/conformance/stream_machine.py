@@ -1,0 +1,299 @@
+"""Random work on a stream, step by step beside its model."""
+
+from copy import deepcopy
+from datetime import datetime, timedelta
+from typing import Any
+
+import eventkit
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from eventkit.records import Event, NewEvent
+
+from .machines import TICK, Ground, tick
+from .model_stream import ModelEvent, StreamModel
+
+_positions = st.integers(0, 12)
+_consumers = st.sampled_from(["ann", "ben"])
+_events = st.builds(
+    NewEvent,
+    payload=st.none(),
+    key=st.sampled_from([None, "a"]),
+    headers=st.sampled_from([None, {"trace": "1"}]),
+    dedup=st.sampled_from([None, None, "x", "y", "z"]),
+)
+
+_PUBLISH = {"event": _events}
+_PUBLISH_MANY = {"events": st.lists(_events, max_size=4), "plain": st.booleans()}
+_MOVE = {"consumer": _consumers, "where": _positions}
+_calls = st.one_of(
+    st.tuples(st.just(name), st.fixed_dictionaries(arguments))
+    for name, arguments in {
+        "publish": _PUBLISH,
+        "publish_many": _PUBLISH_MANY,
+        "publish_elsewhere": {},
+        "spoil": {},
+        "save_offset": _MOVE,
+        "seek": _MOVE,
+    }.items()
+)
+_scripts = st.lists(_calls, max_size=5)
+
+
+class StreamMachine(RuleBasedStateMachine):
+    """Every answer of a stream is its model's."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__()
+        self.ground = ground
+        ground.runs += 1
+        self.topics = (f"model {ground.runs}", f"other {ground.runs}")
+        self.payloads = 0
+        self.created: dict[int, datetime] = {}
+        """When the database says that each event was created."""
+
+    @initialize()
+    def start(self) -> None:
+        """A new topic."""
+        self.attach()
+        self.model = StreamModel()
+        self.anchor = self.ground.anchor()
+        assert self.stream.head() == 0
+
+    def attach(self) -> None:
+        """Take handles of the kit there is."""
+        self.stream, self.other = (self.ground.kit.stream(topic) for topic in self.topics)
+
+    def teardown(self) -> None:
+        """Leave nothing for the next run to carry along."""
+        for topic in self.topics:
+            self.ground.kit.stream(topic).prune(max_keep=0, keep_unconsumed=False)
+
+    @invariant()
+    def same_events(self) -> None:
+        """The topic holds the model's events, in order."""
+        events = self.stream.read(limit=1000)
+        self.compare(events, self.model.read(0))
+        self.created = {event.offset: event.created_at for event in events}
+        assert self.stream.head() >= self.model.newest
+
+    @invariant()
+    def same_consumers(self) -> None:
+        """Every consumer is where the model has it, with as much before it."""
+        model = self.model
+        assert [
+            (consumer.name, consumer.offset, consumer.lag, tick(consumer.updated_at, self.anchor, model.now))
+            for consumer in self.stream.consumers()
+        ] == [
+            (name, offset, len(model.read(offset)), model.updated[name])
+            for name, offset in sorted(model.consumers.items())
+        ]
+
+    # Publishing.
+
+    @rule(**_PUBLISH)
+    def publish(self, event: NewEvent, tx: Any = None) -> None:
+        """One event."""
+        event = self.numbered(event)
+        offset = self.stream.publish(event.payload, key=event.key, headers=event.headers, dedup=event.dedup, tx=tx)
+        assert self.model.publish(self.modelled(event), offset) == offset
+
+    @rule(**_PUBLISH_MANY)
+    def publish_many(self, events: list[NewEvent], plain: bool, tx: Any = None) -> None:
+        """A batch; *plain* when there is nothing but payloads."""
+        events = [self.numbered(NewEvent(None) if plain else event) for event in events]
+        offsets = self.stream.publish_many([event.payload if plain else event for event in events], tx=tx)
+        expected = [self.model.publish(self.modelled(event), offset) for event, offset in zip(events, offsets, strict=True)]
+        assert offsets == expected
+
+    @rule()
+    def publish_elsewhere(self, tx: Any = None) -> None:
+        """An event of another topic, with an id that this one may have too."""
+        self.other.publish(None, dedup="x", tx=tx)
+
+    @rule()
+    def spoil(self, tx: Any = None) -> None:
+        """A batch with something in it that is no JSON leaves nothing behind."""
+        try:
+            self.stream.publish_many([1, NewEvent(float("nan"))], tx=tx)
+        except ValueError:
+            return
+        raise AssertionError("NaN was accepted")
+
+    # Reading.
+
+    @rule(where=_positions, limit=st.integers(1, 4), skip=st.booleans())
+    def read(self, where: int, limit: int, skip: bool) -> None:
+        """Some events behind some offset, or what is missing there."""
+        after = self.position(where)
+        missing = None if skip else self.model.missing(after)
+        try:
+            events = self.stream.read(after, limit, on_truncated="skip" if skip else "raise")
+        except eventkit.Truncated as error:
+            assert (error.first, error.last) == missing
+            return
+        assert missing is None
+        self.compare(events, self.model.read(after, limit))
+
+    @rule(
+        consumer=_consumers,
+        start=st.sampled_from(["committed", "committed", "earliest", "offset", "moment"]),
+        where=_positions,
+        count=st.integers(0, 4),
+        batch=st.integers(1, 3),
+        every=st.sampled_from([0, 1, 2, 1000]),
+        skip=st.booleans(),
+    )
+    def subscribe(
+        self, consumer: str, start: str, where: int, count: int, batch: int, every: int, skip: bool
+    ) -> None:
+        """Some steps of an iterator, and the offset that it leaves: that of the last event it has gone on from."""
+        origin: Any = start
+        after = 0
+        if start == "committed":
+            after = self.model.consumers.get(consumer, 0)
+        elif start == "offset":
+            origin = after = self.position(where)
+        elif start == "moment":
+            origin = self.moment(where)
+            after = self.offset_before(origin)
+        missing = None if skip else self.model.missing(after)
+        expected = self.model.read(after)
+        handled: int | None = None
+        with self.stream.subscribe(
+            consumer,
+            start=origin,
+            batch=batch,
+            save_every_n=every,
+            save_every_s=0,
+            on_truncated="skip" if skip else "raise",
+        ) as events:
+            for step in range(min(count, max(len(expected), missing is not None))):
+                try:
+                    event = next(events)
+                except eventkit.Truncated as error:
+                    assert (error.first, error.last) == missing
+                    return
+                assert missing is None
+                self.compare([event], [expected[step]])
+                handled = expected[step - 1] if step else None
+        if handled is not None and every:
+            self.model.save(consumer, handled)
+
+    # Consumers.
+
+    @rule(**_MOVE)
+    def save_offset(self, consumer: str, where: int, tx: Any = None) -> None:
+        """Forward."""
+        offset = self.position(where)
+        assert self.stream.save_offset(consumer, offset, tx=tx) is self.model.save(consumer, offset)
+
+    @rule(**_MOVE)
+    def seek(self, consumer: str, where: int, tx: Any = None) -> None:
+        """Anywhere."""
+        offset = self.position(where)
+        self.stream.seek(consumer, offset, tx=tx)
+        self.model.seek(consumer, offset)
+
+    @rule(consumer=_consumers)
+    def offset(self, consumer: str) -> None:
+        """Where a consumer is."""
+        assert self.stream.offset(consumer) == self.model.consumers.get(consumer, 0)
+
+    # Time, and forgetting.
+
+    @rule(where=_positions)
+    def offset_at(self, where: int) -> None:
+        """The offset after which everything created at or after a moment lies."""
+        moment = self.moment(where)
+        assert self.read_offsets(self.stream.offset_at(moment)) == [
+            offset for offset, created in self.created.items() if created >= moment
+        ]
+
+    @rule(
+        age=st.sampled_from([None, 0.5, 1.5, 2.5]),
+        max_keep=st.sampled_from([None, 0, 1, 3, 5]),
+        keep_unconsumed=st.booleans(),
+    )
+    def prune(self, age: float | None, max_keep: int | None, keep_unconsumed: bool) -> None:
+        """Drop what is old, or too much."""
+        if age is None and max_keep is None:
+            return
+        dropped = self.stream.prune(
+            older_than=None if age is None else age * TICK, max_keep=max_keep, keep_unconsumed=keep_unconsumed
+        )
+        assert dropped == self.model.prune(age, max_keep, keep_unconsumed)
+
+    @rule(ticks=st.integers(1, 2))
+    def let_time_pass(self, ticks: int) -> None:
+        """Some ticks later."""
+        self.ground.pass_time(ticks)
+        self.model.now += ticks
+
+    @rule()
+    def reopen(self) -> None:
+        """Another kit."""
+        self.ground.reopen()
+        self.attach()
+
+    # Transactions.
+
+    @rule(before=_scripts, inside=_scripts, after=_scripts, keep=st.booleans(), commit=st.booleans())
+    def transaction(self, before: Any, inside: Any, after: Any, keep: bool, commit: bool) -> None:
+        """What is rolled back, whole or to a savepoint, was never there."""
+        whole = deepcopy(self.model)
+        with self.ground.transaction(commit) as tx:
+            self.play(before, tx)
+            tx.execute("SAVEPOINT model")
+            part = deepcopy(self.model)
+            self.play(inside, tx)
+            if not keep:
+                tx.execute("ROLLBACK TO SAVEPOINT model")
+                self.model = part
+            tx.execute("RELEASE SAVEPOINT model")
+            self.play(after, tx)
+        if not commit:
+            self.model = whole
+
+    def play(self, script: list[tuple[str, dict[str, Any]]], tx: Any) -> None:
+        """Make some calls in a transaction."""
+        for name, arguments in script:
+            getattr(self, name)(**arguments, tx=tx)
+
+    # Helpers.
+
+    def numbered(self, event: NewEvent) -> NewEvent:
+        """The event with a payload of its own."""
+        self.payloads += 1
+        return NewEvent(self.payloads, event.key, event.headers, event.dedup)
+
+    def modelled(self, event: NewEvent) -> ModelEvent:
+        """The event as the model has it."""
+        return ModelEvent(event.payload, event.key, dict(event.headers or {}), event.dedup, self.model.now)
+
+    def position(self, where: int) -> int:
+        """An offset: of an event there is, or was, or beyond."""
+        places = [0, self.model.pruned_to, self.model.newest + 1, *self.model.events]
+        return places[-1 - where % len(places)]
+
+    def moment(self, where: int) -> datetime:
+        """A moment: that of an event, or one with none near."""
+        moments = [self.anchor + timedelta(seconds=TICK * (0.5 - self.model.now)), *self.created.values()]
+        return moments[-1 - where % len(moments)]
+
+    def offset_before(self, moment: datetime) -> int:
+        """The offset of the last event before a moment, 0 if there is none."""
+        return max((offset for offset, created in self.created.items() if created < moment), default=0)
+
+    def read_offsets(self, after: int) -> list[int]:
+        """What a reader at *after* gets."""
+        return [event.offset for event in self.stream.read(after)]
+
+    def compare(self, events: list[Event[Any]], offsets: list[int]) -> None:
+        """The events are the model's at *offsets*."""
+        assert [event.offset for event in events] == offsets
+        for event in events:
+            seen = (event.topic, event.payload, event.key, event.headers)
+            model = self.model.events[event.offset]
+            assert seen == (self.topics[0], model.payload, model.key, model.headers)
+            assert tick(event.created_at, self.anchor, self.model.now) == model.created

@@ -1,0 +1,188 @@
+"""What other processes do in the tests of streams and channels."""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import eventkit
+
+from .flavours import Blocking, Loop
+from .threads import PATIENCE, eventually
+
+GO = "conformance: go"
+"""The topic whose first event tells all processes to begin."""
+
+END = "conformance: end"
+"""The payload after which nothing comes."""
+
+Step = tuple[str, int]
+"""A place in the work on an event: the name of the place, and the event's payload."""
+
+
+class Undone(Exception):
+    """Raised to roll a transaction back."""
+
+
+@contextmanager
+def kit_on(url: str, flavour: str) -> Iterator[Any]:
+    """A kit of the flavour, which looks like a sync one."""
+    if flavour == "sync":
+        with eventkit.connect(url) as kit:
+            yield kit
+        return
+    loop = Loop()
+    try:
+        kit = Blocking(loop.run(eventkit.connect_async(url)), loop)
+        try:
+            yield kit
+        finally:
+            kit.close()
+    finally:
+        loop.close()
+
+
+def go(kit: Any) -> None:
+    """Let all processes that wait for it begin."""
+    kit.stream(GO).publish(None)
+
+
+def wait_for_go(kit: Any) -> None:
+    """Return when the test calls `go`."""
+    eventually(kit.stream(GO).head)
+
+
+def until_end(messages: Any) -> list[Any]:
+    """The messages before the one whose payload is `END`."""
+    received: list[Any] = []
+    for message in messages:
+        if message.payload == END:
+            break
+        received.append(message)
+    return received
+
+
+def send_in_transactions(url: str, flavour: str, kind: str, writer: int, transactions: int) -> list[list[int]]:
+    """Send to the stream or channel ``raced`` in all the ways there are; the payloads that were committed.
+
+    Some transactions stay open for a while, and some of them are rolled back.
+    """
+    chance = random.Random(writer)
+    committed: list[list[int]] = []
+    number = 0
+
+    def payloads(count: int) -> list[list[int]]:
+        nonlocal number
+        number += count
+        return [[writer, n] for n in range(number - count, number)]
+
+    with kit_on(url, flavour) as kit:
+        stream = kit.stream("raced")
+        send = stream.publish if kind == "stream" else kit.channel("raced").notify
+        wait_for_go(kit)
+        for _ in range(transactions):
+            way = chance.random()
+            if way < 0.3:
+                sent = payloads(1)
+                send(sent[0])
+            elif way < 0.4 and kind == "stream":
+                sent = payloads(3)
+                stream.publish_many(sent)
+            else:
+                sent = payloads(chance.randint(1, 4))
+                try:
+                    with kit.transaction() as tx:
+                        for payload in sent:
+                            send(payload, tx=tx)
+                            time.sleep(chance.random() * 0.002)
+                        if way > 0.8:
+                            raise Undone
+                except Undone:
+                    continue
+            committed += sent
+            if chance.random() < 0.3:
+                time.sleep(chance.random() * 0.002)
+    return committed
+
+
+def publish_numbers(url: str, flavour: str, topic: str, count: int) -> None:
+    """Publish the numbers below *count*, one by one, and then `END`."""
+    with kit_on(url, flavour) as kit:
+        stream = kit.stream(topic)
+        wait_for_go(kit)
+        for n in range(count):
+            stream.publish(n)
+            if n % 50 == 0:
+                time.sleep(0.001)
+        stream.publish(END)
+
+
+def publish_and_prune(url: str, flavour: str, topic: str, count: int) -> list[int]:
+    """Publish *count* events and drop all but the newest every now and then, and publish `END`; the offsets."""
+    offsets: list[int] = []
+    with kit_on(url, flavour) as kit:
+        stream = kit.stream(topic)
+        wait_for_go(kit)
+        while len(offsets) < count:
+            offsets += stream.publish_many(range(20))
+            time.sleep(0.002)
+            if len(offsets) % 60 == 0:
+                stream.prune(max_keep=5)
+        stream.publish(END)
+    return offsets
+
+
+def publish_same_ids(url: str, flavour: str, writer: int, ids: int, rollbacks: bool) -> dict[str, int]:
+    """Publish the same dedup ids as everyone, in an order of its own; the offset that each id got."""
+    chance = random.Random(writer)
+    names = [f"id {n}" for n in range(ids)]
+    chance.shuffle(names)
+    offsets: dict[str, int] = {}
+    with kit_on(url, flavour) as kit:
+        stream = kit.stream("deduplicated")
+        wait_for_go(kit)
+        for name in names:
+            if rollbacks and chance.random() < 0.5:
+                try:
+                    with kit.transaction() as tx:
+                        stream.publish([writer, name, "rolled back"], dedup=name, tx=tx)
+                        raise Undone
+                except Undone:
+                    pass
+            offsets[name] = stream.publish([writer, name], dedup=name)
+    return offsets
+
+
+def consume(url: str, flavour: str, topic: str, options: dict[str, Any], until: int, told: Connection) -> None:
+    """Subscribe as ``consumer``; tell the payloads handled, and stay in the body of the event *until*."""
+    with kit_on(url, flavour) as kit, kit.stream(topic).subscribe("consumer", **options) as events:
+        for event in events:
+            told.send(event.payload)
+            if event.payload == until:
+                time.sleep(PATIENCE)
+
+
+def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connection) -> None:
+    """Copy the stream ``source`` into the table ``effect``, each row with its offset; stay at *stop* for ever."""
+
+    def reach(place: str) -> None:
+        if stop == (place, event.payload):
+            told.send(stop)
+            time.sleep(PATIENCE)
+
+    with kit_on(url, flavour) as kit:
+        stream = kit.stream("source")
+        with stream.subscribe("copier", save_every_n=0, save_every_s=0) as events:
+            for event in events:
+                if event.payload == END:
+                    return
+                reach("received")
+                with kit.transaction() as tx:
+                    reach("begun")
+                    tx.execute(f"INSERT INTO effect (n) VALUES ({event.payload})")
+                    reach("written")
+                    stream.save_offset("copier", event.offset, tx=tx)
+                    reach("saved")
+                reach("committed")

@@ -1,0 +1,127 @@
+"""Waiters of asyncio that are cancelled (W2, Q2)."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import eventkit
+
+from .clauses import proves
+from .processes import PATIENCE
+from .urls import with_options
+
+
+def _run(main: Any) -> None:
+    asyncio.run(asyncio.wait_for(main, 2 * PATIENCE))
+
+
+@proves("W2")
+def test_a_hundred_waiters_are_cancelled_at_once(url: str) -> None:
+    """They all end, as cancelled; who waits on is woken as ever, and nothing stays behind."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(with_options(url, fallback_poll=3600)) as kit:
+            stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
+            await kit.queue("full").configure(max_size=1)
+            await kit.queue("full").enqueue("in the way")
+            staying = asyncio.create_task(anext(stream.subscribe()))
+            for pause in (0.0, 0.001, 0.1):
+                waiting = [
+                    asyncio.create_task(call)  # type: ignore[arg-type]  # anext() of a generator is a coroutine
+                    for _ in range(25)
+                    for call in (
+                        _next(stream.subscribe()),
+                        _next(channel.listen()),
+                        queue.claim("w", wait=PATIENCE),
+                        kit.queue("full").enqueue(1, wait=PATIENCE),
+                    )
+                ]
+                await asyncio.sleep(pause)
+                for task in waiting:
+                    task.cancel()
+                ends = await asyncio.gather(*waiting, return_exceptions=True)
+                assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+            await stream.publish("woken")
+            assert (await asyncio.wait_for(staying, PATIENCE)).payload == "woken"
+
+    _run(main())
+
+
+async def _next(iterator: Any) -> Any:
+    return await anext(iterator)
+
+
+@proves("W2", "Q2")
+@pytest.mark.parametrize("pause", [0.0, 0.0005, 0.002, 0.01])
+def test_a_cancelled_claim_loses_no_task(url: str, pause: float) -> None:
+    """What a cancelled claim had got just then is given back, with the attempt: somebody else has it at once."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            queue = kit.queue("q")
+            claims = [asyncio.create_task(queue.claim("w", 1, wait=PATIENCE)) for _ in range(50)]
+            await asyncio.sleep(0.05)
+            await queue.enqueue_many(list(range(50)))
+            await asyncio.sleep(pause)
+            for claim in claims:
+                claim.cancel()
+            ends = await asyncio.gather(*claims, return_exceptions=True)
+            got = [task.payload for end in ends if isinstance(end, list) for task in end]
+            assert all(isinstance(end, asyncio.CancelledError | list) for end in ends)
+            while len(got) < 50:
+                rest = await queue.claim("w2", 50, wait=PATIENCE)
+                assert rest
+                assert {task.attempt for task in rest} == {1}
+                got += [task.payload for task in rest]
+            assert sorted(got) == list(range(50))
+
+    _run(main())
+
+
+@proves("W2", "Q17")
+def test_a_cancelled_worker_gives_back_what_it_held(url: str) -> None:
+    """A task that is handled when its worker is cancelled, and those claimed with it, go to others at once."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            queue = kit.queue("q")
+            await queue.enqueue_many([1, 2, 3])
+            busy = asyncio.Event()
+
+            async def work() -> None:
+                async with queue.work("w", batch=3) as tasks:
+                    async for task in tasks:
+                        async with queue.handling(task):
+                            busy.set()
+                            await asyncio.sleep(PATIENCE)
+
+            worker = asyncio.create_task(work())
+            await busy.wait()
+            worker.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await worker
+            again = await queue.claim("w2", 3)
+            assert [(task.payload, task.attempt) for task in again] == [(1, 1), (2, 1), (3, 1)]
+
+    _run(main())
+
+
+@proves("W2")
+def test_waiting_threads_do_not_hold_up_the_loop(url: str) -> None:
+    """While a hundred calls wait, the event loop goes on turning."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            waiting = [asyncio.create_task(kit.queue("q").claim("w", wait=PATIENCE)) for _ in range(100)]
+            threads = threading.active_count()
+            for _ in range(50):
+                await asyncio.sleep(0.001)
+            assert threading.active_count() <= threads + 1
+            assert not any(task.done() for task in waiting)
+            await kit.queue("q").enqueue_many(list(range(100)))
+            claimed = await asyncio.gather(*waiting)
+            assert sorted(task.payload for [task] in claimed) == list(range(100))
+
+    _run(main())

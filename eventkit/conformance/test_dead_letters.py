@@ -1,0 +1,250 @@
+"""Where tasks go that nobody could finish: Q11, and the poison of Q14."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventkit import EventKit, Task, TaskQueue, Undecodable
+from eventkit.testing import advance
+
+from .clauses import proves
+from .races import SOON, asleep, database_ms
+from .rollback import rolled_back
+
+
+class _Email(msgspec.Struct):
+    to: str
+
+
+def _failed(queue: TaskQueue[Any]) -> None:
+    [task] = queue.claim("worker")
+    assert queue.fail(task, "failed")
+
+
+def _exhausted(queue: TaskQueue[Any]) -> None:
+    [task] = queue.claim("worker")
+    assert queue.retry(task, error="exhausted")
+
+
+def _lapsed(queue: TaskQueue[Any]) -> None:
+    queue.claim("worker", lease=0)
+    assert queue.claim("worker") == []
+
+
+def _expired(queue: TaskQueue[Any]) -> None:
+    queue.sweep()
+
+
+def _poison(queue: TaskQueue[Any]) -> None:
+    assert queue.claim("worker") == []
+
+
+_DEATHS: dict[str, tuple[Callable[[TaskQueue[Any]], None], str, dict[str, Any]]] = {
+    "fail": (_failed, "failed", {}),
+    "retry": (_exhausted, "exhausted", {"max_attempts": 1}),
+    "lapse": (_lapsed, "exhausted", {"max_attempts": 1}),
+    "expiry": (_expired, "expired", {"expires": 0}),
+    "poison": (_poison, "poison", {}),
+}
+
+
+def _dead(queue: TaskQueue[Any], *payloads: Any) -> list[int]:
+    """Have tasks with these payloads die, one after another; their ids."""
+    ids = []
+    for payload in payloads:
+        ids.append(queue.enqueue(payload).id)
+        [task] = queue.claim("worker")
+        assert queue.fail(task, f"error {payload}")
+    return ids
+
+
+@proves("Q11", "Q14")
+def test_a_dead_letter_says_why_and_when_it_died(kit: EventKit) -> None:
+    for name, (die, reason, keywords) in _DEATHS.items():
+        queue = kit.queue(name, type=_Email if reason == "poison" else Any)
+        before = database_ms(kit)
+        id = kit.queue(name).enqueue({"a": "payload"}, headers={"h": "1"}, key="k", **keywords).id
+        die(queue)
+        after = database_ms(kit)
+        [dead] = kit.queue(name).dead()
+        assert (dead.id, dead.queue, dead.state, dead.reason) == (id, name, "dead", reason)
+        assert (dead.payload, dead.headers["h"], dead.key) == ({"a": "payload"}, "1", "k")
+        assert dead.attempt == (0 if reason == "expired" else 1)
+        assert dead.died_at is not None
+        assert dead.finished_ms is not None
+        assert before <= dead.finished_ms <= after
+        if reason != "expired":
+            assert dead.error
+        if name in ("fail", "retry"):
+            assert dead.error == reason
+        assert queue.claim("worker") == []
+        assert kit.queue(name).get(id) == dead
+
+
+@proves("Q11")
+def test_dead_letters_come_newest_first(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many(range(4))
+    tasks = queue.claim("worker", 4)
+    for place in (2, 0, 3, 1):
+        queue.fail(tasks[place], "broken")
+        advance(kit, 1)
+    assert [info.payload for info in queue.dead()] == [1, 3, 0, 2]
+    assert [info.payload for info in queue.dead(2)] == [1, 3]
+    assert kit.queue("others").dead() == []
+
+
+@proves("Q11")
+def test_requeue_gives_a_new_life(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    id = queue.enqueue(1, max_attempts=1, key="k", priority=4).id
+    _exhausted(queue)
+    advance(kit, 100)
+    before = database_ms(kit)
+    assert queue.requeue() == 1
+    assert queue.dead() == []
+    info = queue.get(id)
+    assert info is not None
+    assert (info.state, info.attempt, info.reason, info.died_at) == ("ready", 0, None, None)
+    assert before <= info.run_ms <= database_ms(kit)
+    [task] = queue.claim("worker")
+    assert (task.id, task.attempt, task.key, task.priority) == (id, 1, "k", 4)
+    assert queue.ack(task)
+
+
+@proves("Q11")
+def test_requeue_takes_the_ids_it_is_given(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    first, second, third = _dead(queue, 1, 2, 3)
+    [other] = _dead(kit.queue("others"), 4)
+    waiting = queue.enqueue(5, delay=60).id
+    assert queue.requeue([]) == 0
+    assert queue.requeue([first, third, other, waiting, 10**9]) == 2
+    assert [task.id for task in queue.claim("worker", 9)] == [first, third]
+    assert [info.id for info in queue.dead()] == [second]
+    assert len(kit.queue("others").dead()) == 1
+    assert queue.requeue() == 1
+
+
+@proves("Q11", "W2")
+def test_requeue_wakes_a_waiting_claim(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    [id] = _dead(queue, 1)
+    claim = asleep(queue.claim, "worker", wait=60)
+    queue.requeue()
+    assert [task.id for task in claim.result(SOON)] == [id]
+
+
+@proves("Q11", "Q8")
+def test_an_expired_task_that_is_requeued_lives(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    id = queue.enqueue(1, expires=0).id
+    queue.sweep()
+    assert queue.requeue() == 1
+    assert [task.id for task in queue.claim("worker")] == [id]
+
+
+@proves("Q11")
+def test_purge_dead_deletes_all_or_the_old_ones(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    _dead(queue, 1, 2)
+    advance(kit, 60)
+    _dead(queue, 3)
+    _dead(kit.queue("others"), 4)
+    queue.enqueue(5)
+    assert queue.purge_dead(older_than=61) == 0
+    assert queue.purge_dead(older_than=59) == 2
+    assert [info.payload for info in queue.dead()] == [3]
+    assert queue.purge_dead() == 1
+    assert queue.dead() == []
+    assert len(kit.queue("others").dead()) == 1
+    assert queue.size() == 1
+
+
+@proves("Q11", "Q12", "Q14")
+def test_dead_letter_to_copies_whatever_dies(kit: EventKit) -> None:
+    kit.queue("hospital").configure(max_attempts=1)
+    for name, (die, reason, keywords) in _DEATHS.items():
+        queue = kit.queue(name, type=_Email if reason == "poison" else Any)
+        queue.configure(dead_letter_to="hospital")
+        kit.queue(name).enqueue([name], headers={"h": name}, priority=3, key="k", **keywords)
+        die(queue)
+        [copy] = kit.queue("hospital").claim("doctor", 9)
+        assert (copy.payload, copy.headers["h"], copy.priority) == ([name], name, 3)
+        assert (copy.attempt, copy.max_attempts, copy.expires_at) == (1, 1, None)
+        kit.queue("hospital").ack(copy)
+        assert len(kit.queue(name).dead()) == 1
+
+
+@proves("Q11", "G4")
+def test_a_death_and_its_copy_are_one_step(kit: EventKit) -> None:
+    queue, copies = kit.queue("jobs"), kit.queue("copies")
+    queue.configure(dead_letter_to="copies")
+    queue.enqueue(1, max_attempts=1)
+    [task] = queue.claim("worker")
+    endings: list[Callable[[Task[Any], Any], bool]] = [
+        lambda task, tx: queue.fail(task, "broken", tx=tx),
+        lambda task, tx: queue.retry(task, tx=tx),
+    ]
+    for end in endings:
+        with rolled_back(kit) as tx:
+            assert end(task, tx)
+        assert (queue.dead(), copies.list()) == ([], [])
+    with kit.transaction() as tx:
+        assert queue.fail(task, "broken", tx=tx)
+        assert queue.fail(task, "twice", tx=tx) is False
+    assert (len(queue.dead()), len(copies.list())) == (1, 1)
+
+
+@proves("Q11", "Q12")
+def test_a_queue_is_not_its_own_dead_letter_queue(kit: EventKit) -> None:
+    for bad in ("jobs", "", "a\nb"):
+        with pytest.raises(ValueError):  # noqa: PT011  # the three say three things
+            kit.queue("jobs").configure(dead_letter_to=bad)
+    kit.queue("jobs").configure(dead_letter_to="copies")
+    kit.queue("jobs").configure(dead_letter_to=None)
+    _dead(kit.queue("jobs"), 1)
+    assert kit.queue("copies").list() == []
+
+
+@proves("Q14", "G9")
+def test_the_others_of_a_poisoned_batch_are_delivered(kit: EventKit) -> None:
+    plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
+    plain.enqueue_many([{"to": "ann"}, {"to": 7}, {"to": "bob"}, "poison", {"to": "cem"}, {"to": "dan"}])
+    assert [task.payload for task in typed.claim("worker", 3)] == [_Email("ann"), _Email("bob"), _Email("cem")]
+    assert [(info.payload, info.reason) for info in plain.dead()] == [("poison", "poison"), ({"to": 7}, "poison")]
+    assert all(info.error and info.attempt == 1 for info in plain.dead())
+    assert [task.payload for task in typed.receive(9)] == [_Email("dan")]
+
+
+@proves("Q14", "Q15")
+def test_receive_buries_what_does_not_decode(kit: EventKit) -> None:
+    plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
+    plain.enqueue_many(["poison", {"to": "ann"}])
+    assert [task.payload for task in typed.receive(2)] == [_Email("ann")]
+    assert [info.reason for info in plain.dead()] == ["poison"]
+
+
+@proves("Q14")
+def test_poison_is_poison_whatever_the_lease(kit: EventKit) -> None:
+    plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
+    plain.enqueue("poison")
+    assert typed.claim("worker", lease=0) == []
+    assert [info.reason for info in plain.dead()] == ["poison"]
+
+
+@proves("Q14", "Q10", "Q11")
+def test_poison_can_be_looked_at_and_requeued(kit: EventKit) -> None:
+    plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
+    id = plain.enqueue("poison").id
+    for info in (typed.get(id), *typed.peek(), *typed.list()):
+        assert info is not None
+        assert isinstance(info.payload, Undecodable)
+        assert info.payload.text == '"poison"'
+    assert typed.claim("worker") == []
+    [dead] = typed.dead()
+    assert isinstance(dead.payload, Undecodable)
+    assert typed.requeue() == 1
+    assert [task.payload for task in plain.claim("worker")] == ["poison"]

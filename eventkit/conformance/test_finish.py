@@ -1,0 +1,209 @@
+"""What workers say of their tasks, and the fence around it: Q5."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from eventkit import EventKit, Task, TaskQueue
+from eventkit.testing import advance
+
+from .clauses import proves
+from .races import database_ms
+from .rollback import rolled_back
+
+_ENDINGS: dict[str, Callable[[TaskQueue[Any], Task[Any], Any], object]] = {
+    "ack": lambda queue, task, tx: queue.ack(task, tx=tx),
+    "ack with a result": lambda queue, task, tx: queue.ack(task, result=1, tx=tx),
+    "ack_many": lambda queue, task, tx: queue.ack_many([task], tx=tx) == [task.id],
+    "retry": lambda queue, task, tx: queue.retry(task, delay=0, error="again", tx=tx),
+    "fail": lambda queue, task, tx: queue.fail(task, "broken", tx=tx),
+    "release": lambda queue, task, tx: queue.release(task, tx=tx),
+    "extend": lambda queue, task, tx: queue.extend(task, 1000, tx=tx),
+    "cancel": lambda queue, task, tx: queue.cancel(task.id, running=True, tx=tx),
+}
+_FENCED = {name: end for name, end in _ENDINGS.items() if name != "cancel"}
+
+
+def _claimed(queue: TaskQueue[Any], **keywords: Any) -> Task[Any]:
+    queue.enqueue(1, **keywords)
+    [task] = queue.claim("worker")
+    return task
+
+
+@proves("Q5")
+def test_an_acked_task_is_gone(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    for key in (None, "key"):
+        task = _claimed(queue, key=key)
+        assert queue.ack(task) is True
+        assert queue.get(task.id) is None
+        assert queue.ack(task) is False
+    advance(kit, 1000)
+    assert queue.claim("worker") == []
+
+
+@proves("Q5")
+def test_a_stale_handle_of_the_same_worker_changes_nothing(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1, key="key")
+    [stale] = queue.claim("worker", lease=0)
+    [current] = queue.claim("worker")
+    before = queue.get(current.id)
+    for name, end in _FENCED.items():
+        assert end(queue, stale, None) is False, name
+        assert queue.get(current.id) == before, name
+    assert queue.ack(current) is True
+
+
+@proves("Q4", "Q5")
+def test_a_lapsed_lease_is_lost_though_nobody_has_claimed_since(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue)
+    advance(kit, 301)
+    before = queue.list()
+    for name, end in _FENCED.items():
+        assert end(queue, task, None) is False, name
+        assert queue.list() == before, name
+    assert [again.attempt for again in queue.claim("worker")] == [2]
+
+
+@proves("Q5")
+def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
+    for name, end in _FENCED.items():
+        queue = kit.queue(name)
+        task = _claimed(queue)
+        assert end(queue, task, None) is True, name
+        if name == "extend":
+            continue
+        before = queue.list()
+        for again, end_again in _FENCED.items():
+            assert end_again(queue, task, None) is False, (name, again)
+        assert queue.list() == before, name
+
+
+@proves("Q5")
+def test_a_handle_with_another_token_is_worth_nothing(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue)
+    forged = msgspec.structs.replace(task, token=task.token ^ 1)
+    for name, end in _FENCED.items():
+        assert end(queue, forged, None) is False, name
+    assert queue.ack(task)
+
+
+@proves("G4", "Q5", "Q9")
+def test_an_ending_commits_and_rolls_back_with_its_transaction(kit: EventKit) -> None:
+    for name, end in _ENDINGS.items():
+        queue = kit.queue(name)
+        queue.configure(keep_done=60)
+        task = _claimed(queue, key="key")
+        before = queue.get(task.id)
+        with rolled_back(kit) as tx:
+            assert end(queue, task, tx) is True, name
+        assert queue.get(task.id) == before, name
+        with kit.transaction() as tx:
+            assert end(queue, task, tx) is True, name
+        assert queue.get(task.id) != before, name
+
+
+@proves("Q5")
+def test_ack_many_tells_which_were_finished(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many(range(6))
+    lapsed = queue.claim("worker", 2, lease=0)
+    again = queue.claim("worker", 2)
+    queue.enqueue("keyed", key="key")
+    rest = queue.claim("worker", 9)
+    gone = rest.pop(0)
+    queue.ack(gone)
+    finished = queue.ack_many([*reversed(rest), *lapsed, gone, rest[0]])
+    assert finished == sorted(task.id for task in rest)
+    assert [info.id for info in queue.list("leased")] == [task.id for task in again]
+    assert queue.ack_many(again) == [task.id for task in again]
+    assert queue.ack_many([]) == []
+    assert queue.list() == []
+
+
+@proves("Q5", "Q16")
+def test_ack_many_keeps_what_the_queue_keeps(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(keep_done=60)
+    queue.enqueue_many(range(3))
+    tasks = queue.claim("worker", 3)
+    assert queue.ack_many(tasks) == [task.id for task in tasks]
+    assert [info.state for info in queue.list()] == ["done"] * 3
+    assert queue.ack_many(tasks) == []
+
+
+@proves("Q5")
+def test_a_released_task_is_as_if_it_had_not_been_claimed(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    first = queue.enqueue("first", max_attempts=2, key="key")
+    queue.enqueue("second")
+    for _ in range(5):
+        [task] = queue.claim("worker")
+        assert (task.id, task.attempt) == (first.id, 1)
+        assert queue.release(task) is True
+    assert [(info.state, info.attempt) for info in queue.list()] == [("ready", 0)] * 2
+
+
+@proves("Q5")
+def test_extend_counts_from_now(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue)
+    advance(kit, 200)
+    before = database_ms(kit)
+    assert queue.extend(task, 250) is True
+    after = database_ms(kit)
+    info = queue.get(task.id)
+    assert info is not None
+    assert info.lease_expires_ms is not None
+    assert before + 250_000 <= info.lease_expires_ms <= after + 250_000
+    advance(kit, 240)
+    assert queue.claim("another") == []
+    assert queue.extend(task, 5) is True
+    advance(kit, 6)
+    assert [again.id for again in queue.claim("another")] == [task.id]
+    assert queue.extend(task, 5) is False
+
+
+@proves("Q5", "Q11")
+def test_a_failed_task_is_dead_now(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue, max_attempts=10)
+    assert queue.fail(task, "no such address \0 \ud800") is True
+    [dead] = queue.dead()
+    assert (dead.id, dead.state, dead.reason, dead.attempt) == (task.id, "dead", "failed", 1)
+    assert dead.error is not None
+    assert dead.error.startswith("no such address")
+    advance(kit, 1000)
+    assert queue.claim("worker") == []
+
+
+@proves("Q5", "Q6")
+def test_a_retried_task_comes_back_with_the_next_attempt(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue, headers={"a": "b"})
+    assert queue.retry(task, delay=60, error="not yet") is True
+    info = queue.get(task.id)
+    assert info is not None
+    assert (info.state, info.attempt, info.error) == ("scheduled", 1, "not yet")
+    assert queue.claim("worker") == []
+    advance(kit, 61)
+    [again] = queue.claim("worker")
+    assert (again.id, again.attempt, again.payload) == (task.id, 2, 1)
+    assert again.headers["a"] == "b"
+
+
+@proves("Q5", "Q6", "Q11")
+def test_a_task_out_of_attempts_dies_with_its_error(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1)
+    for attempt in (1, 2, 3):
+        [task] = queue.claim("worker")
+        assert task.attempt == attempt
+        assert queue.retry(task, delay=0, error=f"error {attempt}") is True
+    assert queue.claim("worker") == []
+    [dead] = queue.dead()
+    assert (dead.id, dead.reason, dead.error, dead.attempt) == (task.id, "exhausted", "error 3", 3)

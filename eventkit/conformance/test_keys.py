@@ -1,0 +1,248 @@
+"""Unique keys and cancelling: Q7 and Q9."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import eventkit
+from eventkit import Enqueued, EventKit, NewTask, TaskQueue
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .races import line_up
+from .rollback import rolled_back
+
+_DAY = 86_400
+
+
+def _produce(url: str, racers: int, threads: int) -> list[Enqueued]:
+    """Enqueue the same keys from several threads at once; the answers."""
+    answers: list[Enqueued] = []
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("jobs")
+        start = threading.Barrier(threads)
+
+        def produce() -> None:
+            start.wait()
+            answers.append(queue.enqueue("single", key="single"))
+            answers.extend(queue.enqueue_many([NewTask("many", key="many"), "plain"])[:1])
+
+        line_up(kit, racers)
+        producers = [threading.Thread(target=produce) for _ in range(threads)]
+        for producer in producers:
+            producer.start()
+        for producer in producers:
+            producer.join()
+    return answers
+
+
+def _acked(queue: TaskQueue[Any], id: int) -> None:
+    [task] = queue.claim("worker")
+    assert queue.ack(task)
+
+
+def _acked_many(queue: TaskQueue[Any], id: int) -> None:
+    assert queue.ack_many(queue.claim("worker")) == [id]
+
+
+def _received(queue: TaskQueue[Any], id: int) -> None:
+    assert len(queue.receive()) == 1
+
+
+def _cancelled(queue: TaskQueue[Any], id: int) -> None:
+    assert queue.cancel(id)
+
+
+def _cancelled_while_running(queue: TaskQueue[Any], id: int) -> None:
+    queue.claim("worker")
+    assert queue.cancel(id, running=True)
+
+
+def _purged(queue: TaskQueue[Any], id: int) -> None:
+    assert queue.purge() == 1
+
+
+def _purged_dead(queue: TaskQueue[Any], id: int) -> None:
+    [task] = queue.claim("worker")
+    queue.fail(task, "broken")
+    assert queue.purge_dead() == 1
+
+
+def _kept(queue: TaskQueue[Any], id: int) -> None:
+    queue.configure(keep_done=7 * _DAY)
+    _acked(queue, id)
+
+
+_REMOVALS: dict[str, Callable[[TaskQueue[Any], int], None]] = {
+    function.__name__.strip("_"): function
+    for function in (
+        _acked,
+        _acked_many,
+        _received,
+        _cancelled,
+        _cancelled_while_running,
+        _purged,
+        _purged_dead,
+        _kept,
+    )
+}
+
+
+@proves("Q7")
+def test_a_key_is_unique_while_its_task_is_live_or_dead(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(key_ttl=0)
+    first = queue.enqueue("first", key="k", delay=60)
+    again = Enqueued(first.id, False)
+    assert queue.enqueue("scheduled", key="k") == again
+    advance(kit, 61)
+    assert queue.enqueue("due", key="k") == again
+    [task] = queue.claim("worker")
+    assert queue.enqueue("leased", key="k") == again
+    queue.release(task)
+    assert queue.enqueue("ready", key="k") == again
+    [task] = queue.claim("worker")
+    queue.fail(task, "broken")
+    assert queue.enqueue("dead", key="k") == again
+    advance(kit, 7 * _DAY)
+    assert queue.enqueue_many([NewTask("later", key="k")]) == [again]
+    assert [info.payload for info in queue.list()] == ["first"]
+
+
+@proves("Q7")
+def test_a_key_belongs_to_its_queue(kit: EventKit) -> None:
+    answers = [kit.queue(name).enqueue(1, key="k") for name in ("jobs", "Jobs", "others")]
+    answers.append(kit.queue("jobs").enqueue(1, key="K"))
+    assert all(answer.created for answer in answers)
+    assert len({answer.id for answer in answers}) == 4
+
+
+@proves("Q7", "Q9")
+def test_a_key_stays_reserved_for_24_hours_after_the_enqueue(kit: EventKit) -> None:
+    queues = {name: kit.queue(name) for name in _REMOVALS}
+    ids = {name: queue.enqueue("first", key="k").id for name, queue in queues.items()}
+    advance(kit, 3600)
+    for name, queue in queues.items():
+        _REMOVALS[name](queue, ids[name])
+        assert queue.claim("worker") == []
+        assert queue.enqueue("soon", key="k") == Enqueued(ids[name], False), name
+    advance(kit, _DAY - 3600 - 60)
+    for name, queue in queues.items():
+        assert queue.enqueue("within", key="k") == Enqueued(ids[name], False), name
+        assert queue.enqueue_many([NewTask("many", key="k")]) == [Enqueued(ids[name], False)], name
+    advance(kit, 61)
+    for name, queue in queues.items():
+        second = queue.enqueue("after", key="k")
+        assert second.created, name
+        assert second.id > ids[name], name
+        assert queue.enqueue("again", key="k") == Enqueued(second.id, False), name
+
+
+@proves("Q7")
+def test_a_key_is_free_at_once_when_its_time_is_over(kit: EventKit) -> None:
+    for name, remove in _REMOVALS.items():
+        queue = kit.queue(name)
+        queue.configure(key_ttl=10)
+        first = queue.enqueue("first", key="k")
+        advance(kit, 11)
+        assert not queue.enqueue("live", key="k").created, name
+        remove(queue, first.id)
+        assert queue.enqueue("second", key="k").created, name
+
+
+@proves("Q7", "Q12")
+def test_key_ttl_is_a_setting(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(key_ttl=10)
+    queue.enqueue("first", key="k")
+    _acked(queue, 0)
+    advance(kit, 8)
+    assert not queue.enqueue("within", key="k").created
+    advance(kit, 3)
+    assert queue.enqueue("after", key="k").created
+
+
+@proves("Q7")
+def test_an_enqueue_at_the_end_of_a_reservation_is_answered(kit: EventKit) -> None:
+    """Either the first id or a new one, however the clock ticks meanwhile."""
+    queue = kit.queue("jobs")
+    queue.configure(key_ttl=0.02)
+    for number in range(40):
+        key = f"{number}"
+        first = queue.enqueue(number, key=key)
+        queue.purge()
+        while not (again := queue.enqueue(number, key=key)).created:
+            assert again.id == first.id
+        assert again.id > first.id
+        queue.purge()
+
+
+@proves("Q7", "G4")
+def test_a_rolled_back_enqueue_frees_its_key(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    with rolled_back(kit) as tx:
+        assert queue.enqueue("undone", key="k", tx=tx).created
+        assert not queue.enqueue("twice", key="k", tx=tx).created
+    assert queue.enqueue("done", key="k").created
+    assert [info.payload for info in queue.list()] == ["done"]
+
+
+@proves("Q7")
+def test_twenty_racing_producers_make_one_row(kit: EventKit, url: str) -> None:
+    with spawn(_produce, url, 3, 7) as one, spawn(_produce, url, 3, 7) as two, spawn(_produce, url, 3, 7) as three:
+        pass
+    answers = one.result() + two.result() + three.result()
+    assert len(answers) == 42
+    rows = [info for info in kit.queue("jobs").list() if info.key]
+    assert sorted(info.payload for info in rows) == ["many", "single"]
+    assert sorted(id for id, created in answers if created) == [info.id for info in rows]
+    assert {id for id, _ in answers} == {info.id for info in rows}
+
+
+@proves("Q9")
+def test_cancel_deletes_a_task_that_waits(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    kinds: list[dict[str, Any]] = [{}, {"delay": 60}, {"key": "k"}]
+    for keywords in kinds:
+        id = queue.enqueue(1, **keywords).id
+        assert kit.queue("others").cancel(id) is False
+        assert queue.cancel(id) is True
+        assert queue.cancel(id) is False
+        assert queue.get(id) is None
+    advance(kit, 61)
+    assert queue.claim("worker") == []
+
+
+@proves("Q9", "Q5")
+def test_cancel_leaves_a_running_task_unless_told_otherwise(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    id = queue.enqueue(1).id
+    [task] = queue.claim("worker")
+    assert queue.cancel(id) is False
+    assert queue.extend(task, 60) is True
+    assert queue.cancel(id, running=True) is True
+    assert queue.get(id) is None
+    assert queue.ack(task) is False
+    assert queue.retry(task) is False
+
+
+@proves("Q9")
+def test_a_task_whose_lease_has_lapsed_waits_again(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    id = queue.enqueue(1).id
+    queue.claim("worker", lease=0)
+    assert queue.cancel(id) is True
+
+
+@proves("Q9")
+def test_a_dead_or_done_task_cannot_be_cancelled(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(keep_done=60)
+    queue.enqueue_many([1, 2])
+    dead, done = queue.claim("worker", 2)
+    queue.fail(dead, "broken")
+    queue.ack(done)
+    assert queue.cancel(dead.id, running=True) is False
+    assert queue.cancel(done.id, running=True) is False
+    assert [info.state for info in queue.list()] == ["dead", "done"]

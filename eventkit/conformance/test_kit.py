@@ -1,0 +1,242 @@
+"""Connecting and closing (G1, G2, G3)."""
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import EventKit, protocols
+
+from .clauses import proves
+from .processes import PATIENCE, background, spawn
+from .urls import with_options
+
+
+@proves("G1")
+def test_an_async_kit_is_awaited_or_entered(url: str) -> None:
+    """`connect_async` gives a kit to ``await`` as well as to ``async with``, and the latter closes it."""
+
+    async def main() -> None:
+        kit = await eventkit.connect_async(url)
+        assert await kit.stream("t").publish(1) == 1
+        await kit.close()
+        async with eventkit.connect_async(url) as kit:
+            assert [event.payload for event in await kit.stream("t").read()] == [1]
+        with pytest.raises(eventkit.Closed):
+            await kit.stream("t").publish(2)
+        async with await eventkit.connect_async(url) as kit:
+            assert await kit.stream("t").head() == 1
+        with pytest.raises(eventkit.Closed):
+            await kit.stream("t").head()
+
+    asyncio.run(main())
+
+
+@proves("G1")
+@pytest.mark.parametrize("kind", ["EventKit", "EventStream", "TaskQueue", "NotificationChannel"])
+def test_both_flavours_take_the_same_arguments(kind: str) -> None:
+    """Every method of a sync kit exists on the async one, with the same parameters and defaults."""
+
+    def signatures(protocol: type) -> dict[str, list[inspect.Parameter]]:
+        methods = {name: value for name, value in vars(protocol).items() if inspect.isfunction(value)}
+        return {
+            {"__enter__": "__aenter__", "__exit__": "__aexit__"}.get(name, name): [
+                parameter.replace(annotation=parameter.empty)
+                for parameter in inspect.signature(method).parameters.values()
+            ]
+            for name, method in methods.items()
+        }
+
+    assert signatures(getattr(protocols, kind)) == signatures(getattr(protocols, f"Async{kind}"))
+
+
+@proves("G1")
+def test_what_does_no_io_is_not_awaited(url: str) -> None:
+    """Handles, iterators and `handling` come at once from an async kit."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
+            await queue.enqueue(1)
+            [task] = await queue.claim("w")
+            for made in (stream, queue, channel, queue.handling(task)):
+                assert not inspect.isawaitable(made)
+            for iterator in (stream.subscribe(), queue.work(), channel.listen(), kit.listen("a", "b")):
+                assert hasattr(iterator, "__anext__")
+                await iterator.aclose()
+
+    asyncio.run(main())
+
+
+@proves("G1")
+def test_leaving_with_closes(connect: Callable[..., Any], url: str) -> None:
+    """A kit is a context manager, on an error too."""
+    with connect(url) as kit:
+        kit.stream("t").publish(1)
+    with pytest.raises(eventkit.Closed):
+        kit.stream("t").publish(2)
+    with pytest.raises(ZeroDivisionError), connect(url) as kit:
+        1 / 0  # noqa: B018
+    with pytest.raises(eventkit.Closed):
+        kit.stream("t").publish(2)
+
+
+@proves("G1", "G13")
+def test_use_after_close_is_refused(kit: EventKit) -> None:
+    """Every call on a closed kit is `Closed`, also through handles made before; closing again does nothing."""
+    stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
+    queue.enqueue(1)
+    [task] = queue.claim("w")
+    kit.close()
+    kit.close()
+    calls: list[Callable[[], Any]] = [
+        lambda: stream.publish(1),
+        lambda: stream.read(),
+        lambda: stream.save_offset("c", 1),
+        lambda: queue.enqueue(1),
+        lambda: queue.claim("w"),
+        lambda: queue.claim("w", wait=30),
+        lambda: queue.ack(task),
+        lambda: queue.configure(max_attempts=2),
+        lambda: channel.notify(1),
+        lambda: kit.queue("other").stats(),
+        lambda: kit.transaction().__enter__(),
+    ]
+    for call in calls:
+        with pytest.raises(eventkit.Closed, match="connect again"):
+            call()
+
+
+@proves("G1")
+def test_closing_ends_whoever_waits(kit: EventKit) -> None:
+    """Closing ends every waiting iterator normally; a waiting claim returns an empty list."""
+    kit.queue("full").configure(max_size=1)
+    kit.queue("full").enqueue(1)
+    iterators = [
+        kit.stream("t").subscribe(),
+        kit.stream("t").subscribe("consumer"),
+        kit.queue("q").work("w"),
+        kit.channel("c").listen(),
+        kit.listen("a", "b"),
+    ]
+    waiting = [background(list, iterator) for iterator in iterators]
+    claims = [background(lambda: kit.queue("q").claim("w", wait=PATIENCE)) for _ in range(3)]
+    for_room = background(lambda: kit.queue("full").enqueue(2, wait=PATIENCE))
+    time.sleep(0.2)
+    assert not any(future.done() for future in [*waiting, *claims, for_room])
+    kit.close()
+    assert [future.result(PATIENCE / 2) for future in waiting] == [[]] * len(waiting)
+    assert [future.result(PATIENCE / 2) for future in claims] == [[]] * len(claims)
+    with pytest.raises(eventkit.QueueFull):
+        for_room.result(PATIENCE / 2)
+
+
+@proves("G1")
+def test_closing_right_after_a_write_ends(url: str) -> None:
+    """A kit can be closed in the very step in which its last call has returned."""
+
+    async def main() -> None:
+        for number in range(50):
+            kit = await eventkit.connect_async(url)
+            await asyncio.gather(*(kit.stream("t").publish(number) for _ in range(3)))
+            await kit.close()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+    with eventkit.connect(url) as kit:
+        assert len(kit.stream("t").read()) == 150
+
+
+@proves("G1", "S5")
+def test_closing_saves_what_was_handled(connect: Callable[..., Any], url: str) -> None:
+    """What a subscriber has handled is saved by closing its kit; what it is still handling is not."""
+    kit = connect(url)
+    kit.stream("t").publish_many([1, 2, 3])
+    events = kit.stream("t").subscribe("c", save_every_n=1000, save_every_s=1000)
+    assert [next(events).payload for _ in range(3)] == [1, 2, 3]
+    kit.close()
+    assert connect(url).stream("t").offset("c") == 2
+
+
+@proves("G1", "Q17")
+def test_closing_gives_back_what_was_not_handed_out(connect: Callable[..., Any], url: str) -> None:
+    """Tasks that `work` had claimed ahead can be claimed by others at once, with no attempt spent."""
+    kit = connect(url)
+    kit.queue("q").enqueue_many([1, 2, 3])
+    tasks = kit.queue("q").work("w", batch=3)
+    assert next(tasks).payload == 1
+    kit.close()
+    again = connect(url).queue("q").claim("w", 3)
+    assert [(task.payload, task.attempt) for task in again] == [(2, 1), (3, 1)]
+
+
+@proves("G2", "G13")
+def test_an_unknown_scheme_lists_the_known_ones(connect: Callable[..., Any], url: str) -> None:
+    """A URL that no installed backend serves is `UnknownBackend`, which says what there is."""
+    scheme = url.partition(":")[0]
+    for unknown in ("nosuchdb:///x", "shop.db", ""):
+        with pytest.raises(eventkit.UnknownBackend, match=f"(?s)there are:.*{scheme.replace('+', '.')}"):
+            connect(unknown)
+    with pytest.raises(TypeError):
+        connect(Path("shop.db"))
+
+
+@proves("G2")
+def test_a_missing_driver_names_what_to_install(
+    connect: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backend that is known but cannot be imported says the pip command."""
+    package = tmp_path / "lacking-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: lacking\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[eventkit.backends]\nlacking = lacking_backend\n")
+    (tmp_path / "lacking_backend.py").write_text("import a_driver_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(eventkit.UnknownBackend, match=r"a_driver_nobody_has.*pip install 'eventkit\[lacking\]'"):
+        connect("lacking:///x")
+
+
+@proves("G2", "G13")
+def test_an_option_that_means_nothing_is_refused(connect: Callable[..., Any], url: str) -> None:
+    """An unknown option of the URL is a `ValueError` that names it, as is a value out of range."""
+    with pytest.raises(ValueError, match="durabillity"):
+        connect(with_options(url, durabillity="full"))
+    for option, value in (("durability", "maybe"), ("fallback_poll", "-1"), ("max_payload", "lots")):
+        with pytest.raises(ValueError, match=option):
+            connect(with_options(url, **{option: value}))
+
+
+@proves("G3")
+def test_the_schema_is_made_unless_forbidden(connect: Callable[..., Any], url: str) -> None:
+    """The first connect to a fresh place makes the schema, and ``create=False`` names the command instead."""
+    with pytest.raises(eventkit.NotMigrated, match="upgrade"):
+        connect(url, create=False)
+    with pytest.raises(eventkit.NotMigrated, match="upgrade"):
+        connect(url, create=False)
+    assert connect(url).stream("t").publish(1) == 1
+    assert connect(url, create=False).stream("t").head() == 1
+
+
+@proves("G3")
+def test_many_may_be_the_first_to_connect(connect: Callable[..., Any], url: str) -> None:
+    """Processes and threads that connect to a fresh place at once all get a kit on one schema."""
+    with spawn(_connect_and_publish, url, 4), spawn(_connect_and_publish, url, 4):
+        connect(url).stream("t").publish("here")
+    assert len(connect(url).stream("t").read()) == 9
+
+
+def _connect_and_publish(url: str, threads: int) -> None:
+    barrier = threading.Barrier(threads)
+
+    def run(number: int) -> None:
+        barrier.wait()
+        with eventkit.connect(url) as kit:
+            kit.stream("t").publish(number)
+
+    for future in [background(run, number) for number in range(threads)]:
+        future.result(PATIENCE)

@@ -1,0 +1,62 @@
+"""The library beside a model of itself: thousands of random steps, each answer the one that plain Python gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .clauses import proves
+
+_QUEUE = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q9", "Q10", "Q11", "Q12", "Q13", "Q15", "Q16", "G4")
+_STREAM = ("S1", "S3", "S4", "S5", "S6", "S7", "S8", "G4")
+
+
+def _run(machine: str, connect: Callable[..., Any], url: str, runs: int, steps: int) -> None:
+    reason = "the models are walked by Hypothesis: pip install hypothesis"
+    hypothesis = pytest.importorskip("hypothesis", reason=reason)
+    stateful = pytest.importorskip("hypothesis.stateful", reason=reason)
+    from .machines import Ground
+    from .queue_machine import QueueMachine
+    from .stream_machine import StreamMachine
+
+    chosen = {"queue": QueueMachine, "stream": StreamMachine}[machine]
+    ground = Ground(connect, url)
+    stateful.run_state_machine_as_test(
+        lambda: chosen(ground),
+        settings=hypothesis.settings(
+            max_examples=runs,
+            stateful_step_count=steps,
+            # The same steps every time, so that a failure is the change's and not the day's.
+            derandomize=True,
+            database=None,
+            deadline=None,
+            # A step is a handful of real transactions, on a machine that has other work: slow is no defect here.
+            suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large],
+        ),
+    )
+
+
+@proves(*_QUEUE)
+def test_a_queue_answers_as_its_model(connect: Callable[..., Any], url: str) -> None:
+    """Whatever is asked in whatever order, a queue holds and answers what its model does."""
+    _run("queue", connect, url, runs=30, steps=30)
+
+
+@proves(*_STREAM)
+def test_a_stream_answers_as_its_model(connect: Callable[..., Any], url: str) -> None:
+    """Whatever is asked in whatever order, a stream holds and answers what its model does."""
+    _run("stream", connect, url, runs=30, steps=30)
+
+
+@pytest.mark.slow
+@proves(*_QUEUE)
+def test_a_queue_answers_as_its_model_for_long(connect: Callable[..., Any], url: str) -> None:
+    """Ten thousand steps of a queue."""
+    _run("queue", connect, url, runs=200, steps=50)
+
+
+@pytest.mark.slow
+@proves(*_STREAM)
+def test_a_stream_answers_as_its_model_for_long(connect: Callable[..., Any], url: str) -> None:
+    """Ten thousand steps of a stream."""
+    _run("stream", connect, url, runs=200, steps=50)

@@ -1,0 +1,222 @@
+"""S8: dropping old events, and readers that come too late."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from eventkit import EventKit, Truncated
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .streaming import END, go, publish_and_prune
+from .threads import each, take
+
+
+def _numbers(stream: Any) -> list[int]:
+    """The payloads of the events that are left."""
+    return [event.payload for event in stream.read()]
+
+
+def _aged(kit: Any) -> Any:
+    """A stream whose events 0 to 3 are 100 seconds old, 4 to 6 are 50, and 7 to 9 are new."""
+    stream = kit.stream("orders")
+    stream.publish_many(range(4))
+    advance(kit, 50)
+    stream.publish_many(range(4, 7))
+    advance(kit, 50)
+    stream.publish_many(range(7, 10))
+    return stream
+
+
+@proves("S8")
+@pytest.mark.parametrize(
+    ("retention", "left"),
+    [
+        ({"older_than": 75}, range(4, 10)),
+        ({"older_than": 25}, range(7, 10)),
+        ({"older_than": 1000}, range(10)),
+        ({"older_than": 0}, range(0)),
+        ({"max_keep": 4}, range(6, 10)),
+        ({"max_keep": 10}, range(10)),
+        ({"max_keep": 11}, range(10)),
+        ({"max_keep": 0}, range(0)),
+        ({"older_than": 75, "max_keep": 8}, range(4, 10)),
+        ({"older_than": 75, "max_keep": 2}, range(8, 10)),
+        ({"older_than": 1000, "max_keep": 100}, range(10)),
+    ],
+    ids=str,
+)
+def test_prune_drops_what_is_too_old_and_what_is_too_much(
+    kit: EventKit, retention: dict[str, int], left: range
+) -> None:
+    """Both together drop what either drops; the answer is the number dropped; other topics stay."""
+    stream = _aged(kit)
+    other = kit.stream("others")
+    other.publish_many(range(10))
+    if retention == {"older_than": 0}:
+        advance(kit, 1)
+    assert stream.prune(**retention) == 10 - len(left)
+    assert _numbers(stream) == list(left)
+    assert stream.prune(**retention) == 0
+    assert _numbers(other) == list(range(10))
+
+
+@proves("S8")
+def test_prune_wants_to_be_told_what(kit: EventKit) -> None:
+    """Nothing said, or nonsense, is an error."""
+    stream = kit.stream("orders")
+    stream.publish(1)
+    for arguments in ({}, {"keep_unconsumed": False}, {"max_keep": -1}, {"older_than": -1}):
+        with pytest.raises(ValueError):  # noqa: PT011 - any of several arguments
+            stream.prune(**arguments)  # type: ignore[arg-type]
+    assert _numbers(stream) == [1]
+
+
+@proves("S8")
+def test_what_a_consumer_has_not_read_is_kept(kit: EventKit) -> None:
+    """The slowest one decides, unless it is told otherwise; consumers of other topics have no say."""
+    stream = _aged(kit)
+    offsets = [event.offset for event in stream.read()]
+    kit.stream("others").save_offset("elsewhere", 1)
+    stream.save_offset("fast", offsets[8])
+    stream.save_offset("slow", offsets[2])
+    assert stream.prune(older_than=75) == 3
+    assert _numbers(stream) == list(range(3, 10))
+    assert stream.prune(max_keep=0) == 0
+    stream.save_offset("slow", offsets[5])
+    assert stream.prune(older_than=75, max_keep=1) == 3
+    assert _numbers(stream) == list(range(6, 10))
+    assert stream.prune(max_keep=1, keep_unconsumed=False) == 3
+    assert _numbers(stream) == [9]
+
+
+@proves("S8")
+def test_without_consumers_nothing_is_unconsumed(kit: EventKit) -> None:
+    """`keep_unconsumed` keeps nothing then."""
+    stream = _aged(kit)
+    assert stream.prune(max_keep=0, keep_unconsumed=True) == 10
+    assert _numbers(stream) == []
+
+
+@proves("S8")
+@pytest.mark.parametrize("keep", [0, 4])
+def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) -> None:
+    """The error tells the first and the last offset that are missing, also when nothing is left."""
+    stream = kit.stream("orders")
+    offsets = stream.publish_many(range(10))
+    last = offsets[9 - keep]
+    stream.prune(max_keep=keep)
+    for position in (0, 2, 8 - keep):
+        with pytest.raises(Truncated, match="on_truncated") as caught:
+            stream.read(offsets[position])
+        assert offsets[position] < caught.value.first <= offsets[position + 1]
+        assert caught.value.last == last
+        with pytest.raises(Truncated) as caught, stream.subscribe(start=offsets[position]) as events:
+            take(events, 1)
+        assert caught.value.last == last
+    assert [event.payload for event in stream.read(last)] == list(range(10 - keep, 10))
+    assert stream.read(offsets[9]) == []
+
+
+@proves("S8")
+def test_skip_goes_on_with_what_is_left(kit: EventKit) -> None:
+    """In `read` as in `subscribe`."""
+    stream = kit.stream("orders")
+    offsets = stream.publish_many(range(10))
+    stream.save_offset("consumer", offsets[1])
+    stream.prune(max_keep=3, keep_unconsumed=False)
+    assert [event.payload for event in stream.read(offsets[1], on_truncated="skip")] == [7, 8, 9]
+    with pytest.raises(Truncated), stream.subscribe("consumer") as events:
+        take(events, 1)
+    assert stream.offset("consumer") == offsets[1]
+    with stream.subscribe("consumer", on_truncated="skip") as events:
+        assert [event.payload for event in take(events, 3)] == [7, 8, 9]
+    assert stream.offset("consumer") == offsets[8]
+
+
+@proves("S8")
+def test_the_beginning_is_never_truncated(kit: EventKit) -> None:
+    """``after=0``, ``"earliest"`` and a consumer without a saved offset mean the first event still there."""
+    stream = kit.stream("orders")
+    stream.publish_many(range(10))
+    stream.prune(max_keep=3)
+    assert _numbers(stream) == [7, 8, 9]
+    starts: list[dict[str, Any]] = [
+        {"start": "earliest"},
+        {"start": 0},
+        {"consumer": "new"},
+        {"consumer": "new", "start": "earliest"},
+        {},
+    ]
+    for start in starts:
+        with stream.subscribe(**start, save_every_n=0, save_every_s=0) as events:
+            assert [event.payload for event in take(events, 3)] == [7, 8, 9]
+    stream.prune(max_keep=0)
+    assert stream.read() == []
+    with stream.subscribe("new") as events:
+        stream.publish(10)
+        assert take(events, 1)[0].payload == 10
+
+
+@proves("S8")
+def test_holes_are_not_truncation(kit: EventKit) -> None:
+    """Offsets that other topics took, or that were pruned before the position, are nothing that is missing."""
+    stream, others = kit.stream("orders"), kit.stream("others")
+    offsets = []
+    for n in range(6):
+        others.publish_many(range(3))
+        offsets.append(stream.publish(n))
+    stream.prune(max_keep=3)
+    others.prune(max_keep=0)
+    assert [event.payload for event in stream.read(offsets[2])] == [3, 4, 5]
+    assert [event.payload for event in stream.read(offsets[4])] == [5]
+    last = stream.publish(6)
+    with stream.subscribe(start=offsets[5]) as events:
+        assert take(events, 1)[0].offset == last
+
+
+@proves("S8", "S5")
+def test_a_subscriber_that_is_overtaken_is_told(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """In the midst of its work; what it had handled is saved."""
+    stream = connect(url).stream("orders")
+    offsets = stream.publish_many(range(10))
+    events = kit.stream("orders").subscribe("consumer", batch=2, save_every_n=1000)
+    assert [event.payload for event in take(events, 2)] == [0, 1]
+    stream.prune(max_keep=3, keep_unconsumed=False)
+    with pytest.raises(Truncated) as caught:
+        take(events, 1)
+    assert offsets[1] < caught.value.first <= offsets[2]
+    assert caught.value.last == offsets[6]
+    assert stream.offset("consumer") == offsets[1]
+
+
+@proves("S8")
+def test_nothing_is_skipped_silently_in_a_race(kit: EventKit, url: str, flavour: str) -> None:
+    """A reader that is overtaken by pruning again and again has seen, or been told to miss, every event."""
+    stream = kit.stream("raced")
+    seen: list[int] = []
+    missed: list[int] = []
+    with spawn(publish_and_prune, url, flavour, "raced", 1200) as publisher:
+        go(kit)
+        after, ended = 0, False
+        while not ended:
+            time.sleep(0.01)
+            try:
+                with stream.subscribe(start=after, batch=3) as events:
+                    for event in each(events, 20):
+                        ended = event.payload == END
+                        if ended:
+                            break
+                        seen.append(after := event.offset)
+            except Truncated as error:
+                missed += range(error.first, error.last + 1)
+                after = error.last
+        offsets: list[int] = publisher.result()
+    assert seen == sorted(set(seen))
+    # Before its first event a reader is at the beginning, wherever that is, and misses nothing.
+    assert {offset for offset in offsets if offset >= seen[0]} == {*seen, *missed} & set(offsets)
+    assert not set(seen) & set(missed)
+    assert missed

@@ -1,0 +1,189 @@
+"""What `configure`, `pause` and `resume` say to every process: Q12."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import EventKit, Fixed
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .races import SOON, asleep
+
+
+def _configure(url: str, pause: bool, settings: dict[str, Any]) -> None:
+    with eventkit.connect(url) as kit:
+        kit.queue("jobs").configure(**settings)
+        if pause:
+            kit.queue("jobs").pause()
+
+
+def _max_attempts(kit: EventKit) -> int:
+    queue = kit.queue("jobs")
+    info = queue.get(queue.enqueue(None).id)
+    assert info is not None
+    return info.max_attempts
+
+
+@proves("Q12")
+def test_settings_apply_at_once_to_other_kits(kit: EventKit, connect: Any, url: str) -> None:
+    """Even to handles, tasks and iterators that were there before."""
+    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
+    other.enqueue_many([1, 2])
+    [before] = other.claim("worker")
+    queue.configure(max_attempts=1, lease=77)
+    [task] = other.claim("worker")
+    assert task.max_attempts == 1
+    info = queue.get(task.id)
+    assert info is not None
+    assert info.claimed_ms is not None
+    assert task.lease_expires_ms - info.claimed_ms == 77_000
+    assert other.retry(before) is True
+    assert [dead.id for dead in queue.dead()] == [before.id]
+
+
+@proves("Q12")
+def test_settings_apply_at_once_to_other_processes(kit: EventKit, url: str) -> None:
+    queue = kit.queue("jobs")
+    assert _max_attempts(kit) == 3
+    with spawn(_configure, url, True, {"max_attempts": 8, "max_size": 2}):
+        pass
+    assert _max_attempts(kit) == 8
+    with pytest.raises(eventkit.QueueFull):
+        queue.enqueue(1)
+    assert queue.claim("worker") == []
+    assert queue.stats().paused is True
+
+
+@proves("Q12")
+def test_what_is_left_out_stays_as_it_is(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(max_attempts=5, lease=50, max_size=3)
+    queue.configure(retry=Fixed(base=9, jitter=0))
+    queue.configure(lease=60)
+    queue.configure()
+    assert _max_attempts(kit) == 5
+    [task] = queue.claim("worker")
+    assert task.lease_ms == 60_000
+    queue.retry(task)
+    advance(kit, 8)
+    assert queue.claim("worker") == []
+    queue.enqueue_many([1, 2])
+    with pytest.raises(eventkit.QueueFull):
+        queue.enqueue(3)
+
+
+@proves("Q12")
+def test_none_is_the_default_again(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(max_attempts=5, lease=50, max_size=1, max_running=1, rate=0.001, burst=1, keep_done=60)
+    queue.enqueue(0)
+    queue.claim("worker")
+    queue.configure(
+        max_attempts=None, lease=None, max_size=None, max_running=None, rate=None, burst=None, keep_done=None
+    )
+    queue.enqueue_many(range(1, 5))
+    tasks = queue.claim("worker", 9)
+    assert [(task.payload, task.max_attempts, task.lease_ms) for task in tasks] == [
+        (number, 3, 300_000) for number in range(1, 5)
+    ]
+    queue.ack_many(tasks)
+    assert queue.list("done") == []
+
+
+@proves("Q12")
+def test_settings_beat_the_defaults_and_calls_beat_settings(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(max_attempts=5, lease=50)
+    queue.enqueue_many([1, eventkit.NewTask(2, max_attempts=7)])
+    [configured] = queue.claim("worker")
+    [said] = queue.claim("worker", lease=20)
+    assert (configured.max_attempts, configured.lease_ms) == (5, 50_000)
+    assert (said.max_attempts, said.lease_ms) == (7, 20_000)
+
+
+@proves("Q12")
+def test_settings_belong_to_one_queue(kit: EventKit) -> None:
+    kit.queue("others").configure(max_attempts=9, max_size=1)
+    kit.queue("others").pause()
+    kit.queue("jobs").enqueue_many([1, 2])
+    assert [task.max_attempts for task in kit.queue("jobs").claim("worker", 2)] == [3, 3]
+
+
+@proves("Q12")
+def test_settings_are_checked_before_anything_is_stored(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    bad: list[dict[str, Any]] = [
+        {"max_attempts": 0},
+        {"lease": 0},
+        {"lease": "long"},
+        {"max_size": 0},
+        {"max_size": 1.5},
+        {"rate": 0},
+        {"rate": -1},
+        {"rate": float("inf")},
+        {"burst": 0.5},
+        {"max_running": 0},
+        {"keep_done": -1},
+        {"key_ttl": -1},
+        {"max_attempts": 5, "max_running": 0},
+    ]
+    for settings in bad:
+        with pytest.raises((ValueError, TypeError)):
+            queue.configure(**settings)
+    assert _max_attempts(kit) == 3
+
+
+@proves("Q12")
+def test_a_paused_queue_accepts_and_does_not_hand_out(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1)
+    [held] = queue.claim("worker")
+    queue.pause()
+    queue.enqueue(2)
+    queue.enqueue_many([3])
+    hand_outs: list[Callable[[], Any]] = [
+        lambda: queue.claim("worker", 9),
+        lambda: queue.claim("worker", wait=0.1),
+        lambda: queue.receive(9),
+    ]
+    assert [hand_out() for hand_out in hand_outs] == [[], [], []]
+    assert queue.stats().paused is True
+    # What was handed out before can be finished.
+    assert queue.extend(held, 60) is True
+    assert queue.ack(held) is True
+    queue.pause()
+    queue.resume()
+    assert queue.stats().paused is False
+    assert [task.payload for task in queue.claim("worker", 9)] == [2, 3]
+
+
+@proves("Q12", "W2")
+def test_resume_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> None:
+    queue = kit.queue("jobs")
+    queue.pause()
+    queue.enqueue_many([1, 2])
+    with queue.work() as tasks:
+        task = asleep(tasks.__next__)
+        claim = asleep(queue.claim, "worker", wait=60)
+        connect(url).queue("jobs").resume()
+        payloads = [claim.result(SOON)[0].payload, task.result(SOON).payload]
+        assert sorted(payloads) == [1, 2]
+
+
+@proves("Q12", "W2")
+def test_configure_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> None:
+    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
+    queue.configure(max_running=1)
+    queue.enqueue_many([1, 2])
+    queue.claim("worker")
+    claim = asleep(queue.claim, "worker", wait=60)
+    other.configure(max_running=2)
+    assert [task.payload for task in claim.result(SOON)] == [2]
+    queue.configure(max_size=2)
+    enqueue = asleep(queue.enqueue, 3, wait=60)
+    other.configure(max_size=3)
+    assert enqueue.result(SOON).created

@@ -1,0 +1,269 @@
+"""Looking into a queue and clearing it, taking at most once, and what is kept: Q10, Q15 and Q16."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import EventKit, NewTask, Task, TaskQueue
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .races import database_ms, line_up
+
+_STATES = ("scheduled", "ready", "leased", "dead", "done")
+
+
+def _take(url: str, racers: int) -> list[int]:
+    taken: list[int] = []
+    with eventkit.connect(url) as kit:
+        line_up(kit, racers)
+        while tasks := kit.queue("jobs").receive(3):
+            taken += [task.payload for task in tasks]
+    return taken
+
+
+def _one_of_each(queue: TaskQueue[Any]) -> dict[str, int]:
+    """Bring a task into every state; the ids by state."""
+    queue.configure(keep_done=3600)
+    ids = {}
+    for state in ("dead", "done", "leased"):
+        ids[state] = queue.enqueue(state, priority=9).id
+        [task] = queue.claim("worker", lease=600)
+        if state == "dead":
+            queue.fail(task, "broken")
+        elif state == "done":
+            queue.ack(task)
+    ids["ready"] = queue.enqueue("ready").id
+    ids["scheduled"] = queue.enqueue("scheduled", delay=60).id
+    return ids
+
+
+@proves("Q10")
+def test_get_tells_a_task_in_whatever_state(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    for state, id in _one_of_each(queue).items():
+        info = queue.get(id)
+        assert info is not None
+        assert (info.id, info.queue, info.state, info.payload) == (id, "jobs", state, state)
+        assert info.worker == (None if state in ("ready", "scheduled") else "worker")
+        assert (info.finished_at is not None) == (state in ("dead", "done"))
+        assert (info.died_at is not None) == (state == "dead")
+        assert (info.lease_expires_at is not None) == (state == "leased")
+        assert kit.queue("others").get(id) is None
+    assert queue.get(10**12) is None
+
+
+@proves("Q10", "Q4")
+def test_a_task_is_told_as_what_it_is_by_now(kit: EventKit) -> None:
+    """Due, lapsed and expired tasks that nobody has claimed since included."""
+    queue = kit.queue("jobs")
+    queue.enqueue_many([NewTask("lapses"), NewTask("exhausted", max_attempts=1)])
+    queue.claim("worker", 2, lease=10)
+    queue.enqueue("due", delay=10)
+    queue.enqueue("expires", expires=10)
+    advance(kit, 11)
+    states = {info.payload: info.state for info in queue.list()}
+    assert states == {"lapses": "ready", "exhausted": "dead", "due": "ready", "expires": "dead"}
+    assert [info.payload for info in queue.list("ready")] == ["lapses", "due"]
+    assert [info.payload for info in queue.peek(9)] == ["lapses", "due"]
+    stats = queue.stats()
+    assert (stats.scheduled, stats.ready, stats.leased, stats.dead) == (0, 2, 0, 2)
+    assert [task.payload for task in queue.claim("worker", 9)] == ["lapses", "due"]
+    assert queue.stats().dead == 2
+
+
+@proves("Q10")
+def test_list_goes_by_id_and_state(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    ids = _one_of_each(queue)
+    kit.queue("others").enqueue(1)
+    everything = sorted(ids.values())
+    assert [info.id for info in queue.list()] == everything
+    assert [info.id for info in queue.list(limit=2)] == everything[:2]
+    assert [info.id for info in queue.list(limit=2, after=everything[1])] == everything[2:4]
+    for state in _STATES:
+        assert [info.id for info in queue.list(state)] == [ids[state]]
+        assert queue.list(state, after=ids[state]) == []
+    queue.enqueue_many([None] * 120)
+    assert len(queue.list()) == 100
+    bad: list[dict[str, Any]] = [{"state": "lost"}, {"limit": 0}, {"after": -1}]
+    for arguments in bad:
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            queue.list(**arguments)
+
+
+@proves("Q10")
+def test_peek_shows_what_a_claim_would_hand_out(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many(
+        [
+            NewTask(1),
+            NewTask(2, priority=1),
+            NewTask(3, delay=5, priority=2),
+            NewTask(4, delay=-5),
+            NewTask(5, delay=60),
+        ]
+    )
+    advance(kit, 6)
+    seen = queue.peek(9)
+    assert [info.payload for info in queue.peek()] == [3]
+    assert [info.payload for info in queue.peek(2)] == [3, 2]
+    assert [(info.state, info.attempt, info.worker) for info in seen] == [("ready", 0, None)] * 4
+    assert [info.id for info in seen] == [task.id for task in queue.claim("worker", 9)]
+    assert queue.peek(9) == []
+
+
+@proves("Q10")
+def test_stats_count_every_state(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    empty = queue.stats()
+    assert [getattr(empty, state) for state in _STATES] == [0] * 5
+    assert empty.oldest_ready_age is None
+    _one_of_each(queue)
+    queue.enqueue_many([NewTask(1), NewTask(2, priority=5), NewTask(3, delay=90)])
+    stats = queue.stats()
+    assert [getattr(stats, state) for state in _STATES] == [2, 3, 1, 1, 1]
+    assert queue.size() == 6
+    assert kit.queue("others").size() == 0
+
+
+@proves("Q10")
+def test_the_age_of_the_oldest_ready_task_counts_from_when_it_was_due(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue("scheduled", delay=1000)
+    assert queue.stats().oldest_ready_age is None
+    queue.enqueue("urgent", priority=9)
+    queue.enqueue("due later", delay=40)
+    advance(kit, 30)
+    queue.enqueue("young", priority=20)
+    age = queue.stats().oldest_ready_age
+    assert age is not None
+    assert 30 <= age < 45
+    queue.claim("worker", 2)
+    advance(kit, 20)
+    age = queue.stats().oldest_ready_age
+    assert age is not None
+    assert 10 <= age < 25
+
+
+@proves("Q10")
+def test_next_due_is_the_earliest_moment_at_which_a_claim_may_succeed(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    assert queue.next_due() is None
+    later, sooner = queue.enqueue("later", delay=200).id, queue.enqueue("sooner", delay=100).id
+    moments = {info.id: info.run_at for info in queue.list()}
+    assert queue.next_due() == moments[sooner]
+    queue.cancel(sooner)
+    assert queue.next_due() == moments[later]
+    queue.enqueue("now")
+    [ready] = queue.list("ready")
+    assert queue.next_due() == ready.run_at
+    [task] = queue.claim("worker", lease=50)
+    assert queue.next_due() == task.lease_expires_at
+    queue.ack(task)
+    assert queue.next_due() == moments[later]
+    advance(kit, 300)
+    assert queue.next_due() == moments[later] - timedelta(seconds=300)
+
+
+@proves("Q10")
+def test_purge_deletes_one_state(kit: EventKit) -> None:
+    for purged in _STATES:
+        queue = kit.queue(purged)
+        _one_of_each(queue)
+        kit.queue("others").enqueue(1)
+        assert (queue.purge() if purged == "ready" else queue.purge(purged)) == 1
+        assert sorted(info.state for info in queue.list()) == sorted(state for state in _STATES if state != purged)
+    assert kit.queue("others").size() == 5
+    with pytest.raises(ValueError, match="state"):
+        kit.queue("others").purge("all")
+
+
+@proves("Q10")
+def test_purge_goes_by_what_a_task_is_by_now(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([NewTask("lapses"), NewTask("exhausted", max_attempts=1)])
+    queue.claim("worker", 2, lease=10)
+    queue.enqueue("due", delay=10)
+    queue.enqueue("expires", expires=10)
+    advance(kit, 11)
+    assert queue.purge("scheduled") == queue.purge("leased") == 0
+    assert queue.purge("ready") == 2
+    assert sorted(str(info.payload) for info in queue.list()) == ["exhausted", "expires"]
+    assert queue.purge("dead") == 2
+    assert queue.list() == []
+
+
+@proves("Q15")
+def test_receive_hands_out_and_deletes(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(keep_done=60)
+    queue.enqueue_many([NewTask(1), NewTask(2, priority=1, headers={"h": "1"}), NewTask(3, delay=60)])
+    [first] = queue.receive()
+    assert (first.payload, first.attempt, first.headers["h"]) == (2, 1, "1")
+    assert [task.payload for task in queue.receive(9)] == [1]
+    assert queue.receive(9) == []
+    assert [info.payload for info in queue.list()] == [3]
+    assert queue.ack(first) is False
+
+
+@proves("Q15")
+def test_racing_receivers_take_each_task_once(kit: EventKit, url: str) -> None:
+    kit.queue("jobs").enqueue_many(range(300))
+    with spawn(_take, url, 2) as one, spawn(_take, url, 2) as two:
+        pass
+    assert sorted(one.result() + two.result()) == list(range(300))
+
+
+@proves("Q16", "Q5")
+def test_a_finished_task_is_kept_with_its_result_and_timings(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(keep_done=3600)
+    before = database_ms(kit)
+    queue.enqueue("payload", headers={"h": "1"})
+    [task] = queue.claim("worker")
+    advance(kit, 10)
+    assert queue.ack(task, result={"sent": [1, None]}) is True
+    after = database_ms(kit)
+    info = queue.get(task.id)
+    assert info is not None
+    assert (info.state, info.payload, info.result, info.attempt) == ("done", "payload", {"sent": [1, None]}, 1)
+    assert (info.worker, info.error, info.reason) == ("worker", None, None)
+    assert info.claimed_ms is not None
+    assert info.finished_ms is not None
+    assert before - 10_000 <= info.enqueued_ms <= info.claimed_ms <= info.finished_ms - 10_000 <= after - 10_000
+    assert (queue.stats().done, queue.size(), queue.ack(task)) == (1, 0, False)
+    assert queue.claim("worker") == []
+
+
+@proves("Q16")
+def test_a_finished_task_is_kept_for_that_long(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(keep_done=100)
+
+    def finish() -> Task[Any]:
+        queue.enqueue(1)
+        [task] = queue.claim("worker")
+        assert queue.ack(task)
+        return task
+
+    first = finish()
+    advance(kit, 95)
+    second = finish()
+    assert queue.get(first.id) is not None
+    advance(kit, 6)
+    third = finish()
+    assert [info.id for info in queue.list("done")] == [second.id, third.id]
+
+
+@proves("Q16")
+def test_without_keep_done_ack_deletes(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([1, 2])
+    tasks = queue.claim("worker", 2)
+    assert queue.ack(tasks[0], result="lost")
+    assert queue.ack_many(tasks[1:]) == [tasks[1].id]
+    assert queue.list() == []

@@ -1,0 +1,273 @@
+"""The caller's own transaction: ``tx=`` (G4), here with what `kit.transaction` gives."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import EventKit, Task
+from eventkit.kit import backend_of
+
+from .clauses import proves
+from .flavours import Blocking, unwrapped
+from .processes import PATIENCE, background
+from .urls import with_options
+
+_WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
+    "publish": lambda kit, task, tx: kit.stream("t").publish(1, tx=tx),
+    "publish dedup": lambda kit, task, tx: kit.stream("t").publish(1, dedup="d", tx=tx),
+    "publish_many": lambda kit, task, tx: kit.stream("t").publish_many([1, 2], tx=tx),
+    "enqueue": lambda kit, task, tx: kit.queue("q").enqueue(1, tx=tx),
+    "enqueue key": lambda kit, task, tx: kit.queue("q").enqueue(1, key="k", delay=5, tx=tx),
+    "enqueue_many": lambda kit, task, tx: kit.queue("q").enqueue_many([1, 2], tx=tx),
+    "notify": lambda kit, task, tx: kit.channel("c").notify(1, tx=tx),
+    "save_offset": lambda kit, task, tx: kit.stream("t").save_offset("consumer", 9, tx=tx),
+    "seek": lambda kit, task, tx: kit.stream("t").seek("consumer", 1, tx=tx),
+    "claim": lambda kit, task, tx: kit.queue("q").claim("w", tx=tx),
+    "receive": lambda kit, task, tx: kit.queue("q").receive(tx=tx),
+    "ack": lambda kit, task, tx: kit.queue("q").ack(task, tx=tx),
+    "ack result": lambda kit, task, tx: kit.queue("q").ack(task, result="kept", tx=tx),
+    "ack_many": lambda kit, task, tx: kit.queue("q").ack_many([task], tx=tx),
+    "retry": lambda kit, task, tx: kit.queue("q").retry(task, error="again", tx=tx),
+    "fail": lambda kit, task, tx: kit.queue("q").fail(task, "never", tx=tx),
+    "release": lambda kit, task, tx: kit.queue("q").release(task, tx=tx),
+    "extend": lambda kit, task, tx: kit.queue("q").extend(task, 5000, tx=tx),
+    "cancel": lambda kit, task, tx: kit.queue("q").cancel(task.id, running=True, tx=tx),
+}
+
+
+class _Undo(Exception):
+    """What rolls back."""
+
+
+def _sql(kit: Any, tx: Any, statement: str) -> None:
+    """Execute *statement* on the connection that `kit.transaction` gave."""
+    if not isinstance(kit, Blocking):
+        tx.execute(statement)
+        return
+
+    async def execute() -> None:
+        await unwrapped(tx).execute(statement)
+
+    kit._loop.run(execute())
+
+
+def _visible(kit: EventKit) -> Any:
+    """What anybody can see of what a call may have changed."""
+    stream, queue = kit.stream("t"), kit.queue("q")
+    return [event.payload for event in stream.read()], stream.offset("consumer"), queue.list()
+
+
+def _sent(kit: EventKit) -> list[Any]:
+    """The notifications so far."""
+    end = kit.channel("c").notify("end")
+    with kit.channel("c").listen(start="earliest") as notifications:
+        sent = []
+        while (notification := next(notifications)).id < end:
+            sent.append(notification.payload)
+    return [payload for payload in sent if payload != "end"]
+
+
+@proves("G4")
+@pytest.mark.parametrize("name", _WRITES)
+def test_a_call_is_part_of_the_transaction(kit: EventKit, name: str) -> None:
+    """It is undone by an exception and by a rollback to a savepoint, and visible from the commit on, not before."""
+    write, other = _WRITES[name], kit.stream("other")
+    kit.stream("t").save_offset("consumer", 5)
+    kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
+    kit.queue("q").enqueue_many(["first", "second"])
+    [task] = kit.queue("q").claim("w")
+    before = _visible(kit)
+
+    with pytest.raises(_Undo), kit.transaction() as tx:  # noqa: PT012
+        assert write(kit, task, tx) is not False
+        raise _Undo
+    assert (_visible(kit), _sent(kit)) == (before, [])
+
+    with kit.transaction() as tx:
+        other.publish("before", tx=tx)
+        _sql(kit, tx, "SAVEPOINT one")
+        assert write(kit, task, tx) is not False
+        _sql(kit, tx, "ROLLBACK TO SAVEPOINT one")
+        _sql(kit, tx, "RELEASE SAVEPOINT one")
+        other.publish("after", tx=tx)
+    assert (_visible(kit), _sent(kit)) == (before, [])
+    assert [event.payload for event in other.read()] == ["before", "after"]
+
+    with kit.transaction() as tx:
+        assert write(kit, task, tx) is not False
+        assert _visible(kit) == before
+    assert (_visible(kit), _sent(kit)) != (before, [])
+
+
+@proves("G4")
+def test_a_failing_call_leaves_the_transaction_as_it_was(kit: EventKit) -> None:
+    """A call in a transaction happens whole or not at all, and the transaction can go on."""
+    queue = kit.queue("q")
+    queue.configure(max_size=2)
+    with kit.transaction() as tx:
+        queue.enqueue(1, tx=tx)
+        with pytest.raises(eventkit.QueueFull):
+            queue.enqueue_many([2, 3], tx=tx)
+        with pytest.raises(ValueError, match="nan"):
+            queue.enqueue(float("nan"), tx=tx)
+        queue.enqueue(4, tx=tx)
+    assert [info.payload for info in queue.list()] == [1, 4]
+
+
+@proves("G4", "W2")
+def test_nobody_wakes_before_the_commit(kit: EventKit) -> None:
+    """Waiters sleep through an open transaction and a rolled-back one, and wake at the commit."""
+    kit.queue("full").configure(max_size=1)
+    kit.queue("full").enqueue("in the way")
+    events, tasks, notifications = kit.stream("t").subscribe(), kit.queue("q").work("w"), kit.channel("c").listen()
+    waiting = [
+        background(lambda: next(events).payload),
+        background(lambda: next(tasks).payload),
+        background(lambda: next(notifications).payload),
+        background(lambda: kit.queue("claimed").claim("w", wait=PATIENCE)[0].payload),
+        background(lambda: kit.queue("full").enqueue("waited", wait=PATIENCE).created),
+    ]
+
+    def write(payload: str, tx: Any) -> None:
+        kit.stream("t").publish(payload, tx=tx)
+        kit.queue("q").enqueue(payload, tx=tx)
+        kit.channel("c").notify(payload, tx=tx)
+        kit.queue("claimed").enqueue(payload, tx=tx)
+        kit.queue("full").receive(tx=tx)
+        time.sleep(0.3)
+        assert not any(future.done() for future in waiting)
+
+    with pytest.raises(_Undo), kit.transaction() as tx:  # noqa: PT012
+        write("undone", tx)
+        raise _Undo
+    time.sleep(0.3)
+    assert not any(future.done() for future in waiting)
+    with kit.transaction() as tx:
+        write("done", tx)
+    assert [future.result(PATIENCE) for future in waiting] == ["done", "done", "done", "done", True]
+
+
+@proves("G4")
+def test_forgetting_tx_never_waits_for_oneself(url: str, flavour: str) -> None:
+    """Where there is one writer, a call without ``tx=`` inside the transaction is refused at once and says so."""
+    url = with_options(url, busy_timeout=50)
+    refused = "concurrent_writers" not in backend_of(url).capabilities
+
+    def blocking() -> None:
+        with eventkit.connect(url) as kit, kit.transaction() as tx:
+            kit.stream("t").publish("in", tx=tx)
+            for forgetful in (
+                lambda: kit.stream("t").publish("out"),
+                lambda: kit.queue("q").enqueue_many([1, 2]),
+                lambda: kit.transaction().__enter__(),
+            ):
+                if refused:
+                    with pytest.raises(eventkit.Busy, match="pass tx="):
+                        forgetful()
+                else:
+                    forgetful()
+
+    async def awaited() -> None:
+        async with eventkit.connect_async(url) as kit, kit.transaction() as tx:
+            await kit.stream("t").publish("in", tx=tx)
+            for forgetful in (
+                lambda: kit.stream("t").publish("out"),
+                lambda: kit.queue("q").enqueue_many([1, 2]),
+                lambda: kit.transaction().__aenter__(),
+            ):
+                if refused:
+                    with pytest.raises(eventkit.Busy, match="pass tx="):
+                        await forgetful()
+                else:
+                    await forgetful()
+
+    began = time.monotonic()
+    blocking() if flavour == "sync" else asyncio.run(awaited())
+    assert time.monotonic() - began < 20
+    with eventkit.connect(url) as kit:
+        assert "in" in [event.payload for event in kit.stream("t").read()]
+
+
+@proves("G4", "G12")
+def test_others_wait_for_the_transaction_and_succeed(kit: EventKit) -> None:
+    """Threads and tasks that write meanwhile, transactions of their own included, come through after it."""
+    begun = threading.Event()
+
+    def in_a_transaction(number: int) -> None:
+        with kit.transaction() as tx:
+            kit.stream("t").publish(number, tx=tx)
+
+    def alone(number: int) -> None:
+        kit.stream("t").publish(number)
+
+    def waits(number: int) -> None:
+        begun.wait()
+        (alone if number % 2 else in_a_transaction)(number)
+
+    others = [background(waits, number) for number in range(10)]
+    with kit.transaction() as tx:
+        kit.stream("t").publish(-1, tx=tx)
+        begun.set()
+        time.sleep(0.5)
+        kit.stream("t").publish(-2, tx=tx)
+    for future in others:
+        future.result(PATIENCE)
+    assert sorted(event.payload for event in kit.stream("t").read()) == [-2, -1, *range(10)]
+
+
+@proves("G4")
+def test_a_cancelled_task_rolls_back(url: str) -> None:
+    """A task that is cancelled inside its transaction leaves nothing behind, and the kit is free for others."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            for pause in (0.0, 0.001, 0.05):
+                inside = asyncio.Event()
+
+                async def work(inside: asyncio.Event = inside) -> None:
+                    async with kit.transaction() as tx:
+                        inside.set()
+                        while True:
+                            await kit.stream("t").publish(1, tx=tx)
+
+                task = asyncio.create_task(work())
+                await inside.wait()
+                await asyncio.sleep(pause)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert await kit.stream("t").read() == []
+                await kit.stream("other").publish(2)
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+@proves("G4", "G13")
+def test_what_is_no_transaction_is_refused(kit: EventKit) -> None:
+    """Anything else as ``tx=`` is a `TypeError` that names what is accepted, and nothing is written."""
+    for nothing in (object(), "tx", 5, True, (), kit.stream("t")):
+        with pytest.raises(TypeError, match=r"tx= is .*Session.*kit\.transaction\(\)"):
+            kit.stream("t").publish(1, tx=nothing)
+    assert kit.stream("t").head() == 0
+
+
+@proves("G4")
+def test_each_flavour_takes_its_own_transactions(url: str) -> None:
+    """A sync kit refuses the transaction of an async one, and the other way round, with a `TypeError`."""
+
+    async def main() -> None:
+        with eventkit.connect(url) as sync:
+            async with eventkit.connect_async(url) as kit:
+                with sync.transaction() as tx, pytest.raises(TypeError, match="tx= is"):
+                    await kit.stream("t").publish(1, tx=tx)
+                async with kit.transaction() as tx:
+                    with pytest.raises(TypeError, match="tx= is"):
+                        sync.stream("t").publish(1, tx=tx)
+                assert await kit.stream("t").head() == 0
+
+    asyncio.run(main())

@@ -1,0 +1,180 @@
+"""Working for ever: `work`, the first half of Q17."""
+
+import time
+from typing import Any
+
+import eventkit
+from eventkit import EventKit
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .races import SOON, asleep
+
+
+def _enqueue_late(url: str) -> float:
+    """Enqueue a task; the moment after the commit."""
+    with eventkit.connect(url) as kit:
+        time.sleep(0.1)
+        kit.queue("jobs").enqueue("late")
+        return time.time()
+
+
+@proves("Q17", "Q2")
+def test_work_hands_out_what_there_is_best_first(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([1, 2, 3])
+    queue.enqueue(4, priority=1)
+    with queue.work("worker", batch=2, lease=50) as tasks:
+        got = []
+        for task in tasks:
+            info = queue.get(task.id)
+            assert info is not None
+            assert (task.attempt, task.lease_ms, info.state, info.worker) == (1, 50_000, "leased", "worker")
+            got.append(task.payload)
+            assert queue.ack(task)
+            if len(got) == 4:
+                break
+    assert got == [4, 1, 2, 3]
+    assert queue.list() == []
+
+
+@proves("Q17")
+def test_a_worker_without_a_name_gets_one(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1)
+    with queue.work() as tasks:
+        task = next(tasks)
+        info = queue.get(task.id)
+        assert info is not None
+        assert info.worker
+
+
+@proves("Q17", "W1")
+def test_work_wakes_on_a_commit_of_another_process(kit: EventKit, url: str) -> None:
+    with kit.queue("jobs").work() as tasks, spawn(_enqueue_late, url) as process:
+        assert next(tasks).payload == "late"
+        woken = time.time()
+        assert woken - process.result() < SOON
+
+
+@proves("Q17", "Q4", "W1")
+def test_work_wakes_on_the_next_due_moment(kit: EventKit) -> None:
+    """A task falls due and a lease lapses without a commit by anyone."""
+    queue = kit.queue("jobs")
+    queue.enqueue("due", delay=0.4)
+    started = time.monotonic()
+    with queue.work(lease=0.4) as tasks:
+        assert [(task.payload, task.attempt) for task in (next(tasks), next(tasks))] == [("due", 1), ("due", 2)]
+    assert 0.7 < time.monotonic() - started < 2 * SOON
+
+
+@proves("Q17", "W2")
+def test_work_wakes_when_a_task_is_put_back(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    with queue.work() as tasks:
+        for put_back in ("retry", "release", "requeue"):
+            id = queue.enqueue(put_back).id
+            [task] = queue.claim("another")
+            if put_back == "requeue":
+                queue.fail(task, "broken")
+            work = asleep(tasks.__next__)
+            assert not work.done()
+            if put_back == "retry":
+                queue.retry(task, delay=0)
+            elif put_back == "release":
+                queue.release(task)
+            else:
+                queue.requeue()
+            again = work.result(SOON)
+            assert again.id == id
+            queue.ack(again)
+
+
+@proves("Q17")
+def test_two_workers_share_a_queue(kit: EventKit, connect: Any, url: str) -> None:
+    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
+    with queue.work("one") as one, other.work("two") as two:
+        firsts = [asleep(one.__next__), asleep(two.__next__)]
+        queue.enqueue_many([1, 2])
+        assert sorted(first.result(SOON).payload for first in firsts) == [1, 2]
+
+
+@proves("Q17", "S5", "G1")
+def test_work_ends_when_its_kit_is_closed(connect: Any, url: str) -> None:
+    kit = connect(url)
+    work = asleep(lambda: list(kit.queue("jobs").work()))
+    kit.close()
+    assert work.result(SOON) == []
+
+
+@proves("Q17", "S5")
+def test_tasks_of_a_batch_that_were_not_handed_out_are_given_back(kit: EventKit, connect: Any, url: str) -> None:
+    """With their attempt; the one that was handed out stays leased.  However the iteration ends."""
+    for ending in ("close", "with", "kit"):
+        worked = connect(url)
+        queue = worked.queue(ending)
+        ids = [answer.id for answer in queue.enqueue_many([1, 2, 3])]
+        tasks = queue.work("worker", batch=3)
+        handed_out = next(tasks)
+        assert [info.state for info in kit.queue(ending).list()] == ["leased"] * 3
+        if ending == "close":
+            tasks.close()
+        elif ending == "with":
+            with tasks:
+                pass
+        else:
+            worked.close()
+        infos = kit.queue(ending).list()
+        assert [(info.state, info.attempt) for info in infos] == [("leased", 1), ("ready", 0), ("ready", 0)], ending
+        again = kit.queue(ending).claim("another", 9)
+        assert [(task.id, task.attempt) for task in again] == [(id, 1) for id in ids[1:]]
+        assert kit.queue(ending).ack(handed_out) is True
+
+
+@proves("Q17", "G1")
+def test_a_kit_closed_inside_the_loop_gives_back_the_batch(kit: EventKit, connect: Any, url: str) -> None:
+    """Also when nobody but the loop itself holds the iterator, as in ``for task in queue.work()``."""
+    worked = connect(url)
+    worked.queue("jobs").enqueue_many([1, 2, 3])
+    for task in worked.queue("jobs").work(batch=3):
+        assert task.payload == 1
+        worked.close()
+    assert [(info.state, info.attempt) for info in kit.queue("jobs").list()] == [
+        ("leased", 1),
+        ("ready", 0),
+        ("ready", 0),
+    ]
+
+
+@proves("Q17")
+def test_leaving_the_loop_gives_back_the_batch(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([1, 2, 3])
+    with queue.work(batch=3) as tasks:
+        for task in tasks:
+            assert queue.ack(task)
+            break
+    assert [(info.state, info.attempt) for info in queue.list()] == [("ready", 0), ("ready", 0)]
+
+
+@proves("Q17", "Q14")
+def test_poison_does_not_end_the_loop(kit: EventKit) -> None:
+    kit.queue("jobs").enqueue_many(["poison", 1])
+    with kit.queue("jobs", type=int).work(batch=2) as tasks:
+        assert next(tasks).payload == 1
+        work = asleep(tasks.__next__)
+        kit.queue("jobs").enqueue_many(["poison", 2])
+        assert work.result(SOON).payload == 2
+    assert len(kit.queue("jobs").dead()) == 2
+
+
+@proves("Q17")
+def test_a_task_that_nobody_finished_comes_again(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1)
+    with queue.work(lease=30) as tasks:
+        first = next(tasks)
+        advance(kit, 31)
+        second = next(tasks)
+        assert (second.id, second.attempt) == (first.id, 2)

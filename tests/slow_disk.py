@@ -1,0 +1,32 @@
+"""A disk that takes its time: an SQLite VFS whose fsync of the write-ahead log sleeps, for one process."""
+
+import time
+
+import apsw
+
+
+class SlowDisk(apsw.VFS):
+    """Once made, every apsw connection of this process that is opened afterwards writes to it."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.syncs = 0
+        super().__init__("slow disk", "", makedefault=True)
+
+    def xOpen(self, name, flags):
+        return SlowFile(name, flags, self)
+
+
+class SlowFile(apsw.VFSFile):
+    """A file of the slow disk."""
+
+    def __init__(self, name, flags, disk: SlowDisk) -> None:
+        self.disk = disk
+        self.is_log = bool(flags[0] & apsw.SQLITE_OPEN_WAL)
+        super().__init__("", name, flags)
+
+    def xSync(self, flags: int) -> None:
+        if self.is_log:
+            self.disk.syncs += 1
+            time.sleep(self.disk.seconds)
+        super().xSync(flags)

@@ -1,0 +1,131 @@
+"""The documentation is true.
+
+Every Python block of the README and of ``docs/`` is executed, those of one page in order, in one namespace and
+in an empty folder.  There are no blocks that only illustrate.  One thing is done for the reader's sake: a loop
+over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left after its first round.
+"""
+
+import ast
+import importlib.util
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventkit
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+ENDLESS = {"subscribe", "work", "listen"}
+
+page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def blocks(page: Path, *languages: str) -> Iterator[tuple[int, str]]:
+    """The page's blocks in one of the languages: the line where each begins, and its text."""
+    text = page.read_text("utf-8")
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if match[1] in languages:
+            yield text.count("\n", 0, match.start()) + 2, match[2]
+
+
+class OneRound(ast.NodeTransformer):
+    """Lets endless loops end after their first round."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """Leave the loop at the end of its body."""
+        self.generic_visit(node)
+        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Attribute) and node.iter.func.attr in ENDLESS:
+            node.body.append(ast.Break())
+        return node
+
+    visit_AsyncFor: Any = visit_For
+
+
+@page
+def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader who pastes the blocks of a page one after another meets no error."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    try:
+        for line, block in blocks(page, "python"):
+            tree = ast.fix_missing_locations(OneRound().visit(ast.parse("\n" * (line - 1) + block)))
+            exec(compile(tree, page, "exec"), namespace)
+    finally:
+        kit = namespace.get("kit")
+        if kit is not None:
+            kit.close()
+
+
+@page
+def test_its_commands_exist(page: Path) -> None:
+    """A make target that is named is in the Makefile, a module that is run can be found, an extra is declared."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    text = page.read_text("utf-8")
+    shell = "\n".join(block for _, block in blocks(page, "sh")) + "\n".join(re.findall(r"`([^`\n]+)`", text))
+    for target in re.findall(r"^make ([a-z-]+)", shell, re.MULTILINE):
+        assert target in targets, target
+    for module in re.findall(r"\bpython -m ([\w.]+)", shell):
+        assert importlib.util.find_spec(module), module
+    for extra in re.findall(r"eventkit\[(\w+)\]", text):
+        assert extra in extras, extra
+
+
+@page
+def test_its_blocks_are_of_known_kinds(page: Path) -> None:
+    """Whatever looks like code says what it is, so that nothing escapes the tests above; ``text`` is no code."""
+    fences = re.findall(r"^\s*```(.*)$", page.read_text("utf-8"), re.MULTILINE)
+    assert set(fences[::2]) <= {"python", "sh", "text"}
+    assert set(fences[1::2]) <= {""}
+
+
+@page
+def test_its_links_lead_somewhere(page: Path) -> None:
+    """A link within the project names a file there is, and a heading in it."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if not target.startswith("https://"):
+            path, _, heading = target.partition("#")
+            linked = page.parent / path if path else page
+            assert linked.exists(), target
+            assert not heading or heading in headings(linked), target
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of the page's headings, as they are made on the web."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_public_name_is_documented() -> None:
+    """What can be imported is explained somewhere a user reads."""
+    text = "\n".join(page.read_text("utf-8") for page in PAGES if page.name not in ("contract.md", "CHANGELOG.md"))
+    assert [name for name in eventkit.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_method_is_in_the_guide() -> None:
+    """Whatever a handle can do has its example or its sentence."""
+    guide = (ROOT / "docs" / "guide.md").read_text("utf-8")
+    for protocol in (eventkit.EventKit, eventkit.EventStream, eventkit.TaskQueue, eventkit.NotificationChannel):
+        for name in vars(protocol):
+            if not name.startswith("_"):
+                assert re.search(rf"\b{name}\b", guide), f"{protocol.__name__}.{name}"
+
+
+def test_the_first_block_is_the_whole_idea() -> None:
+    """What a newcomer sees first is short."""
+    _, block = next(blocks(ROOT / "README.md", "python"))
+    assert len(block.splitlines()) < 15
+
+
+def test_every_url_option_is_documented() -> None:
+    """The options that a URL takes are the ones in the README's table."""
+    from eventkit_sqlite import address
+
+    listed = set(re.findall(r"^\| `\?(\w+)=", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE))
+    known = str(pytest.raises(ValueError, address.parse, "sqlite:///x.db?nonsense=1").value).partition("there are ")[2]
+    assert listed == set(known.split(", "))

@@ -1,0 +1,105 @@
+"""A third party's backend: installed from a distribution of its own, found by its URL, proved by the suite.
+
+``tests/foreign_backend`` is that distribution.  Nothing of it is importable here; each test runs in a process
+that finds it beside eventkit, as after a ``pip install``.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOREIGN = Path(__file__).parent / "foreign_backend"
+
+BROKEN = """
+import pytest
+from eventkit.conformance import *
+from eventkit_elsewhere import AsyncElsewhere, Elsewhere
+
+Elsewhere.execute = lambda self, operation, tx=None: self._connection.execute(operation)
+AsyncElsewhere.execute = lambda self, operation, tx=None: self._connection.execute(operation)
+
+@pytest.fixture
+def url(tmp_path):
+    return f"elsewhere:///{tmp_path}/test.db?busy_timeout=0.1"
+"""
+"""A backend that forgets ``tx=``, which every call on a caller's transaction notices."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder into which pip has put the foreign distribution."""
+    target = tmp_path_factory.mktemp("installed")
+    options = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(target), str(FOREIGN))
+    subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+    return target
+
+
+def run(installed: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python where the distribution is installed."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    for name in [name for name in environment if name.startswith("PYTEST_")]:
+        del environment[name]
+    command = (sys.executable, *arguments)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def conform(installed: Path, cwd: Path, *options: str, suite: str | None = None) -> tuple[int, dict[str, int]]:
+    """Run the suite from a folder of its own; pytest's exit code, and what its closing line counts."""
+    (cwd / "suite.py").write_text(suite or (FOREIGN / "suite.py").read_text("utf-8"))
+    shutil.copy(FOREIGN / "pyproject.toml", cwd)
+    ran = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "suite.py", *options, cwd=cwd)
+    print(ran.stdout[-5000:], ran.stderr[-5000:])
+    closing = ran.stdout.strip().splitlines()[-1]
+    return ran.returncode, {what: int(number) for number, what in re.findall(r"(\d+) (\w+)", closing)}
+
+
+def test_it_is_not_here_until_it_is_installed(installed: Path, tmp_path: Path) -> None:
+    """The URL is unknown without the distribution, and listed among the known ones with it."""
+    program = "import eventkit; eventkit.connect('nowhere:///x.db')"
+    with_it = run(installed, "-c", program, cwd=tmp_path).stderr
+    without = run(tmp_path, "-c", program, cwd=tmp_path).stderr
+    assert "UnknownBackend" in with_it
+    assert "UnknownBackend" in without
+    assert "elsewhere" in with_it
+    assert "elsewhere" not in without
+
+
+def test_it_serves_its_url(installed: Path, tmp_path: Path) -> None:
+    """Whoever installs it connects to it as to any other."""
+    program = "import eventkit; print(eventkit.connect('elsewhere:///x.db').stream('orders').publish(1))"
+    assert run(installed, "-c", program, cwd=tmp_path).stdout == "1\n"
+
+
+def test_it_passes_the_suite(installed: Path, tmp_path: Path) -> None:
+    """The suite knows it by nothing but its URL, and finds every promise kept, in both flavours."""
+    code, counted = conform(installed, tmp_path, "-m", "not slow")
+    assert code == 0
+    assert counted["passed"] > 100
+
+
+@pytest.mark.slow
+def test_it_passes_the_slow_part_of_the_suite(installed: Path, tmp_path: Path) -> None:
+    """The long races too."""
+    code, counted = conform(installed, tmp_path, "-m", "slow")
+    assert code == 0
+    assert counted["passed"] > 0
+
+
+def test_its_capabilities_choose_tests(installed: Path, tmp_path: Path) -> None:
+    """A test that requires a capability runs if it is declared and is skipped if it is not."""
+    code, counted = conform(installed, tmp_path, "-k", "what_the_backend_declares or what_it_does_not_declare")
+    assert code == 0
+    assert (counted["passed"], counted["skipped"]) == (2, 2)
+
+
+def test_a_backend_that_breaks_a_promise_is_found_out(installed: Path, tmp_path: Path) -> None:
+    """The suite fails, and not only a little, where a backend forgets to use the caller's transaction."""
+    code, counted = conform(installed, tmp_path, "-k", "rolled_back", suite=BROKEN)
+    assert code == 1
+    assert counted["failed"] > counted.get("passed", 0)

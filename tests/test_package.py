@@ -1,0 +1,103 @@
+"""What is published: a source archive, the wheel made from it, and what they hold."""
+
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {
+    "eventkit": ROOT / "eventkit",
+    "eventkit_sqlite": ROOT / "backends" / "eventkit_sqlite",
+    "eventkit_migrations": ROOT / "migrations" / "eventkit_migrations",
+}
+
+
+def build(*options: str, source: Path, into: Path) -> None:
+    """Build with what is installed here, so that no index is asked."""
+    command = (sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(into), str(source))
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the source archive and the wheel made from it."""
+    folder = tmp_path_factory.mktemp("built")
+    build(source=ROOT, into=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    """The wheel."""
+    [wheel] = built.glob("*.whl")
+    return wheel
+
+
+def names(wheel: Path) -> set[str]:
+    """The files in a wheel, but for those that describe it."""
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_holds_the_packages_whole(wheel: Path) -> None:
+    """Code, statements, the marker of types, the suite and the migrations; and nothing else."""
+    wanted = {
+        f"{package}/{file.relative_to(folder).as_posix()}"
+        for package, folder in PACKAGES.items()
+        for file in folder.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert names(wheel) == wanted
+    assert {f"{package}/py.typed" for package in PACKAGES} <= wanted
+    assert {"eventkit_sqlite/claim.sql", "eventkit/conformance/fixtures.py"} <= wanted
+    assert any(name.startswith("eventkit_migrations/versions/0001") for name in wanted)
+
+
+def test_a_wheel_built_directly_is_the_same(wheel: Path, tmp_path: Path) -> None:
+    """What is made from the source archive lacks nothing that the sources have."""
+    build("--wheel", source=ROOT, into=tmp_path)
+    [direct] = tmp_path.glob("*.whl")
+    assert names(direct) == names(wheel)
+
+
+def test_the_source_archive_holds_what_it_takes_to_test_it(built: Path) -> None:
+    """Tests, docs and the make file come along; caches and databases do not."""
+    [archive] = built.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        held = {name.partition("/")[2] for name in files.getnames()}
+    wanted = ("Makefile", "LICENSE", "CHANGELOG.md", "README.md", "docs/contract.md", "tests/test_package.py", ".ci/run")
+    assert set(wanted) <= held
+    assert not [name for name in held if "__pycache__" in name or ".venv" in name or name.endswith((".db", ".pyc"))]
+
+
+def test_the_wheel_says_what_it_is(wheel: Path) -> None:
+    """Licence, Python, dependencies, and the names by which SQLAlchemy and eventkit itself find the backend."""
+    with zipfile.ZipFile(wheel) as files:
+        [folder] = {name.split("/")[0] for name in files.namelist() if ".dist-info/" in name}
+        metadata = Parser().parsestr(files.read(f"{folder}/METADATA").decode())
+        entry_points = files.read(f"{folder}/entry_points.txt").decode()
+        held = files.namelist()
+    assert metadata["License-Expression"] == "MIT"
+    assert f"{folder}/licenses/LICENSE" in held
+    assert metadata["Requires-Python"] == ">=3.11"
+    needed = [line for line in metadata.get_all("Requires-Dist") if "extra" not in line]
+    assert sorted(line.split(">")[0] for line in needed) == ["alembic", "apsw", "msgspec", "sqlalchemy"]
+    for line in ("sqlite = eventkit_sqlite", "sqlite+pysqlite = eventkit_sqlite", "sqlite.apsw = eventkit_sqlite.dialect:ApswDialect"):
+        assert line in entry_points.splitlines()
+
+
+@pytest.mark.slow
+def test_the_wheel_works_alone(wheel: Path, tmp_path: Path) -> None:
+    """In a new environment, with its dependencies and nothing else, the main job is done."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = (python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", str(wheel))
+    subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+    ran = subprocess.run((python, "-m", "eventkit.demo"), cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "received nothing" in ran.stdout

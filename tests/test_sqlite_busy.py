@@ -1,0 +1,196 @@
+"""While another process holds the write lock (G6, Q17, S5)."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process, background  # noqa: F401
+
+HELD = 2.0
+
+
+@pytest.fixture(params=["sqlite+apsw", "sqlite+pysqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    url = f"{request.param}:///{tmp_path}/shop.db"
+    with eventkit.connect(url) as kit:
+        kit.stream("t").publish_many(list(range(5)))
+        kit.queue("q").enqueue_many(list(range(5)))
+    return url
+
+
+@pytest.fixture
+def locked(elsewhere: Elsewhere, tmp_path: Path) -> Callable[..., Any]:
+    """A stretch of time in which another process writes; it begins with the lock taken."""
+
+    @contextmanager
+    def locked(seconds: float = HELD) -> Iterator[None]:
+        marker = tmp_path / "locked"
+        elsewhere.begin(hold_the_lock, f"{tmp_path}/shop.db", marker, seconds)
+        deadline = time.monotonic() + PATIENCE
+        while not marker.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        yield
+        elsewhere.end()
+        marker.unlink()
+
+    return locked
+
+
+def hold_the_lock(path: str, marker: Path, seconds: float) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO eventkit_event (topic, payload) VALUES ('other', '1')")
+    marker.touch()
+    time.sleep(seconds)
+    connection.execute("COMMIT")
+    connection.close()
+
+
+def test_readers_do_not_wait(url: str, locked: Callable[..., Any]) -> None:
+    """Whatever only reads answers at once, what was committed before."""
+    with eventkit.connect(url) as kit, locked():
+        began = time.monotonic()
+        assert len(kit.stream("t").read()) == 5
+        assert kit.stream("t").head() == 5
+        assert kit.queue("q").stats().ready == 5
+        assert len(kit.queue("q").peek(9)) == 5
+        with kit.stream("t").subscribe() as events:
+            assert [next(events).payload for _ in range(5)] == [0, 1, 2, 3, 4]
+        assert time.monotonic() - began < HELD / 2
+
+
+def test_writers_wait_and_succeed(url: str, locked: Callable[..., Any]) -> None:
+    """Five seconds is the default patience, of calls and of transactions."""
+    with eventkit.connect(url) as kit:
+        with locked():
+            began = time.monotonic()
+            writers = [background(lambda: kit.stream("t").publish("waited")) for _ in range(4)]
+            with kit.transaction() as tx:
+                kit.queue("q").enqueue("waited", tx=tx)
+            for future in writers:
+                future.result(PATIENCE)
+            assert time.monotonic() - began > HELD / 2
+        assert len(kit.stream("t").read()) == 9
+        assert kit.queue("q").size() == 6
+
+
+@pytest.mark.parametrize("flavour", ["sync", "async"])
+def test_impatient_writers_are_told(url: str, locked: Callable[..., Any], flavour: str) -> None:
+    """After ``busy_timeout`` it is `Busy`, with the remedy; later the call succeeds."""
+    url += "?busy_timeout=0.2"
+
+    def blocking() -> None:
+        with eventkit.connect(url) as kit:
+            with locked():
+                began = time.monotonic()
+                with pytest.raises(eventkit.Busy, match="busy_timeout"):
+                    kit.stream("t").publish("refused")
+                with pytest.raises(eventkit.Busy, match="busy_timeout"), kit.transaction():
+                    pass
+                assert 0.4 <= time.monotonic() - began < HELD - 0.1
+            kit.stream("t").publish("accepted")
+
+    async def awaited() -> None:
+        async with eventkit.connect_async(url) as kit:
+            with locked():
+                began = time.monotonic()
+                with pytest.raises(eventkit.Busy, match="busy_timeout"):
+                    await kit.stream("t").publish("refused")
+                with pytest.raises(eventkit.Busy, match="busy_timeout"):
+                    async with kit.transaction():
+                        pass
+                assert 0.4 <= time.monotonic() - began < HELD - 0.1
+            await kit.stream("t").publish("accepted")
+
+    blocking() if flavour == "sync" else asyncio.run(awaited())
+    with eventkit.connect(url) as kit:
+        assert [event.payload for event in kit.stream("t").read(5)][-1:] == ["accepted"]
+
+
+def test_the_event_loop_goes_on(url: str, locked: Callable[..., Any]) -> None:
+    """Calls that wait for the lock keep neither the loop nor readers from working."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            with locked():
+                writing = [asyncio.create_task(kit.stream("t").publish(number)) for number in range(10)]
+                began = last = time.monotonic()
+                longest = 0.0
+                while time.monotonic() < began + HELD / 2:
+                    await kit.stream("t").head()
+                    await asyncio.sleep(0.005)
+                    longest = max(longest, time.monotonic() - last)
+                    last = time.monotonic()
+                assert longest < HELD / 4
+                assert not any(task.done() for task in writing)
+                await asyncio.gather(*writing)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("flavour", ["sync", "async"])
+def test_iterators_survive(url: str, locked: Callable[..., Any], flavour: str) -> None:
+    """Workers and subscribers whose claims, acks and saves find the file locked for too long go on afterwards."""
+    url += "?busy_timeout=0.1"
+
+    def blocking() -> None:
+        with eventkit.connect(url) as kit:
+            tasks, events = kit.queue("q").work("w"), kit.stream("t").subscribe("c", save_every_n=1)
+
+            def work() -> None:
+                for number in range(5):
+                    with kit.queue("q").handling(next(tasks)) as task:
+                        assert task.payload == number
+                        time.sleep(0.1)
+
+            working = background(work)
+            time.sleep(0.05)
+            with locked(1.0):
+                assert [next(events).payload for _ in range(5)] == [0, 1, 2, 3, 4]
+            events.close()
+            working.result(PATIENCE)
+            tasks.close()
+
+    async def awaited() -> None:
+        async with eventkit.connect_async(url) as kit:
+            tasks, events = kit.queue("q").work("w"), kit.stream("t").subscribe("c", save_every_n=1)
+
+            async def work() -> None:
+                for number in range(5):
+                    async with kit.queue("q").handling(await anext(tasks)) as task:
+                        assert task.payload == number
+                        await asyncio.sleep(0.1)
+
+            working = asyncio.create_task(work())
+            await asyncio.sleep(0.05)
+            with locked(1.0):
+                assert [(await anext(events)).payload for _ in range(5)] == [0, 1, 2, 3, 4]
+                await asyncio.sleep(0)
+            await events.aclose()
+            await working
+            await tasks.aclose()
+
+    blocking() if flavour == "sync" else asyncio.run(awaited())
+    with eventkit.connect(url) as kit:
+        assert (kit.queue("q").list(), kit.stream("t").offset("c")) == ([], 4)
+
+
+def test_closing_does_not_wait_for_the_lock(url: str, locked: Callable[..., Any]) -> None:
+    """A call that waits for the lock while its kit is closed ends with `Closed`, long before its patience."""
+    kit = eventkit.connect(url + "?busy_timeout=60")
+    with locked():
+        began = time.monotonic()
+        waiting = background(lambda: kit.stream("t").publish("too late"))
+        time.sleep(0.1)
+        kit.close()
+        with pytest.raises(eventkit.Closed):
+            waiting.result(PATIENCE)
+        assert time.monotonic() - began < HELD - 0.1

@@ -1,0 +1,272 @@
+"""Noticing commits and replaced files (W1, W2, W3, W5)."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import eventkit_sqlite.connection
+import pytest
+import sqlalchemy as sa
+from slow_disk import SlowDisk
+from sqlalchemy.orm import Session
+
+import eventkit
+from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process, background, spawn  # noqa: F401
+
+NEVER = "fallback_poll=3600"
+SOON = 5.0
+"""The contract says a second; a busy machine gets a few."""
+
+
+@pytest.fixture(params=["sqlite+apsw", "sqlite+pysqlite"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["inotify", "poll"])
+def url(request: pytest.FixtureRequest, scheme: str, tmp_path: Path) -> str:
+    """A file that is watched in either way, and looked at on no other occasion."""
+    return f"{scheme}:///{tmp_path}/shop.db?watch={request.param}&{NEVER}"
+
+
+@pytest.fixture
+def kit(url: str) -> Iterator[eventkit.EventKit]:
+    with eventkit.connect(url) as kit:
+        yield kit
+
+
+def watchers() -> int:
+    """The watcher threads of this process."""
+    return sum(thread.name == "eventkit-watcher" for thread in threading.enumerate())
+
+
+# Any writer of the file
+
+
+def insert_event(path: str, payload: str) -> None:
+    """What a shell or another language would do."""
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO eventkit_event (topic, payload) VALUES ('t', ?)", (payload,))
+    connection.execute("INSERT INTO eventkit_task (queue, payload) VALUES ('q', ?)", (payload,))
+    connection.execute("INSERT INTO eventkit_notification (channel, payload) VALUES ('c', ?)", (payload,))
+    connection.commit()
+    connection.close()
+
+
+def test_a_plain_insert_by_another_process_wakes(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
+    """Whoever writes to the file, in whatever language, wakes subscribers, workers and listeners."""
+    iterators: list[Any] = [kit.stream("t").subscribe(), kit.queue("q").work("w"), kit.channel("c").listen()]
+    for number in range(20):
+        waiting = [background(lambda iterator: next(iterator).payload, iterator) for iterator in iterators]
+        time.sleep(number * 0.003)
+        elsewhere(insert_event, f"{tmp_path}/shop.db", str(number))
+        assert [future.result(PATIENCE) for future in waiting] == [number] * 3
+
+
+def test_a_session_in_this_process_wakes(kit: eventkit.EventKit, scheme: str, tmp_path: Path) -> None:
+    """A commit that eventkit takes no part in is noticed as well."""
+    engine = sa.create_engine(f"{scheme}:///{tmp_path}/shop.db")
+    events = kit.stream("t").subscribe()
+    for number in range(20):
+        waiting = background(lambda: next(events).payload)
+        time.sleep(number * 0.003)
+        with Session(engine) as session, session.begin():
+            session.execute(
+                sa.text("INSERT INTO eventkit_event (topic, payload) VALUES ('t', :payload)"), {"payload": str(number)}
+            )
+        assert waiting.result(PATIENCE) == number
+    engine.dispose()
+
+
+def test_a_slow_fsync_delays_the_wake_and_loses_none(kit: eventkit.EventKit, url: str) -> None:
+    """The log is written long before its commit is visible; the watcher goes on looking in between."""
+    events = kit.stream("t").subscribe()
+    waiting = background(lambda: [next(events).payload for _ in range(4)])
+    with spawn(publish_slowly, url.replace("pysqlite", "apsw"), 4) as publisher:
+        assert waiting.result(PATIENCE) == [0, 1, 2, 3]
+    assert publisher.result() >= 4
+
+
+def publish_slowly(url: str, count: int) -> int:
+    disk = SlowDisk(0.3)
+    with eventkit.connect(url + "&durability=full") as kit:
+        for number in range(count):
+            kit.stream("t").publish(number)
+        return disk.syncs
+
+
+# What it costs
+
+
+def test_kits_of_one_file_share_one_watcher(scheme: str, tmp_path: Path) -> None:
+    """A hundred waiters of three kits, one of them async, are one thread; with the last kit it ends."""
+    before = watchers()
+
+    async def main() -> None:
+        kits = [eventkit.connect(f"{scheme}:///{tmp_path}/shop.db") for _ in range(2)]
+        async with eventkit.connect_async(f"{scheme}:///{tmp_path}/shop.db") as kit:
+            assert watchers() == before
+            tasks = [asyncio.create_task(kit.queue("q").claim("w", wait=PATIENCE)) for _ in range(50)]
+            threads = [background(list, one.channel("c").listen()) for one in kits for _ in range(25)]
+            await asyncio.sleep(0.2)
+            assert watchers() == before + 1
+            await kit.queue("q").enqueue_many(range(50))
+            await asyncio.gather(*tasks)
+            for one in kits:
+                one.close()
+            assert [future.result(PATIENCE) for future in threads] == [[]] * 50
+            assert watchers() == before + 1
+
+    asyncio.run(main())
+    deadline = time.monotonic() + PATIENCE
+    while watchers() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_two_files_have_a_watcher_each(scheme: str, tmp_path: Path) -> None:
+    before = watchers()
+    with eventkit.connect(f"{scheme}:///{tmp_path}/a.db") as a, eventkit.connect(f"{scheme}:///{tmp_path}/b.db") as b:
+        waiting = [background(list, kit.stream("t").subscribe()) for kit in (a, b)]
+        time.sleep(0.2)
+        assert watchers() == before + 2
+    for future in waiting:
+        future.result(PATIENCE)
+
+
+def test_commits_of_nobodys_concern_wake_nobody(
+    kit: eventkit.EventKit, url: str, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred commits to other topics and queues make no waiter look once."""
+    looks: list[object] = []
+    read = eventkit_sqlite.connection.read
+
+    def counted(connection: Any, operation: Any) -> Any:
+        looks.append(operation)
+        return read(connection, operation)
+
+    monkeypatch.setattr(eventkit_sqlite.connection, "read", counted)
+    iterators: list[Any] = [kit.stream("t").subscribe(), kit.queue("q").work("w"), kit.channel("c").listen()]
+    waiting = [background(next, iterator) for iterator in iterators]
+    time.sleep(0.3)
+    assert looks
+    looks.clear()
+    elsewhere(publish_elsewhere, url, 100)
+    time.sleep(0.3)
+    assert looks == []
+    assert not any(future.done() for future in waiting)
+
+
+def publish_elsewhere(url: str, count: int) -> None:
+    with eventkit.connect(url) as kit:
+        for number in range(count):
+            kit.stream("other").publish(number)
+            kit.queue("other").enqueue(number)
+            kit.channel("other").notify(number)
+
+
+# A file that is not the one that was opened
+
+
+def rename_over(path: str) -> None:
+    with eventkit.connect(f"sqlite:///{path}.new"):
+        pass
+    os.rename(path + ".new", path)
+
+
+VANISH: dict[str, Callable[[str], None]] = {
+    "rename over": rename_over,
+    "rename away": lambda path: os.rename(path, path + ".old"),
+    "unlink": os.unlink,
+}
+
+
+def wait_in_every_way(kit: eventkit.EventKit) -> "list[Future[Any]]":
+    kit.queue("full").configure(max_size=1)
+    kit.queue("full").enqueue(1)
+    iterators: list[Any] = [
+        kit.stream("t").subscribe("consumer"),
+        kit.queue("q").work("w"),
+        kit.channel("c").listen(),
+        kit.listen("a", "b"),
+    ]
+    return [
+        *(background(next, iterator) for iterator in iterators),
+        background(lambda: kit.queue("q").claim("w", wait=PATIENCE)),
+        background(lambda: kit.queue("full").enqueue(2, wait=PATIENCE)),
+    ]
+
+
+@pytest.mark.parametrize("how", VANISH)
+def test_a_replaced_file_raises_in_every_waiter(kit: eventkit.EventKit, tmp_path: Path, how: str) -> None:
+    """Within a second everybody who waits, and who waits or writes from then on, has `DatabaseReplaced`."""
+    waiting = wait_in_every_way(kit)
+    time.sleep(0.3)
+    assert not any(future.done() for future in waiting)
+    VANISH[how](f"{tmp_path}/shop.db")
+    began = time.monotonic()
+    for future in waiting:
+        with pytest.raises(eventkit.DatabaseReplaced, match="close the kit and connect again"):
+            future.result(SOON)
+    assert time.monotonic() - began < SOON
+    calls: list[Callable[[], object]] = [
+        lambda: kit.stream("t").publish(1),
+        lambda: kit.queue("q").enqueue_many([1, 2]),
+        lambda: kit.transaction().__enter__(),
+        lambda: kit.queue("q").claim("w", wait=PATIENCE),
+        lambda: next(iter(kit.channel("c").listen())),
+    ]
+    for call in calls:
+        with pytest.raises(eventkit.DatabaseReplaced):
+            call()
+
+
+@pytest.mark.parametrize("how", VANISH)
+def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: str) -> None:
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            iterators: list[Any] = [kit.stream("t").subscribe(), kit.queue("q").work(), kit.channel("c").listen()]
+            waiting = [asyncio.create_task(anext(aiter(iterator))) for iterator in iterators]
+            waiting.append(asyncio.create_task(kit.queue("q").claim("w", wait=PATIENCE)))
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(VANISH[how], f"{tmp_path}/shop.db")
+            async with asyncio.timeout(SOON):
+                errors = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(error) for error in errors] == [eventkit.DatabaseReplaced] * 4
+            with pytest.raises(eventkit.DatabaseReplaced):
+                await kit.stream("t").publish(1)
+
+    asyncio.run(main())
+
+
+def test_a_replaced_file_is_noticed_with_nobody_waiting(kit: eventkit.EventKit, tmp_path: Path) -> None:
+    """Writes that find another file at the path are refused, rather than committed to one that nobody sees."""
+    kit.stream("t").publish(1)
+    rename_over(f"{tmp_path}/shop.db")
+    time.sleep(0.2)
+    with pytest.raises(eventkit.DatabaseReplaced):
+        kit.stream("t").publish(2)
+
+
+def test_connecting_again_finds_the_new_file(url: str, tmp_path: Path) -> None:
+    """The old kit can be closed before or after that, and the new one is woken as ever."""
+    old = eventkit.connect(url)
+    old.stream("t").publish("old")
+    waiting = background(next, iter(old.channel("c").listen()))
+    time.sleep(0.1)
+    rename_over(f"{tmp_path}/shop.db")
+    with pytest.raises(eventkit.DatabaseReplaced):
+        waiting.result(SOON)
+    with eventkit.connect(url) as new:
+        assert new.stream("t").read() == []
+        events = new.stream("t").subscribe()
+        again = background(lambda: next(events).payload)
+        old.close()
+        new.stream("t").publish("new")
+        assert again.result(PATIENCE) == "new"

@@ -1,0 +1,102 @@
+"""Every backend has a statement for every operation that needs one, with exactly its fields as parameters.
+
+No database is asked: this is about the ``.sql`` files.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import pytest
+
+from eventkit.operations import Operation
+from eventkit.sql import load, operation_classes
+
+BACKENDS = ("eventkit_sqlite",)
+FROM_THE_BACKEND = {"now"}
+"""Parameters that stand for an expression of the database, not for a field."""
+
+NOT_PARAMETERS = {"Ack": {"result"}, "ReadEvents": {"skip"}}
+"""Fields that only the operation's plan uses, beside ``codec``, which never is a parameter."""
+
+
+def has_statement(operation: type[Operation[Any]]) -> bool:
+    """Whether executing the operation, or a plan that yields it, takes a statement of its own."""
+    if operation.plan is Operation.plan:
+        return True
+    tree = ast.parse(textwrap.dedent(inspect.getsource(operation.plan)))
+    yielded = [node.value for node in ast.walk(tree) if isinstance(node, ast.Yield)]
+    return any(isinstance(value, ast.Name) and value.id == "self" for value in yielded)
+
+
+def statements(backend: str) -> dict[str, str]:
+    """The text under each heading of the backend's files, as it is written there."""
+    found: dict[str, str] = {}
+    for file in files(backend).iterdir():
+        if file.name.endswith(".sql"):
+            parts = re.split(r"^-- name: (.*)$", file.read_text("utf-8"), flags=re.MULTILINE)
+            for heading, text in zip(parts[1::2], parts[2::2], strict=True):
+                assert heading not in found, f"{heading} has two statements"
+                found[heading] = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
+    return found
+
+
+OPERATIONS = {name: cls for name, cls in operation_classes().items() if cls is not Operation}
+
+
+def test_the_operations_are_found() -> None:
+    """All modules of operations are known to the loader, so that none is left out below."""
+    subclasses: set[str] = set()
+    todo: list[type[Operation[Any]]] = [Operation]
+    while todo:
+        for cls in todo.pop().__subclasses__():
+            todo.append(cls)
+            if not cls.__name__.startswith("_") and cls.__module__.startswith("eventkit.operations"):
+                subclasses.add(cls.__name__)
+    assert subclasses == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_heading_is_an_operation(backend: str) -> None:
+    """There is no statement for something that nobody asks."""
+    assert statements(backend).keys() <= OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_operation_has_its_statement(backend: str) -> None:
+    """What a plan may yield can be executed; what is only a plan has no statement."""
+    wanted = {name for name, cls in OPERATIONS.items() if has_statement(cls)}
+    assert statements(backend).keys() == wanted
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_parameters_are_the_fields(backend: str) -> None:
+    """A statement ignores no field and invents none."""
+    for heading, text in statements(backend).items():
+        fields = {field.name for field in msgspec.structs.fields(OPERATIONS[heading])}
+        fields -= {"codec"} | NOT_PARAMETERS.get(heading, set())
+        parameters = set(re.findall(r"(?<!:):([a-z]\w*)", text)) - FROM_THE_BACKEND
+        assert parameters == fields, heading
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_only_reads_says_so(backend: str) -> None:
+    """A statement that changes something belongs to an operation that writes, and the other way round.
+
+    What reads runs beside the writer, so a wrong word here would be a write without the write lock.
+    """
+    for heading, text in statements(backend).items():
+        changes = re.search(r"\b(INSERT|UPDATE|DELETE)\b", text) is not None
+        if OPERATIONS[heading].plan is Operation.plan:
+            assert OPERATIONS[heading].writes == changes, heading
+
+
+def test_a_heading_that_is_no_operation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt heading fails when the backend is loaded, and not when it is first needed."""
+    with pytest.raises(LookupError, match=r"has a statement for \w+, which is no operation"):
+        monkeypatch.setattr("eventkit.sql.operation_classes", dict)
+        load(BACKENDS[0], lambda number: f"?{number}", {"now": "0"})

@@ -1,0 +1,214 @@
+"""What type checkers see of the public API.  Checked by mypy and pyright, never run."""
+
+from collections.abc import Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict, assert_type
+
+import msgspec
+
+import eventkit
+from eventkit import (
+    AsyncEventKit,
+    AsyncEventStream,
+    AsyncNotificationChannel,
+    AsyncTaskQueue,
+    Consumer,
+    Enqueued,
+    Event,
+    EventKit,
+    EventStream,
+    NewEvent,
+    NewTask,
+    Notification,
+    NotificationChannel,
+    QueueStats,
+    Task,
+    TaskInfo,
+    TaskQueue,
+)
+from eventkit.protocols import AsyncSubscription, Backend, Subscription
+
+
+@dataclass
+class Email:
+    to: str
+
+
+class Order(msgspec.Struct):
+    id: int
+
+
+class Alert(TypedDict):
+    text: str
+
+
+def kits(url: str) -> None:
+    assert_type(eventkit.connect(url), EventKit)
+    with eventkit.connect(url, create=False) as kit:
+        assert_type(kit, EventKit)
+        assert_type(kit.stream("orders"), EventStream[Any])
+        assert_type(kit.stream("orders", type=Order), EventStream[Order])
+        assert_type(kit.queue("emails"), TaskQueue[Any])
+        assert_type(kit.queue("emails", type=Email), TaskQueue[Email])
+        assert_type(kit.channel("alerts"), NotificationChannel[Any])
+        assert_type(kit.channel("alerts", type=Alert), NotificationChannel[Alert])
+        assert_type(kit.listen("a", "b"), Subscription[Notification[Any]])
+        assert_type(kit.transaction(), AbstractContextManager[Any])
+
+
+def streams(orders: EventStream[Order]) -> None:
+    assert_type(orders.topic, str)
+    assert_type(orders.publish(Order(42), key="42", headers={"a": "b"}, dedup="x", tx=None), int)
+    assert_type(orders.publish_many([Order(42), NewEvent(Order(43), key="43")]), list[int])
+    assert_type(orders.read(after=0, limit=10), list[Event[Order]])
+    assert_type(orders.read()[0].payload, Order)
+    assert_type(orders.read()[0].created_at, datetime)
+    assert_type(orders.subscribe("search", start=datetime.now(UTC)), Subscription[Event[Order]])
+    assert_type(orders.offset("search"), int)
+    assert_type(orders.save_offset("search", 42), bool)
+    orders.seek("search", 0)
+    assert_type(orders.head(), int)
+    assert_type(orders.offset_at(datetime.now(UTC)), int)
+    assert_type(orders.consumers(), list[Consumer])
+    assert_type(orders.prune(older_than=timedelta(days=7), max_keep=100), int)
+    with orders.subscribe("search") as events:
+        for event in events:
+            assert_type(event, Event[Order])
+
+
+def queues(emails: TaskQueue[Email]) -> None:
+    assert_type(emails.name, str)
+    assert_type(emails.enqueue(Email("ann"), delay=30, priority=1, expires=timedelta(hours=1)), Enqueued)
+    assert_type(emails.enqueue(Email("ann")).created, bool)
+    assert_type(emails.enqueue_many([Email("ann"), NewTask(Email("bob"), delay=30)]), list[Enqueued])
+    [task] = emails.claim("mailer", 1, lease=60, wait=1.5)
+    assert_type(task, Task[Email])
+    assert_type(task.payload, Email)
+    assert_type(task.lease_expires_at, datetime)
+    assert_type(emails.receive(10), list[Task[Email]])
+    assert_type(emails.ack(task, result={"sent": True}), bool)
+    assert_type(emails.ack_many([task]), list[int])
+    assert_type(emails.retry(task, delay=1, error="later"), bool)
+    assert_type(emails.fail(task, "never"), bool)
+    assert_type(emails.release(task), bool)
+    assert_type(emails.extend(task, 60), bool)
+    assert_type(emails.cancel(42, running=True), bool)
+    assert_type(emails.get(42), TaskInfo[Email] | None)
+    assert_type(emails.list("dead"), list[TaskInfo[Email]])
+    assert_type(emails.peek(), list[TaskInfo[Email]])
+    assert_type(emails.dead(), list[TaskInfo[Email]])
+    assert_type(emails.stats(), QueueStats)
+    assert_type(emails.stats().oldest_ready_age, float | None)
+    assert_type(emails.size(), int)
+    assert_type(emails.next_due(), datetime | None)
+    assert_type(emails.sweep(), int)
+    assert_type(emails.purge("done"), int)
+    assert_type(emails.purge_dead(older_than=60), int)
+    assert_type(emails.requeue([1, 2]), int)
+    emails.pause()
+    emails.resume()
+    emails.configure(max_attempts=5, retry=eventkit.Exponential(base=2), max_size=None)
+    emails.configure(retry=[1, 5, 30])
+    for work in emails.work("mailer", batch=10):
+        with emails.handling(work) as handled:
+            assert_type(handled, Task[Email])
+
+
+def channels(alerts: NotificationChannel[Alert]) -> None:
+    assert_type(alerts.name, str)
+    assert_type(alerts.notify({"text": "fire"}), int)
+    assert_type(alerts.listen(start="earliest"), Subscription[Notification[Alert]])
+    assert_type(iter(alerts.listen()), Generator[Notification[Alert]])
+    assert_type(next(alerts.listen()).payload, Alert)
+    assert_type(alerts.prune(max_keep=10), int)
+
+
+async def async_kits(url: str) -> None:
+    assert_type(await eventkit.connect_async(url), AsyncEventKit)
+    async with eventkit.connect_async(url) as kit:
+        assert_type(kit, AsyncEventKit)
+        assert_type(kit.stream("orders"), AsyncEventStream[Any])
+        assert_type(kit.stream("orders", type=Order), AsyncEventStream[Order])
+        assert_type(kit.queue("emails"), AsyncTaskQueue[Any])
+        assert_type(kit.queue("emails", type=Email), AsyncTaskQueue[Email])
+        assert_type(kit.channel("alerts"), AsyncNotificationChannel[Any])
+        assert_type(kit.channel("alerts", type=Alert), AsyncNotificationChannel[Alert])
+        assert_type(kit.listen("a", "b"), AsyncSubscription[Notification[Any]])
+        assert_type(kit.transaction(), AbstractAsyncContextManager[Any])
+
+
+async def async_streams(orders: AsyncEventStream[Order]) -> None:
+    assert_type(orders.topic, str)
+    assert_type(await orders.publish(Order(42), key="42", headers={"a": "b"}, dedup="x", tx=None), int)
+    assert_type(await orders.publish_many([Order(42), NewEvent(Order(43), key="43")]), list[int])
+    assert_type(await orders.read(after=0, limit=10), list[Event[Order]])
+    assert_type(orders.subscribe("search", start="latest"), AsyncSubscription[Event[Order]])
+    assert_type(await orders.subscribe("search"), AsyncSubscription[Event[Order]])
+    assert_type(await orders.offset("search"), int)
+    assert_type(await orders.save_offset("search", 42), bool)
+    await orders.seek("search", 0)
+    assert_type(await orders.head(), int)
+    assert_type(await orders.offset_at(datetime.now(UTC)), int)
+    assert_type(await orders.consumers(), list[Consumer])
+    assert_type(await orders.prune(older_than=timedelta(days=7), max_keep=100), int)
+    async with orders.subscribe("search") as events:
+        async for event in events:
+            assert_type(event, Event[Order])
+
+
+async def async_queues(emails: AsyncTaskQueue[Email]) -> None:
+    assert_type(emails.name, str)
+    assert_type(await emails.enqueue(Email("ann"), run_at=datetime.now(UTC), wait=5), Enqueued)
+    assert_type(await emails.enqueue_many([Email("ann"), NewTask(Email("bob"), delay=30)]), list[Enqueued])
+    [task] = await emails.claim("mailer", 1, lease=60, wait=1.5)
+    assert_type(task, Task[Email])
+    assert_type(await emails.receive(10), list[Task[Email]])
+    assert_type(await emails.ack(task, result={"sent": True}), bool)
+    assert_type(await emails.ack_many([task]), list[int])
+    assert_type(await emails.retry(task, delay=1, error="later"), bool)
+    assert_type(await emails.fail(task, "never"), bool)
+    assert_type(await emails.release(task), bool)
+    assert_type(await emails.extend(task, 60), bool)
+    assert_type(await emails.cancel(42, running=True), bool)
+    assert_type(await emails.get(42), TaskInfo[Email] | None)
+    assert_type(await emails.list("dead"), list[TaskInfo[Email]])
+    assert_type(await emails.peek(), list[TaskInfo[Email]])
+    assert_type(await emails.dead(), list[TaskInfo[Email]])
+    assert_type(await emails.stats(), QueueStats)
+    assert_type(await emails.size(), int)
+    assert_type(await emails.next_due(), datetime | None)
+    assert_type(await emails.sweep(), int)
+    assert_type(await emails.purge("done"), int)
+    assert_type(await emails.purge_dead(older_than=60), int)
+    assert_type(await emails.requeue([1, 2]), int)
+    await emails.pause()
+    await emails.resume()
+    await emails.configure(max_attempts=5, retry="linear", max_size=None)
+    async for work in emails.work("mailer", batch=10):
+        async with emails.handling(work) as handled:
+            assert_type(handled, Task[Email])
+
+
+async def async_channels(alerts: AsyncNotificationChannel[Alert]) -> None:
+    assert_type(alerts.name, str)
+    assert_type(await alerts.notify({"text": "fire"}), int)
+    assert_type(alerts.listen(), AsyncSubscription[Notification[Alert]])
+    assert_type(await alerts.listen(), AsyncSubscription[Notification[Alert]])
+    assert_type((await anext(alerts.listen())).payload, Alert)
+    assert_type(await alerts.prune(max_keep=10), int)
+
+
+def what_a_type_checker_refuses(kit: EventKit, emails: TaskQueue[Email], orders: EventStream[Order]) -> None:
+    emails.enqueue(Order(42))  # type: ignore[arg-type]
+    orders.publish("42")  # type: ignore[arg-type]
+    kit.queue("emails").enqueue({}, dealy=30)  # type: ignore[call-arg]
+    orders.subscribe(consumer=42)  # type: ignore[arg-type]
+
+
+def backends() -> None:
+    import eventkit_sqlite
+
+    backend: Backend = eventkit_sqlite
+    assert_type(backend.capabilities, frozenset[str])
