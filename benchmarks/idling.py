@@ -39,6 +39,8 @@ def measure(settings: Settings) -> Iterator[Table]:
             for flavour, waiters in (("sync", Waiters), ("async", AsyncWaiters))
             for number in (1, 100)
         ]
+        for _, _, remote in crowds:
+            remote.ready()
         time.sleep(settings.seconds(7))
         for _, _, remote in crowds:
             remote.begin("cost", settings.seconds(15))
@@ -51,11 +53,13 @@ def measure(settings: Settings) -> Iterator[Table]:
     for flavour, waiters in (("sync", Waiters), ("async", AsyncWaiters)):
         for apart in (False, True):
             url = _url(settings, f"busy-{flavour}-{apart}")
-            with Remote(waiters, url, 100, apart) as crowd, Remote(Stranger, url) as stranger:
-                stranger.begin("commit", 100, settings.seconds(11))
-                time.sleep(settings.seconds(0.5))
-                share, _ = crowd.call("cost", settings.seconds(10))
-                rate = stranger.result()
+            with Remote(waiters, url, 100, apart) as crowd:
+                crowd.ready()
+                with Remote(Stranger, url) as stranger:
+                    stranger.begin("commit", 100, settings.seconds(11))
+                    time.sleep(settings.seconds(0.5))
+                    share, _ = crowd.call("cost", settings.seconds(10))
+                    rate = stranger.result()
             names = "100 names" if apart else "the same names"
             busy.add([flavour, names, percent(share), f"{rate:.0f}", "≤ 8 %", verdict(share <= 0.08)])
     yield busy

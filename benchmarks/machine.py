@@ -24,7 +24,7 @@ def describe(folder: str) -> str:
             f"{' '.join(platform.libc_ver())}",
             f"- Python {platform.python_version()} ({sys.implementation.name}); SQLite {apsw.sqlite_lib_version()} "
             f"in apsw, {sqlite3.sqlite_version} in the standard library",
-            f"- files on {_file_system(folder)}",
+            f"- files on {_file_system(folder)}{_priority()}",
             f"- {versions}",
         )
     )
@@ -56,6 +56,12 @@ def _file_system(folder: str) -> str:
         return "an unknown file system"
     inside = [(point, kind) for point, kind in mounts if os.path.commonpath([point, folder]) == point]
     return max(inside, key=lambda mount: len(mount[0]))[1]
+
+
+def _priority() -> str:
+    """How the run was told to push in before others, if it was."""
+    nice = os.nice(0)
+    return f"; run at niceness {nice}" if nice else ""
 
 
 def _revision() -> str:

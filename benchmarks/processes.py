@@ -4,6 +4,7 @@ What is measured is never in the process that measures it: peers bring another S
 fresh, and threads of one would slow down the other.
 """
 
+import contextlib
 import multiprocessing
 import traceback
 from collections.abc import Callable
@@ -22,7 +23,13 @@ class Remote:
         self._process = _spawn.Process(target=_serve, args=(theirs, factory, arguments), daemon=True)
         self._process.start()
         theirs.close()
-        self.result()
+        self._made = False
+
+    def ready(self) -> None:
+        """Return when the object is made; if it cannot be, that is a failure here.  Any call waits for it."""
+        if not self._made:
+            self._made = True
+            self.result()
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What the method returns; a failure there is a failure here."""
@@ -31,6 +38,7 @@ class Remote:
 
     def begin(self, method: str, *arguments: Any) -> None:
         """Let the method run; `result` waits for it."""
+        self.ready()
         self._pipe.send((method, arguments))
 
     def result(self) -> Any:
@@ -44,10 +52,10 @@ class Remote:
 
     def close(self) -> None:
         """Close the object and end its process."""
-        if self._process.is_alive():
+        with contextlib.suppress(OSError):  # It may have failed, and be gone.
             self._pipe.send(None)
-            self._process.join(10)
-            self._process.kill()
+        self._process.join(10)
+        self._process.kill()
 
     def __enter__(self) -> Self:
         return self

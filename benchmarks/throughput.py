@@ -138,10 +138,13 @@ def _contestants(
     missing: dict[str, str] = {}
     with ExitStack() as stack:
         for name, factory in factories.items():
+            contestants[name] = stack.enter_context(Remote(factory, folder))
+        for name in list(contestants):
             try:
-                contestants[name] = stack.enter_context(Remote(factory, folder))
+                contestants[name].ready()
             except RuntimeError as error:
                 if name in KITS:
                     raise
+                del contestants[name]
                 missing[name] = why_not(name, error)
         yield contestants, missing

@@ -11,7 +11,8 @@ class SlowDisk(apsw.VFS):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.syncs = 0
-        super().__init__("slow disk", "", makedefault=True)
+        self.real = apsw.vfs_names()[0]
+        super().__init__("slow disk", self.real, makedefault=True)
 
     def xOpen(self, name, flags):
         return SlowFile(name, flags, self)
@@ -23,7 +24,7 @@ class SlowFile(apsw.VFSFile):
     def __init__(self, name, flags, disk: SlowDisk) -> None:
         self.disk = disk
         self.is_log = bool(flags[0] & apsw.SQLITE_OPEN_WAL)
-        super().__init__("", name, flags)
+        super().__init__(disk.real, name, flags)
 
     def xSync(self, flags: int) -> None:
         if self.is_log:

@@ -10,30 +10,31 @@ import pytest
 from eventkit import conformance
 
 ROOT = Path(__file__).parent.parent
-SUITE = ROOT / "eventkit" / "conformance"
-
 PROMISED, LATER = (ROOT / "docs" / "contract.md").read_text("utf-8").split("\n## Later\n")
 CLAUSE = re.compile(r"^- ([A-Z]\d+) ", re.MULTILINE)
 CLAUSES = CLAUSE.findall(PROMISED)
 
 
-def tests() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every test function there is, and where."""
-    for folder in (SUITE, ROOT / "tests"):
-        for file in sorted(folder.rglob("test_*.py")):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                    yield file.relative_to(ROOT).as_posix(), node
+SUITE = {
+    name: getattr(getattr(conformance, name), "clauses", ()) for name in conformance.__all__ if name.startswith("test_")
+}
+"""The clauses that each test of the suite proves."""
 
 
-def proved(test: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """The clauses named by the test's ``@proves``."""
-    return [
-        ast.literal_eval(argument)
-        for decorator in test.decorator_list
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "proves"
-        for argument in decorator.args
-    ]
+def functions(folder: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The test functions in the folder's files, and where each is."""
+    for file in sorted(folder.glob("test_*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield f"{file.relative_to(ROOT)}: {node.name}", node
+
+
+def own_tests() -> Iterator[tuple[str, list[str]]]:
+    """The tests beside the suite that name clauses, for what is one backend's own, and the clauses."""
+    for where, node in functions(ROOT / "tests"):
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "proves":
+                yield where, [ast.literal_eval(argument) for argument in decorator.args]
 
 
 def test_the_contract_is_read() -> None:
@@ -50,24 +51,29 @@ def test_the_contract_is_read() -> None:
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_clause_has_a_test(clause: str) -> None:
     """A promise is only made where something fails when it is broken."""
-    assert any(clause in proved(test) for _, test in tests())
+    assert any(clause in proved for _, proved in (*SUITE.items(), *own_tests()))
 
 
 def test_every_clause_that_is_named_exists() -> None:
     """No test claims to prove what nobody promised."""
-    for file, test in tests():
-        assert set(proved(test)) <= set(CLAUSES), f"{file}: {test.name}"
+    for test, proved in (*SUITE.items(), *own_tests()):
+        assert set(proved) <= set(CLAUSES), test
 
 
 def test_every_test_of_the_suite_proves_something() -> None:
     """Whatever a foreign backend has to pass, it has to pass because a clause says so."""
-    for file, test in tests():
-        if file.startswith("eventkit/"):
-            assert proved(test), f"{file}: {test.name}"
+    assert [test for test, proved in SUITE.items() if not proved] == []
 
 
-def test_the_star_import_brings_every_test() -> None:
-    """No test of the suite is left out, or hidden behind another one of the same name."""
-    written = [test.name for file, test in tests() if file.startswith("eventkit/")]
-    assert sorted(written) == sorted(name for name in conformance.__all__ if name.startswith("test_"))
-    assert all(hasattr(conformance, name) for name in conformance.__all__)
+def test_the_star_import_brings_everything() -> None:
+    """No test of the suite is left out, or hidden behind another one of the same name; nor is a fixture."""
+    written = [node.name for _, node in functions(ROOT / "eventkit" / "conformance")]
+    assert sorted(written) == sorted(SUITE)
+    fixtures = set(re.findall(r"^@pytest\.fixture.*\ndef (\w+)", "\n".join(sources()), re.MULTILINE))
+    assert fixtures <= set(conformance.__all__)
+
+
+def sources() -> Iterator[str]:
+    """The text of every module of the suite."""
+    for file in (ROOT / "eventkit" / "conformance").glob("*.py"):
+        yield file.read_text("utf-8")

@@ -459,9 +459,7 @@ def test_regexp_and_floor_are_there(engine):
     """The functions that SQLAlchemy registers for SQLite exist, and applications may add theirs."""
     with engine.connect() as connection:
         connection.connection.create_function("double", 1, lambda value: value * 2, deterministic=True)
-        select = sa.select(
-            sa.literal("order-42").regexp_match(r"-\d+$"), sa.func.floor(-1.5), sa.func.double(21)
-        )
+        select = sa.select(sa.literal("order-42").regexp_match(r"-\d+$"), sa.func.floor(-1.5), sa.func.double(21))
         assert connection.execute(select).one() == (True, -2, 42)
 
 

@@ -38,7 +38,11 @@ class OneRound(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST:
         """Leave the loop at the end of its body."""
         self.generic_visit(node)
-        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Attribute) and node.iter.func.attr in ENDLESS:
+        if (
+            isinstance(node.iter, ast.Call)
+            and isinstance(node.iter.func, ast.Attribute)
+            and node.iter.func.attr in ENDLESS
+        ):
             node.body.append(ast.Break())
         return node
 

@@ -14,7 +14,16 @@ NewTask NotMigrated Notification NotificationChannel Permanent QueueFull QueueSt
 Truncated Unavailable Undecodable UnknownBackend connect connect_async tracing
 """.split()
 
-HEAVY = ("apsw", "sqlalchemy", "alembic", "psycopg", "pyspark", "opentelemetry", "eventkit_sqlite", "eventkit_migrations")
+HEAVY = (
+    "apsw",
+    "sqlalchemy",
+    "alembic",
+    "psycopg",
+    "pyspark",
+    "opentelemetry",
+    "eventkit_sqlite",
+    "eventkit_migrations",
+)
 
 AT_MOST = 2.0
 """Seconds; some 0.05 on an idle machine.  What this catches is a heavy import, not a slow day."""

@@ -112,9 +112,10 @@ def test_only_statements_know_what_a_queue_is() -> None:
 
 
 def test_the_suite_uses_what_users_use() -> None:
-    """Conformance tests know the public package, its test help, and their own fixtures: no backend, no internals."""
-    allowed = {"", "conformance", "testing", "errors", "protocols", "records", "retry", "codec", "arguments"}
+    """Conformance tests know the public package, its test help and their own fixtures; no backend, no operation."""
+    allowed = {"", "kit", "conformance", "testing", "errors", "protocols", "records", "retry", "codec", "arguments"}
     for name, file, package in modules(ROOT / "eventkit" / "conformance", "eventkit.conformance"):
         if file.name.startswith("test_"):
             for imported in imports(file, package):
                 assert room(imported) in {None, *allowed}, f"{name} imports {imported}"
+                assert imported.partition(".")[0] not in BACKENDS, f"{name} imports {imported}"

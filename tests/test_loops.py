@@ -31,7 +31,7 @@ ALIKE_INSIDE = {"subscribe": {"events"}, "listen": {"notifications"}}
 def methods(file: str) -> dict[str, ast.FunctionDef]:
     """The methods of the class Loops, without their asynchrony and their comments."""
     text = ast.unparse(ast.parse((FOLDER / file).read_text("utf-8")))
-    tree = ast.parse(re.sub(r"\basync (?=def|for|with)|\bawait |Async", "", text))
+    tree = ast.parse(re.sub(r"\basync (?=def|for|with)|\bawait |Async|\ba(?=iter\(|next\()", "", text))
     [loops] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Loops"]
     return {node.name: node for node in loops.body if isinstance(node, ast.FunctionDef)}
 

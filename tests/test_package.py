@@ -70,7 +70,15 @@ def test_the_source_archive_holds_what_it_takes_to_test_it(built: Path) -> None:
     [archive] = built.glob("*.tar.gz")
     with tarfile.open(archive) as files:
         held = {name.partition("/")[2] for name in files.getnames()}
-    wanted = ("Makefile", "LICENSE", "CHANGELOG.md", "README.md", "docs/contract.md", "tests/test_package.py", ".ci/run")
+    wanted = (
+        "Makefile",
+        "LICENSE",
+        "CHANGELOG.md",
+        "README.md",
+        "docs/contract.md",
+        "tests/test_package.py",
+        ".ci/run",
+    )
     assert set(wanted) <= held
     assert not [name for name in held if "__pycache__" in name or ".venv" in name or name.endswith((".db", ".pyc"))]
 
@@ -87,7 +95,11 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra" not in line]
     assert sorted(line.split(">")[0] for line in needed) == ["alembic", "apsw", "msgspec", "sqlalchemy"]
-    for line in ("sqlite = eventkit_sqlite", "sqlite+pysqlite = eventkit_sqlite", "sqlite.apsw = eventkit_sqlite.dialect:ApswDialect"):
+    for line in (
+        "sqlite = eventkit_sqlite",
+        "sqlite+pysqlite = eventkit_sqlite",
+        "sqlite.apsw = eventkit_sqlite.dialect:ApswDialect",
+    ):
         assert line in entry_points.splitlines()
 
 

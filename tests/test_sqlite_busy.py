@@ -13,7 +13,7 @@ import pytest
 import eventkit
 from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process, background  # noqa: F401
 
-HELD = 2.0
+HELD = 1.2
 
 
 @pytest.fixture(params=["sqlite+apsw", "sqlite+pysqlite"])

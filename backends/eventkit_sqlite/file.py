@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import quote
 
-from eventkit.errors import DatabaseReplaced, ForeignTransaction
+from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction
 
 from .address import Address
 from .watcher import Watcher
@@ -19,6 +19,12 @@ from .watcher import Watcher
 Identity = tuple[int, int]
 
 _files: dict[Identity, "File"] = {}
+_inherited: set[Identity] = set()
+"""What the parent had open when it forked this process.
+
+SQLite believes that it holds the locks which the parent holds.  A connection opened here would go without
+them, and when the parent closes the file, the log is removed with all that was written here since.
+"""
 _mutex = threading.Lock()
 _CHECK_EVERY = 0.1
 
@@ -73,6 +79,11 @@ def acquire(address: Address) -> File:
     identity = identify(address.path)
     if identity is None:
         raise DatabaseReplaced(f"{address.path} vanished while it was being opened: connect again")
+    if identity in _inherited:
+        raise Closed(
+            f"{address.path} was open when this process was forked, and SQLite would lose what is written here: "
+            f"connect only after the fork, in the parent too, or start the child with spawn"
+        )
     with _mutex:
         file = _files.get(identity)
         if file is None:
@@ -110,6 +121,7 @@ def _forget_all_in_child() -> None:
     # The child keeps the parent's objects alive but must not use, close or unlock them.
     global _mutex
     _mutex = threading.Lock()
+    _inherited.update(_files)
     _files.clear()
 
 

@@ -5,7 +5,6 @@ savepoint, so that one failure hurts nobody else and one fsync serves them all. 
 nothing for it: a single statement commits by itself.
 """
 
-import os
 import time
 from typing import Any
 
@@ -100,6 +99,8 @@ class Writer:
         except BaseException as error:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
+            elif not isinstance(error, Exception) and all(job.done for job in jobs):
+                raise  # The thread was interrupted just after the commit: the answers are true.
             cause = translate(error, self._address.path) if isinstance(error, Error) else error
             for job in jobs:
                 if not (job.done and job.error):
@@ -154,4 +155,4 @@ def closed() -> Closed:
 
 def forked() -> Closed:
     """The error for a kit that was inherited through fork()."""
-    return Closed(f"the kit was opened before fork(): connect again in this process ({os.getpid()})")
+    return Closed("the kit was opened before fork(): connect only after it, or start the child with spawn")

@@ -29,9 +29,9 @@ from .fixtures import connect, flavour, kit  # noqa: E402
 __all__ = ["connect", "flavour", "kit", "proves", "requires"]
 
 for _module in _tests:
-    for _name, _test in vars(import_module(_module)).items():
-        if _name.startswith("test_") and callable(_test):
-            if _name in __all__:
-                raise ImportError(f"two tests of the suite are called {_name}: one would hide the other")
-            __all__ += [_name]
-            globals()[_name] = _test
+    for _name, _value in vars(import_module(_module)).items():
+        if isinstance(_value, type(kit)) or (_name.startswith("test_") and callable(_value)):
+            if globals().setdefault(_name, _value) is not _value:
+                raise ImportError(f"two tests or fixtures of the suite are called {_name}: one would hide the other")
+            if _name not in __all__:
+                __all__ += [_name]

@@ -6,6 +6,7 @@ within one tick, and whether a done task is still there once its time is over.
 """
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -93,6 +94,16 @@ class QueueModel:
         self._tokens: int | None = None
         self._refilled = 0
         self._newest = 0
+
+    def copy(self) -> "QueueModel":
+        """The queue as it is now, for when a transaction is rolled back."""
+        other = copy(self)
+        other.letters = None if self.letters is None else self.letters.copy()
+        other.settings = copy(self.settings)
+        other.tasks = {id: copy(task) for id, task in self.tasks.items()}
+        other.copies = list(self.copies)
+        other._reserved = dict(self._reserved)
+        return other
 
     # What it tells.
 
@@ -298,10 +309,10 @@ class QueueModel:
     def take_over(self, places: dict[int, tuple[Any, int]]) -> None:
         """Learn from the database, which has *places* (payload, and moment for the order) by id."""
         for id in sorted(places.keys() - self.tasks.keys()):
-            copy = next(copy for copy in self.copies if copy.wish.payload == places[id][0])
-            self.copies.remove(copy)
-            copy.id = id
-            self.tasks[id] = copy
+            letter = next(letter for letter in self.copies if letter.wish.payload == places[id][0])
+            self.copies.remove(letter)
+            letter.id = id
+            self.tasks[id] = letter
             self._newest = max(self._newest, id)
         keep, now = self.settings.keep_done, self.clock.now
         for task in self.in_state("done"):

@@ -1,6 +1,5 @@
 """A queue beside its model: what is compared, and how the one's words become the other's."""
 
-from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -168,4 +167,4 @@ class ComparedQueue(RuleBasedStateMachine):
 
     def remember(self) -> QueueModel:
         """The model as it is now."""
-        return deepcopy(self.model)
+        return self.model.copy()

@@ -1,5 +1,6 @@
 """Random work on a queue, step by step beside its model."""
 
+from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,138 +13,142 @@ from .machines import TICK, seconds
 from .model_queue import ModelTask, Wish
 from .queue_comparison import ComparedQueue
 
-_which = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 5, 8])
-"""Which task: the first ones mostly, which are held or new."""
+Arguments = st.SearchStrategy[dict[str, Any]]
+Call = tuple[str, dict[str, Any]]
 
-_wishes = st.builds(
-    Wish,
-    payload=st.none(),
-    due=st.sampled_from([0, 0, 0, 0, -1, 1, 2]),
-    priority=st.sampled_from([0, 0, 1, -1]),
-    max_attempts=st.sampled_from([None, None, 1, 2]),
-    expires=st.sampled_from([None, None, None, 0, 1, 2, 4]),
-    key=st.sampled_from([None, None, "a", "b"]),
-    headers=st.sampled_from([{}, {"trace": "1"}]),
+
+def _one(choices: list[Any]) -> st.SearchStrategy[Any]:
+    """One of the choices, by one draw: what is drawn piece by piece takes longer than the call it is for."""
+    return st.integers(0, len(choices) - 1).map(choices.__getitem__)
+
+
+def _any(**arguments: list[Any]) -> Arguments:
+    """Any combination of the arguments."""
+    return _one([dict(zip(arguments, values, strict=True)) for values in product(*arguments.values())])
+
+
+_WISHES = _one(
+    [
+        Wish(None, *choice)
+        for choice in product(
+            [0, 0, 0, 0, -1, 1, 2],  # due
+            [0, 0, 1, -1],  # priority
+            [None, None, 1, 2],  # max_attempts
+            [None, None, None, 0, 1, 2, 4],  # expires
+            [None, None, "a", "b"],  # key
+            [{}, {"trace": "1"}],  # headers
+        )
+    ]
 )
-_batches = st.lists(_wishes, max_size=6)
-_ticks = st.sampled_from([1, 1, 2, 3, 9])
-_settings = st.fixed_dictionaries(
-    {},
-    optional={
-        "max_attempts": st.sampled_from([None, 1, 2]),
-        "lease": st.sampled_from([None, 1, 2]),
-        "max_size": st.sampled_from([None, None, 2, 5]),
-        "rate": st.sampled_from([None, None, 1]),
-        "burst": st.sampled_from([None, 2, 3]),
-        "max_running": st.sampled_from([None, None, 1, 3]),
-        "keep_done": st.sampled_from([None, 0, 2]),
-        "key_ttl": st.sampled_from([None, 0, 1, 3]),
-        "dead_letter_to": st.booleans(),
-    },
-)
+_BATCHES = st.lists(_WISHES, max_size=6)
+_WHICH = [0, 0, 0, 1, 1, 2, 3, 5, 8]
+"""Which task: the first ones mostly, which are held or new."""
+_SOME = [[], [0], [0, 1], [1, 0], [0, 0], [0, 5], [2, 1, 0]]
+_TICKS = st.sampled_from([1, 1, 2, 3, 9])
+_SETTINGS = {
+    "max_attempts": [None, 1, 2],
+    "lease": [None, 1, 2],
+    "max_size": [None, None, 2, 5],
+    "rate": [None, None, 1],
+    "burst": [None, 2, 3],
+    "max_running": [None, None, 1, 3],
+    "keep_done": [None, 0, 2],
+    "key_ttl": [None, 0, 1, 3],
+    "dead_letter_to": [None, True],
+}
+_NAMES = st.sets(st.sampled_from(sorted(_SETTINGS)), max_size=3)
+
 
 _PUT_IN = {
-    "enqueue": {"wish": _wishes, "exact": st.booleans()},
-    "enqueue_many": {"wishes": _batches, "plain": st.sampled_from([False, False, True])},
-    "spoil": {},
+    "enqueue": st.fixed_dictionaries({"wish": _WISHES, "exact": st.booleans()}),
+    "enqueue_many": st.fixed_dictionaries({"wishes": _BATCHES, "plain": st.sampled_from([False, False, True])}),
+    "spoil": _any(),
 }
 _TAKE_OUT = {
-    "claim": {"limit": st.integers(1, 4), "lease": st.sampled_from([None, None, 1, 2])},
-    "receive": {"limit": st.integers(1, 3)},
+    "claim": _any(limit=[1, 2, 3, 4], lease=[None, None, 1, 2]),
+    "receive": _any(limit=[1, 2, 3]),
+}
+_WORK = {
+    "work": _any(batch=[1, 2, 3], count=[1, 2, 3, 4]),
+    "handle": _any(which=_WHICH, error=[None, eventkit.Retry(TICK, "text"), eventkit.Permanent("text")]),
 }
 _FINISH = {
-    "ack": {"which": _which, "result": st.sampled_from([None, {"done": True}])},
-    "ack_many": {"chosen": st.lists(_which, max_size=3)},
-    "retry": {
-        "which": _which,
-        "delay": st.sampled_from([None, None, 0, 1, 2]),
-        "error": st.sampled_from([None, "text"]),
-    },
-    "fail": {"which": _which},
-    "release": {"which": _which},
-    "extend": {"which": _which, "lease": st.integers(1, 3)},
+    "ack": _any(which=_WHICH, result=[None, {"done": True}]),
+    "ack_many": _any(chosen=_SOME),
+    "retry": _any(which=_WHICH, delay=[None, None, 0, 1, 2], error=[None, "text"]),
+    "fail": _any(which=_WHICH),
+    "release": _any(which=_WHICH),
+    "extend": _any(which=_WHICH, lease=[1, 2, 3]),
 }
-_CANCEL = {"cancel": {"which": _which, "running": st.booleans()}}
-_WORK = {
-    "work": {"batch": st.integers(1, 3), "count": st.integers(1, 4)},
-    "handle": {
-        "which": _which,
-        "error": st.sampled_from([None, eventkit.Retry(TICK, "text"), eventkit.Permanent("text")]),
-    },
-}
+_CANCEL = {"cancel": _any(which=_WHICH, running=[False, True])}
 _CLEAR = _CANCEL | {
-    "purge": {"state": st.sampled_from(["scheduled", "ready", "leased", "dead", "done"])},
-    "purge_dead": {"age": st.sampled_from([None, 0, 1, 2])},
-    "requeue": {"chosen": st.none() | st.lists(_which, max_size=3)},
-    "dead": {"limit": st.integers(1, 4)},
-    "sweep": {},
+    "purge": _any(state=["scheduled", "ready", "leased", "dead", "done"]),
+    "purge_dead": _any(age=[None, 0, 1, 2]),
+    "requeue": _any(chosen=[None, *_SOME]),
+    "dead": _any(limit=[1, 2, 3, 4]),
+    "sweep": _any(),
 }
-_INTERRUPT = {
-    "reopen": {},
-    "pause": {},
-    "resume": {},
-}
+_INTERRUPT = {"reopen": _any(), "pause": _any(), "resume": _any()}
 
 # Within a transaction the order of moments in one tick cannot be asked for, so no task that has an id already
 # becomes due there, and none is enqueued for a moment of the caller's.
 _IN_TRANSACTION = _PUT_IN | _TAKE_OUT | _FINISH | _CANCEL
-_IN_TRANSACTION["enqueue"] = _PUT_IN["enqueue"] | {"exact": st.just(False)}
-_IN_TRANSACTION["retry"] = _FINISH["retry"] | {"delay": st.integers(1, 2)}
+_IN_TRANSACTION["enqueue"] = st.fixed_dictionaries({"wish": _WISHES, "exact": st.just(False)})
+_IN_TRANSACTION["retry"] = _any(which=_WHICH, delay=[1, 2], error=[None, "text"])
 
 _WEIGHTS = {"enqueue_many": 2, "claim": 4, "resume": 4}
-
-Call = tuple[str, dict[str, Any]]
-
-
-def _calls(methods: dict[str, Any]) -> st.SearchStrategy[Call]:
-    """The name of one of the methods, and arguments for it; what lets others do something is wanted more often."""
-    weighted = [name for name in methods for _ in range(_WEIGHTS.get(name, 1))]
-    return st.sampled_from(weighted).flatmap(
-        lambda name: st.tuples(st.just(name), st.fixed_dictionaries(methods[name]))
-    )
+"""What lets others do something is wanted more often."""
 
 
-_scripts = st.lists(_calls(_IN_TRANSACTION), max_size=5)
+def _scripts(methods: dict[str, Arguments]) -> st.SearchStrategy[list[Call]]:
+    """Some calls of the methods."""
+    calls = {name: st.tuples(st.just(name), arguments) for name, arguments in methods.items()}
+    names = st.sampled_from([name for name in methods for _ in range(_WEIGHTS.get(name, 1))])
+    return st.lists(names.flatmap(calls.__getitem__), min_size=1, max_size=4)
+
+
+_SCRIPTS = st.just([]) | _scripts(_IN_TRANSACTION)
 
 
 class QueueMachine(ComparedQueue):
     """Every answer of the queue is its model's."""
 
-    @initialize(wishes=_batches)
-    def fill(self, wishes: list[Wish]) -> None:
-        """Some tasks to begin with."""
+    @initialize(wishes=_BATCHES, which=_NAMES, value=st.integers(0, 11))
+    def begin(self, wishes: list[Wish], which: set[str], value: int) -> None:
+        """Some settings and some tasks to begin with."""
         self.start()
+        self.configure(which, value)
         self.enqueue_many(wishes, plain=False)
 
-    @rule(call=_calls(_PUT_IN))
-    def put_in(self, call: Call) -> None:
+    @rule(calls=_scripts(_PUT_IN))
+    def put_in(self, calls: list[Call]) -> None:
         """Tasks."""
-        self.play([call])
+        self.play(calls)
 
-    @rule(call=_calls(_TAKE_OUT))
-    def take_out(self, call: Call) -> None:
+    @rule(calls=_scripts(_TAKE_OUT))
+    def take_out(self, calls: list[Call]) -> None:
         """Tasks, leased or for good."""
-        self.play([call])
+        self.play(calls)
 
-    @rule(call=_calls(_WORK))
-    def take_out_and_finish(self, call: Call) -> None:
+    @rule(calls=_scripts(_WORK))
+    def take_out_and_finish(self, calls: list[Call]) -> None:
         """Tasks, one after another."""
-        self.play([call])
+        self.play(calls)
 
-    @rule(call=_calls(_FINISH))
-    def finish(self, call: Call) -> None:
+    @rule(calls=_scripts(_FINISH))
+    def finish(self, calls: list[Call]) -> None:
         """A task, whose lease may be long over."""
-        self.play([call])
+        self.play(calls)
 
-    @rule(call=_calls(_CLEAR))
-    def clear(self, call: Call) -> None:
+    @rule(calls=_scripts(_CLEAR))
+    def clear(self, calls: list[Call]) -> None:
         """Something that a person would do."""
-        self.play([call])
+        self.play(calls)
 
-    @rule(call=_calls(_INTERRUPT))
-    def interrupt(self, call: Call) -> None:
+    @rule(calls=_scripts(_INTERRUPT))
+    def interrupt(self, calls: list[Call]) -> None:
         """A new kit, or a pause, or its end."""
-        self.play([call])
+        self.play(calls)
 
     # Putting in.
 
@@ -307,9 +312,10 @@ class QueueMachine(ComparedQueue):
         self.queue.resume()
         self.model.paused = False
 
-    @rule(changes=_settings)
-    def configure(self, changes: dict[str, Any]) -> None:
+    @rule(which=_NAMES, value=st.integers(0, 11))
+    def configure(self, which: set[str], value: int) -> None:
         """Some settings."""
+        changes: dict[str, Any] = {name: _SETTINGS[name][value % len(_SETTINGS[name])] for name in sorted(which)}
         if "dead_letter_to" in changes:
             changes = changes | {"dead_letter_to": self.names[1] if changes["dead_letter_to"] else None}
         self.model.configure(changes)
@@ -317,7 +323,7 @@ class QueueMachine(ComparedQueue):
         rate = {"rate": 1 / TICK} if changes.get("rate") else {}
         self.queue.configure(**changes | durations | rate)
 
-    @rule(ticks=_ticks)
+    @rule(ticks=_TICKS)
     def let_time_pass(self, ticks: int) -> None:
         """Some ticks later."""
         self.ground.pass_time(ticks)
@@ -330,7 +336,7 @@ class QueueMachine(ComparedQueue):
 
     # Transactions.
 
-    @rule(before=_scripts, inside=_scripts, after=_scripts, keep=st.booleans(), commit=st.booleans())
+    @rule(before=_SCRIPTS, inside=_SCRIPTS, after=_SCRIPTS, keep=st.booleans(), commit=st.booleans())
     def transaction(self, before: list[Call], inside: list[Call], after: list[Call], keep: bool, commit: bool) -> None:
         """What is rolled back, whole or to a savepoint, was never there."""
         whole = self.remember()

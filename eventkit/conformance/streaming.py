@@ -10,6 +10,7 @@ from typing import Any
 import eventkit
 
 from .flavours import Blocking, Loop
+from .rollback import rolled_back
 from .threads import PATIENCE, eventually
 
 GO = "conformance: go"
@@ -22,8 +23,9 @@ Step = tuple[str, int]
 """A place in the work on an event: the name of the place, and the event's payload."""
 
 
-class Undone(Exception):
-    """Raised to roll a transaction back."""
+def transaction(kit: Any, *, commit: bool) -> Any:
+    """A transaction that is committed at the end, or rolled back."""
+    return kit.transaction() if commit else rolled_back(kit)
 
 
 @contextmanager
@@ -92,16 +94,12 @@ def send_in_transactions(url: str, flavour: str, kind: str, writer: int, transac
                 stream.publish_many(sent)
             else:
                 sent = payloads(chance.randint(1, 4))
-                try:
-                    with kit.transaction() as tx:
-                        for payload in sent:
-                            send(payload, tx=tx)
-                            time.sleep(chance.random() * 0.002)
-                        if way > 0.8:
-                            raise Undone
-                except Undone:
-                    continue
-            committed += sent
+                with transaction(kit, commit=way <= 0.8) as tx:
+                    for payload in sent:
+                        send(payload, tx=tx)
+                        time.sleep(chance.random() * 0.002)
+            if way <= 0.8:
+                committed += sent
             if chance.random() < 0.3:
                 time.sleep(chance.random() * 0.002)
     return committed
@@ -145,12 +143,8 @@ def publish_same_ids(url: str, flavour: str, writer: int, ids: int, rollbacks: b
         wait_for_go(kit)
         for name in names:
             if rollbacks and chance.random() < 0.5:
-                try:
-                    with kit.transaction() as tx:
-                        stream.publish([writer, name, "rolled back"], dedup=name, tx=tx)
-                        raise Undone
-                except Undone:
-                    pass
+                with rolled_back(kit) as tx:
+                    stream.publish([writer, name, "rolled back"], dedup=name, tx=tx)
             offsets[name] = stream.publish([writer, name], dedup=name)
     return offsets
 

@@ -12,7 +12,8 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .streaming import END, Undone, go, send_in_transactions, until_end
+from .rollback import rolled_back
+from .streaming import END, go, send_in_transactions, until_end
 from .threads import in_thread, take
 
 
@@ -95,9 +96,8 @@ def test_a_rolled_back_notification_is_never_seen(kit: EventKit) -> None:
     """Neither by those who listen nor by those who start at the beginning."""
     alerts = kit.channel("alerts")
     with alerts.listen() as notifications:
-        with pytest.raises(Undone), kit.transaction() as tx:
+        with rolled_back(kit) as tx:
             alerts.notify("undone", tx=tx)
-            raise Undone
         alerts.notify("done")
         assert _payloads(notifications, 1) == ["done"]
     with alerts.listen(start="earliest") as notifications:
@@ -163,9 +163,7 @@ def _left(kit: Any, name: str) -> list[Any]:
     ],
     ids=str,
 )
-def test_prune_drops_old_notifications_and_too_many(
-    kit: EventKit, retention: dict[str, int], left: range
-) -> None:
+def test_prune_drops_old_notifications_and_too_many(kit: EventKit, retention: dict[str, int], left: range) -> None:
     """Both together drop what either drops; the answer is the number dropped; other channels stay."""
     alerts, others = kit.channel("alerts"), kit.channel("others")
     for n in range(4):
@@ -188,7 +186,7 @@ def test_prune_of_a_channel_wants_to_be_told_what(kit: EventKit) -> None:
     alerts.notify(1)
     for arguments in ({}, {"max_keep": -1}, {"older_than": -1}):
         with pytest.raises(ValueError):  # noqa: PT011 - any of several arguments
-            alerts.prune(**arguments)  # type: ignore[arg-type]
+            alerts.prune(**arguments)
     assert _left(kit, "alerts") == [1]
 
 

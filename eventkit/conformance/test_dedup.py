@@ -8,7 +8,8 @@ from eventkit import EventKit, NewEvent
 
 from .clauses import proves
 from .processes import spawn
-from .streaming import Undone, go, publish_same_ids
+from .rollback import rolled_back
+from .streaming import go, publish_same_ids, transaction
 from .threads import in_thread
 
 
@@ -65,9 +66,8 @@ def test_duplicates_inside_and_before_a_batch(kit: EventKit) -> None:
 def test_a_rolled_back_first_does_not_count(kit: EventKit) -> None:
     """The next one is the first."""
     stream = kit.stream("orders")
-    with pytest.raises(Undone), kit.transaction() as tx:
+    with rolled_back(kit) as tx:
         stream.publish("undone", dedup="id", tx=tx)
-        raise Undone
     offset = stream.publish("done", dedup="id")
     assert stream.publish("again", dedup="id") == offset
     assert [(event.offset, event.payload) for event in stream.read()] == [(offset, "done")]
@@ -103,16 +103,11 @@ def test_retention_ends_with_the_event(kit: EventKit) -> None:
 def test_the_second_waits_for_the_transaction_of_the_first(kit: EventKit, commit: bool) -> None:
     """If that commits, it gets the first one's offset; if it rolls back, it is the first."""
     stream = kit.stream("orders")
-    try:
-        with kit.transaction() as tx:
-            first = stream.publish("first", dedup="id", tx=tx)
-            second = in_thread(lambda: stream.publish("second", dedup="id"))
-            time.sleep(0.2)
-            assert not second.done()
-            if not commit:
-                raise Undone
-    except Undone:
-        pass
+    with transaction(kit, commit=commit) as tx:
+        first = stream.publish("first", dedup="id", tx=tx)
+        second = in_thread(lambda: stream.publish("second", dedup="id"))
+        time.sleep(0.2)
+        assert not second.done()
     offset = second.result(30)
     [event] = stream.read()
     assert (event.offset, event.payload) == (offset, "first" if commit else "second")

@@ -119,8 +119,8 @@ def test_the_lease_lasts_as_long_as_the_work(kit: EventKit, connect: Any, url: s
     """Nobody gets the task meanwhile, however often its lease would have run out."""
     queue, other = kit.queue("jobs"), connect(url).queue("jobs")
     queue.enqueue_many(["first", "second"])
-    first, second = queue.claim("worker", 2, lease=0.6)
-    thief = asleep(other.claim, "thief", 9, wait=2.0)
+    first, second = queue.claim("worker", 2, lease=1.0)
+    thief = asleep(other.claim, "thief", 9, wait=2.2)
     with queue.handling(first), queue.handling(second):
         assert thief.result() == []
     assert queue.list() == []

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def test_an_async_listener_attaches_when_awaited_or_at_its_first_step(url: str) 
             unawaited = alerts.listen()
             await alerts.notify(0)
             assert [(await anext(notifications)).payload for notifications in (awaited, several)] == [0, 0]
-            first = asyncio.ensure_future(anext(unawaited))  # type: ignore[arg-type]
+            first = asyncio.ensure_future(anext(unawaited))
             sent = 0
             while not first.done():
                 sent += 1
@@ -141,8 +142,8 @@ def test_a_listener_ends_when_it_or_its_kit_is_closed(kit: EventKit, connect: Ca
         assert _payloads(notifications, 1) == [1]
     assert list(notifications) == []
     another = connect(url)
-    waiting = [in_thread(list, another.channel("alerts").listen()) for _ in range(3)]
-    sleeping = in_thread(list, another.listen("alerts", "others"))
+    waiting: list[Future[list[Any]]] = [in_thread(list, another.channel("alerts").listen()) for _ in range(3)]
+    sleeping: Future[list[Any]] = in_thread(list, another.listen("alerts", "others"))
     time.sleep(0.1)
     another.close()
     assert [future.result(30) for future in (*waiting, sleeping)] == [[]] * 4

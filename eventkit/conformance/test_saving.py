@@ -1,18 +1,21 @@
 """S5: when the progress of a subscriber is saved, and what comes again after a crash."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from multiprocessing import get_context
 from typing import Any
 
 import pytest
 
+import eventkit
 from eventkit import EventKit
 
 from .clauses import proves
 from .processes import spawn
-from .streaming import Undone, consume
+from .streaming import consume
 from .threads import PATIENCE, each, eventually, in_thread, take
 
 NEVER_S = 10_000
@@ -74,7 +77,7 @@ def test_progress_is_saved_while_idle(kit: EventKit, automatic: dict[str, Any]) 
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(3))
     events = stream.subscribe("consumer", **automatic)
-    waiting = in_thread(list, events)
+    waiting: Future[list[Any]] = in_thread(list, events)
     eventually(lambda: stream.offset("consumer") == offsets[-1])
     last = stream.publish(3)
     eventually(lambda: stream.offset("consumer") == last)
@@ -96,10 +99,15 @@ def test_progress_is_saved_on_clean_exit(kit: EventKit) -> None:
     with stream.subscribe("with", save_every_n=1000, save_every_s=NEVER_S) as events:
         take(events, 3)
     assert stream.offset("with") == offsets[1]
-    with pytest.raises(Undone), stream.subscribe("raised", save_every_n=1000, save_every_s=NEVER_S) as events:
-        for event in events:
-            if event.payload == 3:
-                raise Undone
+
+    def fail_at(payload: int) -> None:
+        with stream.subscribe("raised", save_every_n=1000, save_every_s=NEVER_S) as events:
+            for event in events:
+                if event.payload == payload:
+                    raise LookupError
+
+    with pytest.raises(LookupError):
+        fail_at(3)
     assert stream.offset("raised") == offsets[2]
     with stream.subscribe("raised") as events:
         assert take(events, 1)[0].payload == 3
@@ -131,17 +139,59 @@ def test_closing_the_kit_saves_what_was_handled(kit: EventKit, connect: Callable
         assert take(events, 1)[0].payload == 3
 
 
+@proves("S5", "G1")
+def test_closing_an_async_kit_saves_what_an_async_for_handled(url: str) -> None:
+    """Nothing but the loop itself holds the iterator."""
+
+    async def run() -> None:
+        async with eventkit.connect_async(url) as other, eventkit.connect_async(url) as kit:
+            stream = other.stream("orders")
+            offsets = await stream.publish_many(range(6))
+            reached, may_end = asyncio.Event(), asyncio.Event()
+            begun: list[int] = []
+
+            async def work() -> None:
+                subscription = kit.stream("orders").subscribe
+                async for event in subscription("consumer", save_every_n=1000, save_every_s=NEVER_S):
+                    begun.append(event.payload)
+                    if event.payload == 3:
+                        reached.set()
+                        await may_end.wait()
+
+            working = asyncio.ensure_future(work())
+            await reached.wait()
+            assert await stream.offset("consumer") == 0
+            await kit.close()
+            assert await stream.offset("consumer") == offsets[2]
+            may_end.set()
+            await working
+            assert begun == [0, 1, 2, 3]
+
+    asyncio.run(run())
+
+
+@proves("S5")
+def test_leaving_the_loop_is_a_clean_exit(kit: EventKit) -> None:
+    """Nobody has to close what nobody holds any more."""
+    stream = kit.stream("orders")
+    offsets = stream.publish_many(range(5))
+    for event in stream.subscribe("consumer", save_every_n=1000, save_every_s=NEVER_S):
+        if event.payload == 3:
+            break
+    eventually(lambda: stream.offset("consumer") == offsets[2])
+
+
 @proves("S5")
 def test_manual_mode_saves_nothing_by_itself(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """Neither while idle, nor on clean exit, nor when the kit is closed; the loop saves for itself."""
     stream = connect(url).stream("orders")
     offsets = stream.publish_many(range(3))
-    manual = {"save_every_n": 0, "save_every_s": 0}
+    manual: dict[str, Any] = {"save_every_n": 0, "save_every_s": 0}
     with kit.stream("orders").subscribe("consumer", **manual) as events:
         take(events, 3)
     assert stream.consumers() == []
     seen: list[Any] = []
-    waiting = in_thread(lambda: [seen.append(event) for event in kit.stream("orders").subscribe("consumer", **manual)])
+    waiting = in_thread(lambda: seen.extend(kit.stream("orders").subscribe("consumer", **manual)))
     eventually(lambda: len(seen) == 3)
     stream.publish("wakes it")
     eventually(lambda: len(seen) == 4)
@@ -169,7 +219,7 @@ def test_a_seek_back_is_not_undone_by_an_idle_subscriber(kit: EventKit) -> None:
     """A subscriber saves what it handles from now on, not again what it has saved."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(3))
-    waiting = in_thread(list, stream.subscribe("consumer", save_every_n=1))
+    waiting: Future[list[Any]] = in_thread(list, stream.subscribe("consumer", save_every_n=1))
     eventually(lambda: stream.offset("consumer") == offsets[-1])
     stream.seek("consumer", offsets[0])
     kit.stream("others").publish("a commit that concerns it not")

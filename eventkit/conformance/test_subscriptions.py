@@ -71,7 +71,8 @@ def test_committed_goes_on_after_the_saved_offset(kit: EventKit) -> None:
     offsets = stream.publish_many(["a", "b", "c", "d"])
     with stream.subscribe("consumer") as events:
         assert _payloads(events, 1) == ["a"]
-    for start in ({}, {"start": "committed"}):
+    starts: list[dict[str, Any]] = [{}, {"start": "committed"}]
+    for start in starts:
         stream.seek("consumer", offsets[1])
         with stream.subscribe("consumer", **start) as events:
             assert _payloads(events, 2) == ["c", "d"]
