@@ -11,6 +11,8 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── ForeignTransaction             tx belongs to another database or another SQLite library
     ├── Closed                         the kit was closed, or inherited through fork()
     ├── QueueFull                      the queue's max_size is reached
+    ├── LockHeld                       somebody else holds the lock
+    ├── TaskFailed                     the task whose result was waited for died
     ├── Truncated                      events the reader had not seen were pruned
     ├── DatabaseReplaced               the SQLite file is no longer the one that was opened
     └── Unavailable                    worth another try
@@ -41,6 +43,14 @@ class Closed(EventkitError):
 
 class QueueFull(EventkitError):
     """Raised by `enqueue` when the queue's ``max_size`` is reached; wait for room with ``wait=`` or raise it."""
+
+
+class LockHeld(EventkitError):
+    """Raised on entering a lock that somebody else holds; wait with ``acquire(wait=seconds)``."""
+
+
+class TaskFailed(EventkitError):
+    """Raised to who waits for the result of a task that died; the message is the task's error."""
 
 
 class Truncated(EventkitError):

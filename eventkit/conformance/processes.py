@@ -141,7 +141,7 @@ def _serve(pipe: Any) -> None:
         while True:
             function, arguments = pipe.recv()
             try:
-                answer = function(*arguments), None
+                answer, failure = function(*arguments), None
             except Exception as error:
-                answer = None, error
-            pipe.send(answer)
+                answer, failure = None, error
+            pipe.send((answer, failure))

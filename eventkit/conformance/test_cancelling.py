@@ -29,7 +29,7 @@ def test_a_hundred_waiters_are_cancelled_at_once(url: str) -> None:
             staying = asyncio.create_task(anext(stream.subscribe()))
             for pause in (0.0, 0.001, 0.1):
                 waiting = [
-                    asyncio.create_task(call)  # type: ignore[arg-type]  # anext() of a generator is a coroutine
+                    asyncio.create_task(call)
                     for _ in range(25)
                     for call in (
                         _next(stream.subscribe()),

@@ -34,7 +34,7 @@ def _look(url: str, after: int, id: int) -> tuple[list[Any], int, str | None]:
     with eventkit.connect(url) as kit:
         info = kit.queue("q").get(id)
         events = kit.stream("t").read(after)
-        return [event.payload for event in events], kit.stream("t").offset("c"), info and info.state
+        return [event.payload for event in events], kit.stream("t").offset("c"), info.state if info else None
 
 
 @proves("G6")

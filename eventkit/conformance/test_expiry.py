@@ -31,6 +31,17 @@ def test_an_expired_task_is_never_handed_out(kit: EventKit) -> None:
 
 
 @proves("Q8")
+def test_thousands_may_expire_at_once(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([NewTask("expired", expires=0, priority=1)] * 2500)
+    queue.enqueue("lasting")
+    assert [task.payload for task in queue.claim("worker", 9)] == ["lasting"]
+    assert queue.receive(9) == []
+    queue.sweep()
+    assert queue.stats().dead == 2500
+
+
+@proves("Q8")
 def test_a_task_is_handed_out_until_it_expires(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue(1, expires=100)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import pytest
+
 import eventkit
 from eventkit import Enqueued, EventKit, NewTask, TaskQueue
 from eventkit.testing import advance

@@ -14,7 +14,7 @@ import eventkit
 from eventkit import Closed, EventKit
 
 from .clauses import proves, requires
-from .threads import eventually, in_thread, take
+from .threads import eventually, in_thread, rest, take
 
 
 def _payloads(notifications: Any, count: int) -> list[Any]:
@@ -140,13 +140,16 @@ def test_a_listener_ends_when_it_or_its_kit_is_closed(kit: EventKit, connect: Ca
         alerts.notify(1)
         alerts.notify(2)
         assert _payloads(notifications, 1) == [1]
-    assert list(notifications) == []
+    assert rest(notifications) == []
     another = connect(url)
+    reading = another.channel("alerts").listen(start="earliest")
+    assert _payloads(reading, 1) == [1]
     waiting: list[Future[list[Any]]] = [in_thread(list, another.channel("alerts").listen()) for _ in range(3)]
     sleeping: Future[list[Any]] = in_thread(list, another.listen("alerts", "others"))
     time.sleep(0.1)
     another.close()
     assert [future.result(30) for future in (*waiting, sleeping)] == [[]] * 4
+    assert rest(reading) == []
     with pytest.raises(Closed):
         another.channel("alerts").listen()
     assert alerts.notify(3) > 0

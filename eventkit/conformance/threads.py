@@ -45,3 +45,8 @@ def each(messages: Iterable[T], count: int) -> Iterator[T]:
     """The same, one at a time: the next is asked for when the body is done with the one before."""
     for _ in range(count):
         yield from take(messages, 1)
+
+
+def rest(messages: Iterable[T]) -> list[T]:
+    """The messages until the iterator ends; an error if it has not within a minute."""
+    return in_thread(lambda: list(messages)).result(PATIENCE)
