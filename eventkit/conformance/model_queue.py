@@ -7,76 +7,15 @@ within one tick, and whether a done task is still there once its time is over.
 
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from eventkit.records import Enqueued
 
-LAPSED = "the lease ran out"
-"""Stands for whatever text a backend gives to a task whose lease ran out."""
+from .model_task import LAPSED, LAST, Clock, ModelTask, Settings, Wish
 
-_LAST = 2**62
 _DAY_IN_TICKS = 864
 _claims = count(1)
-
-
-@dataclass
-class Clock:
-    """The time, in ticks."""
-
-    now: int = 0
-
-
-@dataclass
-class Wish:
-    """A task to be enqueued; *due* and *expires* in ticks from now."""
-
-    payload: Any
-    due: int = 0
-    priority: int = 0
-    max_attempts: int | None = None
-    expires: int | None = None
-    key: str | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class ModelTask:
-    """A task.  *wakes* is when it changes by itself; *place* orders tasks that are due in the same tick."""
-
-    id: int
-    wish: Wish
-    enqueued: int
-    due: int
-    expires: int | None
-    state: str
-    wakes: int | None
-    attempt: int = 0
-    claim: int = 0
-    lease: int = 0
-    worker: str | None = None
-    reason: str | None = None
-    error: str | None = None
-    result: Any = None
-    finished: int | None = None
-    place: int = _LAST
-
-
-@dataclass
-class Settings:
-    """What `configure` stores, in ticks and tasks a tick; *retry* is the base of an exponential policy."""
-
-    max_attempts: int | None = None
-    lease: int | None = None
-    retry: int | None = None
-    max_size: int | None = None
-    rate: int | None = None
-    burst: int | None = None
-    max_running: int | None = None
-    keep_done: int | None = None
-    key_ttl: int | None = None
-    dead_letter_to: str | None = None
 
 
 class QueueModel:
@@ -241,7 +180,7 @@ class QueueModel:
         if delay is None:
             assert self.settings.retry is not None
             delay = min(self.settings.retry * 2 ** (task.attempt - 1), 3)
-        task.due, task.place = self.clock.now + delay, _LAST
+        task.due, task.place = self.clock.now + delay, LAST
         task.state = "scheduled" if delay else "ready"
         task.wakes = _earlier(task.due, task.expires) if delay else task.expires
         task.error = error
@@ -250,7 +189,7 @@ class QueueModel:
         """Make a task a dead letter."""
         now = self.clock.now
         task.state, task.reason, task.error, task.finished, task.wakes = "dead", reason, error, now, None
-        task.place = _LAST
+        task.place = LAST
         if self.settings.dead_letter_to is not None and self.letters is not None:
             wish = Wish(task.wish.payload, priority=task.wish.priority, headers=task.wish.headers)
             self.letters.copies.append(ModelTask(0, wish, now, now, None, "ready", None))
@@ -281,7 +220,7 @@ class QueueModel:
                 task.state, task.wakes, task.error = "ready", task.expires, error
         return len(moved)
 
-    def purge(self, state: str, age: int = -_LAST) -> int:
+    def purge(self, state: str, age: int = -LAST) -> int:
         """Delete what is in a state, and finished *age* ticks ago if that is said."""
         self.sweep()
         chosen = [task for task in self.tasks.values() if task.state == state]
@@ -294,7 +233,7 @@ class QueueModel:
         self.sweep()
         chosen = [task for task in self.tasks.values() if task.state == "dead" and (ids is None or task.id in ids)]
         for task in chosen:
-            task.state, task.attempt, task.due, task.place = "ready", 0, self.clock.now, _LAST
+            task.state, task.attempt, task.due, task.place = "ready", 0, self.clock.now, LAST
             task.wakes = task.expires = task.finished = task.worker = task.reason = task.error = None
         return len(chosen)
 

@@ -10,7 +10,8 @@ from eventkit.records import NewTask, Task, TaskInfo
 from eventkit.retry import Exponential
 
 from .machines import TICK, Ground, seconds, tick
-from .model_queue import LAPSED, Clock, ModelTask, QueueModel, Wish
+from .model_queue import QueueModel
+from .model_task import LAPSED, Clock, ModelTask, Wish
 
 Row = dict[str, Any]
 
@@ -50,6 +51,7 @@ class ComparedQueue(RuleBasedStateMachine):
     @invariant()
     def same_tasks(self) -> None:
         """Every task is what the model says."""
+        assert self.model.letters is not None
         for queue, model in ((self.queue, self.model), (self.letters, self.model.letters)):
             infos = queue.list(limit=1000)
             model.take_over({info.id: (info.payload, info.finished_ms or info.run_ms) for info in infos})

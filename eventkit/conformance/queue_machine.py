@@ -1,6 +1,5 @@
 """Random work on a queue, step by step beside its model."""
 
-from itertools import product
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,141 +9,60 @@ import eventkit
 from eventkit.records import NewTask
 
 from .machines import TICK, seconds
-from .model_queue import ModelTask, Wish
-from .queue_comparison import ComparedQueue
-
-Arguments = st.SearchStrategy[dict[str, Any]]
-Call = tuple[str, dict[str, Any]]
-
-
-def _one(choices: list[Any]) -> st.SearchStrategy[Any]:
-    """One of the choices, by one draw: what is drawn piece by piece takes longer than the call it is for."""
-    return st.integers(0, len(choices) - 1).map(lambda place: choices[place])
-
-
-def _any(**arguments: list[Any]) -> Arguments:
-    """Any combination of the arguments."""
-    return _one([dict(zip(arguments, values, strict=True)) for values in product(*arguments.values())])
-
-
-_WISHES = _one(
-    [
-        Wish(None, *choice)
-        for choice in product(
-            [0, 0, 0, 0, -1, 1, 2],  # due
-            [0, 0, 1, -1],  # priority
-            [None, None, 1, 2],  # max_attempts
-            [None, None, 0, 1, 2, 3],  # expires
-            [None, None, "a", "b"],  # key
-            [{}, {"trace": "1"}],  # headers
-        )
-    ]
+from .model_task import ModelTask, Wish
+from .queue_calls import (
+    BATCHES,
+    CLEAR,
+    FINISH,
+    IN_TRANSACTION,
+    INTERRUPT,
+    PUT_IN,
+    SETTINGS,
+    TAKE_OUT,
+    TICKS,
+    WORK,
+    Call,
+    scripts,
 )
-_BATCHES = st.lists(_WISHES, max_size=6)
-_WHICH = [0, 0, 0, 1, 1, 2, 3, 5, 8]
-"""Which task: the first ones mostly, which are held or new."""
-_SOME = [[], [0], [0, 1], [1, 0], [0, 0], [0, 5], [2, 1, 0]]
-_TICKS = st.sampled_from([1, 1, 2, 3, 9])
-_SETTINGS = {
-    "max_attempts": [None, 1, 2],
-    "lease": [None, 1, 2],
-    "max_size": [None, None, 2, 5],
-    "rate": [None, 1, 1],
-    "max_running": [None, None, 1, 3],
-    "keep_done": [None, 0, 2],
-    "key_ttl": [None, 0, 1, 3],
-    "dead_letter_to": [None, True],
-}
-_NAMES = st.sets(st.sampled_from(sorted(_SETTINGS)), max_size=3)
-
-
-_PUT_IN = {
-    "enqueue": st.fixed_dictionaries({"wish": _WISHES, "exact": st.booleans()}),
-    "enqueue_many": st.fixed_dictionaries({"wishes": _BATCHES, "plain": st.sampled_from([False, False, True])}),
-    "spoil": _any(),
-}
-_TAKE_OUT = {
-    "claim": _any(limit=[1, 2, 3, 4], lease=[None, None, 1, 2]),
-    "receive": _any(limit=[1, 2, 3]),
-}
-_WORK = {
-    "work": _any(batch=[1, 2, 3], count=[1, 2, 3, 4]),
-    "handle": _any(which=_WHICH, error=[None, eventkit.Retry(TICK, "text"), eventkit.Permanent("text")]),
-}
-_FINISH = {
-    "ack": _any(which=_WHICH, result=[None, {"done": True}]),
-    "ack_many": _any(chosen=_SOME),
-    "retry": _any(which=_WHICH, delay=[None, None, 0, 1, 2], error=[None, "text"]),
-    "fail": _any(which=_WHICH),
-    "release": _any(which=_WHICH),
-    "extend": _any(which=_WHICH, lease=[1, 2, 3]),
-}
-_CANCEL = {"cancel": _any(which=_WHICH, running=[False, True])}
-_CLEAR = _CANCEL | {
-    "purge": _any(state=["scheduled", "ready", "leased", "dead", "done"]),
-    "purge_dead": _any(age=[None, 0, 1, 2]),
-    "requeue": _any(chosen=[None, *_SOME]),
-    "dead": _any(limit=[1, 2, 9]),
-    "sweep": _any(),
-}
-_INTERRUPT = {"reopen": _any(), "pause": _any(), "resume": _any()}
-
-# Within a transaction the order of moments in one tick cannot be asked for, so no task that has an id already
-# becomes due there, and none is enqueued for a moment of the caller's.
-_IN_TRANSACTION = _PUT_IN | _TAKE_OUT | _FINISH | _CANCEL
-_IN_TRANSACTION["enqueue"] = st.fixed_dictionaries({"wish": _WISHES, "exact": st.just(False)})
-_IN_TRANSACTION["retry"] = _any(which=_WHICH, delay=[1, 2], error=[None, "text"])
-
-_WEIGHTS = {"enqueue_many": 2, "claim": 4, "resume": 4}
-"""What lets others do something is wanted more often."""
-
-
-def _scripts(methods: dict[str, Arguments]) -> st.SearchStrategy[list[Call]]:
-    """Some calls of the methods."""
-    calls = {name: st.tuples(st.just(name), arguments) for name, arguments in methods.items()}
-    names = st.sampled_from([name for name in methods for _ in range(_WEIGHTS.get(name, 1))])
-    return st.lists(names.flatmap(calls.__getitem__), min_size=1, max_size=4)
-
-
-_SCRIPTS = st.just([]) | _scripts(_IN_TRANSACTION)
+from .queue_comparison import ComparedQueue
 
 
 class QueueMachine(ComparedQueue):
     """Every answer of the queue is its model's."""
 
-    @initialize(wishes=_BATCHES, which=_NAMES, value=st.integers(0, 11))
-    def begin(self, wishes: list[Wish], which: set[str], value: int) -> None:
+    @initialize(wishes=BATCHES, settings=SETTINGS)
+    def begin(self, wishes: list[Wish], settings: list[tuple[str, Any]]) -> None:
         """Some settings and some tasks to begin with."""
         self.start()
-        self.configure(which, value)
+        self.configure(settings)
         self.enqueue_many(wishes, plain=False)
 
-    @rule(calls=_scripts(_PUT_IN))
+    @rule(calls=scripts(PUT_IN))
     def put_in(self, calls: list[Call]) -> None:
         """Tasks."""
         self.play(calls)
 
-    @rule(calls=_scripts(_TAKE_OUT))
+    @rule(calls=scripts(TAKE_OUT))
     def take_out(self, calls: list[Call]) -> None:
         """Tasks, leased or for good."""
         self.play(calls)
 
-    @rule(calls=_scripts(_WORK))
+    @rule(calls=scripts(WORK))
     def take_out_and_finish(self, calls: list[Call]) -> None:
         """Tasks, one after another."""
         self.play(calls)
 
-    @rule(calls=_scripts(_FINISH))
+    @rule(calls=scripts(FINISH))
     def finish(self, calls: list[Call]) -> None:
         """A task, whose lease may be long over."""
         self.play(calls)
 
-    @rule(calls=_scripts(_CLEAR))
+    @rule(calls=scripts(CLEAR))
     def clear(self, calls: list[Call]) -> None:
         """Something that a person would do."""
         self.play(calls)
 
-    @rule(calls=_scripts(_INTERRUPT))
+    @rule(calls=scripts(INTERRUPT))
     def interrupt(self, calls: list[Call]) -> None:
         """A new kit, or a pause, or its end."""
         self.play(calls)
@@ -311,18 +229,20 @@ class QueueMachine(ComparedQueue):
         self.queue.resume()
         self.model.paused = False
 
-    @rule(which=_NAMES, value=st.integers(0, 11))
-    def configure(self, which: set[str], value: int) -> None:
+    @rule(settings=SETTINGS)
+    def configure(self, settings: list[tuple[str, Any]]) -> None:
         """Some settings."""
-        changes: dict[str, Any] = {name: _SETTINGS[name][value % len(_SETTINGS[name])] for name in sorted(which)}
+        changes = dict(settings)
         if "dead_letter_to" in changes:
-            changes = changes | {"dead_letter_to": self.names[1] if changes["dead_letter_to"] else None}
+            changes["dead_letter_to"] = self.names[1] if changes["dead_letter_to"] else None
+        if "rate" in changes:
+            changes["rate"], changes["burst"] = changes["rate"]
         self.model.configure(changes)
         durations = {name: seconds(changes[name]) for name in ("lease", "keep_done", "key_ttl") if name in changes}
         rate = {"rate": 1 / TICK} if changes.get("rate") else {}
         self.queue.configure(**changes | durations | rate)
 
-    @rule(ticks=_TICKS)
+    @rule(ticks=TICKS)
     def let_time_pass(self, ticks: int) -> None:
         """Some ticks later."""
         self.ground.pass_time(ticks)
@@ -335,7 +255,13 @@ class QueueMachine(ComparedQueue):
 
     # Transactions.
 
-    @rule(before=_SCRIPTS, inside=_SCRIPTS, after=_SCRIPTS, keep=st.booleans(), commit=st.booleans())
+    @rule(
+        before=scripts(IN_TRANSACTION),
+        inside=scripts(IN_TRANSACTION),
+        after=scripts(IN_TRANSACTION),
+        keep=st.booleans(),
+        commit=st.booleans(),
+    )
     def transaction(self, before: list[Call], inside: list[Call], after: list[Call], keep: bool, commit: bool) -> None:
         """What is rolled back, whole or to a savepoint, was never there."""
         whole = self.remember()
