@@ -32,7 +32,7 @@ class QueueModel:
         self._reserved: dict[str, tuple[int, int]] = {}
         self._tokens: int | None = None
         self._refilled = 0
-        self._newest = 0
+        self._used: set[int] = set()
 
     def copy(self) -> "QueueModel":
         """The queue as it is now, for when a transaction is rolled back."""
@@ -42,6 +42,7 @@ class QueueModel:
         other.tasks = {id: copy(task) for id, task in self.tasks.items()}
         other.copies = list(self.copies)
         other._reserved = dict(self._reserved)
+        other._used = set(self._used)
         return other
 
     # What it tells.
@@ -104,9 +105,10 @@ class QueueModel:
     def _enqueue(self, wish: Wish, ids: Iterator[int]) -> Enqueued:
         if wish.key is not None and (holder := self._holder(wish.key)) is not None:
             return Enqueued(holder, False)
-        id = next(ids, 0)
-        assert id > self._newest, "an id is new, and higher than any that was committed"
-        self._newest = id
+        id = next(ids, None)
+        assert id is not None, "the key is free, so the task is new"
+        assert id not in self._used, "no id is used again once it was committed"
+        self._used.add(id)
         now = self.clock.now
         due = now + wish.due
         expires = None if wish.expires is None else now + wish.expires
@@ -126,6 +128,7 @@ class QueueModel:
         """Lease the best tasks."""
         now = self.clock.now
         settings = self.settings
+        default = 3 if settings.lease is None else settings.lease
         if settings.max_running is not None:
             running = sum(task.state == "leased" and (task.wakes or 0) > now for task in self.tasks.values())
             limit = min(limit, settings.max_running - running)
@@ -137,7 +140,7 @@ class QueueModel:
         for task in chosen:
             task.state, task.claim, task.worker = "leased", next(_claims), worker
             task.attempt += 1
-            task.lease = lease if lease is not None else settings.lease if settings.lease is not None else 3
+            task.lease = default if lease is None else lease
             task.wakes = now + task.lease
         if chosen and tokens is not None:
             self._tokens, self._refilled = tokens - len(chosen), now
@@ -252,7 +255,7 @@ class QueueModel:
             self.copies.remove(letter)
             letter.id = id
             self.tasks[id] = letter
-            self._newest = max(self._newest, id)
+            self._used.add(id)
         keep, now = self.settings.keep_done, self.clock.now
         for task in self.in_state("done"):
             if task.id not in places and (keep is None or (task.finished or 0) + keep <= now):

@@ -46,7 +46,7 @@ _WHICH = [0, 0, 0, 1, 1, 2, 3, 5, 8]
 """Which task: the first ones mostly, which are held or new."""
 _SOME = [[], [0], [0, 1], [1, 0], [0, 0], [0, 5], [2, 1, 0]]
 TICKS = st.sampled_from([1, 1, 2, 3, 9])
-_SETTINGS = {
+_SETTINGS: dict[str, list[Any]] = {
     "max_attempts": [None, 1, 2],
     "lease": [None, 1, 2],
     "max_size": [None, None, 2, 5],

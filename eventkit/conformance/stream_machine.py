@@ -14,37 +14,7 @@ from eventkit.records import Event, NewEvent
 
 from .machines import TICK, Ground, tick
 from .model_stream import ModelEvent, StreamModel
-
-Call = tuple[str, dict[str, Any]]
-
-_positions = st.integers(0, 12)
-_consumers = st.sampled_from(["ann", "ben"])
-_events = st.builds(
-    NewEvent,
-    payload=st.none(),
-    key=st.sampled_from([None, "a"]),
-    headers=st.sampled_from([None, {"trace": "1"}]),
-    dedup=st.sampled_from([None, None, "x", "y", "z"]),
-)
-
-_batches = st.lists(_events, max_size=4)
-
-
-def _calls(**methods: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Call]]:
-    """Some calls of the methods, each with the arguments that are drawn for it."""
-    calls = {name: st.tuples(st.just(name), arguments) for name, arguments in methods.items()}
-    return st.lists(st.sampled_from(sorted(calls)).flatmap(calls.__getitem__), max_size=5)
-
-
-_moves = st.fixed_dictionaries({"consumer": _consumers, "where": _positions})
-_scripts = _calls(
-    publish=st.fixed_dictionaries({"event": _events}),
-    publish_many=st.fixed_dictionaries({"events": _batches, "plain": st.booleans()}),
-    publish_elsewhere=st.just({}),
-    spoil=st.just({}),
-    save_offset=_moves,
-    seek=_moves,
-)
+from .stream_calls import BATCHES, CONSUMERS, EVENTS, POSITIONS, SCRIPTS, Call
 
 
 class StreamMachine(RuleBasedStateMachine):
@@ -98,14 +68,14 @@ class StreamMachine(RuleBasedStateMachine):
 
     # Publishing.
 
-    @rule(event=_events)
+    @rule(event=EVENTS)
     def publish(self, event: NewEvent, tx: Any = None) -> None:
         """One event."""
         event = self.numbered(event)
         offset = self.stream.publish(event.payload, key=event.key, headers=event.headers, dedup=event.dedup, tx=tx)
         assert self.model.publish(self.modelled(event), offset) == offset
 
-    @rule(events=_batches, plain=st.booleans())
+    @rule(events=BATCHES, plain=st.booleans())
     def publish_many(self, events: list[NewEvent], plain: bool, tx: Any = None) -> None:
         """A batch; *plain* when there is nothing but payloads."""
         events = [self.numbered(NewEvent(None) if plain else event) for event in events]
@@ -131,7 +101,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     # Reading.
 
-    @rule(where=_positions, limit=st.integers(1, 4), skip=st.booleans())
+    @rule(where=POSITIONS, limit=st.integers(1, 4), skip=st.booleans())
     def read(self, where: int, limit: int, skip: bool) -> None:
         """Some events behind some offset, or what is missing there."""
         after = self.position(where)
@@ -141,9 +111,9 @@ class StreamMachine(RuleBasedStateMachine):
             self.compare(events, self.model.read(after, limit))
 
     @rule(
-        consumer=_consumers,
+        consumer=CONSUMERS,
         start=st.sampled_from(["committed", "committed", "earliest", "offset", "moment"]),
-        where=_positions,
+        where=POSITIONS,
         count=st.integers(0, 4),
         batch=st.integers(1, 3),
         every=st.sampled_from([0, 1, 2, 1000]),
@@ -183,27 +153,27 @@ class StreamMachine(RuleBasedStateMachine):
 
     # Consumers.
 
-    @rule(consumer=_consumers, where=_positions)
+    @rule(consumer=CONSUMERS, where=POSITIONS)
     def save_offset(self, consumer: str, where: int, tx: Any = None) -> None:
         """Forward."""
         offset = self.position(where)
         assert self.stream.save_offset(consumer, offset, tx=tx) is self.model.save(consumer, offset)
 
-    @rule(consumer=_consumers, where=_positions)
+    @rule(consumer=CONSUMERS, where=POSITIONS)
     def seek(self, consumer: str, where: int, tx: Any = None) -> None:
         """Anywhere."""
         offset = self.position(where)
         self.stream.seek(consumer, offset, tx=tx)
         self.model.seek(consumer, offset)
 
-    @rule(consumer=_consumers)
+    @rule(consumer=CONSUMERS)
     def offset(self, consumer: str) -> None:
         """Where a consumer is."""
         assert self.stream.offset(consumer) == self.model.consumers.get(consumer, 0)
 
     # Time, and forgetting.
 
-    @rule(where=_positions)
+    @rule(where=POSITIONS)
     def offset_at(self, where: int) -> None:
         """The offset after which everything created at or after a moment lies."""
         moment = self.moment(where)
@@ -239,7 +209,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     # Transactions.
 
-    @rule(before=_scripts, inside=_scripts, after=_scripts, keep=st.booleans(), commit=st.booleans())
+    @rule(before=SCRIPTS, inside=SCRIPTS, after=SCRIPTS, keep=st.booleans(), commit=st.booleans())
     def transaction(self, before: list[Call], inside: list[Call], after: list[Call], keep: bool, commit: bool) -> None:
         """What is rolled back, whole or to a savepoint, was never there."""
         whole = deepcopy(self.model)

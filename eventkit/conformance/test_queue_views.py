@@ -144,9 +144,11 @@ def test_the_age_of_the_oldest_ready_task_counts_from_when_it_was_due(kit: Event
     assert 30 <= age < 45
     queue.claim("worker", 2)
     advance(kit, 20)
-    age = queue.stats().oldest_ready_age
-    assert age is not None
-    assert 10 <= age < 25
+    for moved in (1, 0):
+        age = queue.stats().oldest_ready_age
+        assert age is not None
+        assert 10 <= age < 25
+        assert queue.sweep() == moved
 
 
 @proves("Q10")

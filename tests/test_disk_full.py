@@ -1,0 +1,132 @@
+"""A disk without space: a clear error, nothing half-written, and work goes on when there is space again."""
+
+import asyncio
+import os
+import resource
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import eventkit
+
+PAYLOAD = "x" * 2000
+
+
+def fill(kit: eventkit.EventKit) -> tuple[int, str]:
+    """Write pairs of an event and a task until it fails; how many pairs there are, and the error."""
+    for count in range(100_000):
+        try:
+            with kit.transaction() as tx:
+                kit.stream("events").publish(PAYLOAD, tx=tx)
+                kit.queue("tasks").enqueue(PAYLOAD, tx=tx)
+        except (eventkit.Unavailable, apsw.Error) as error:
+            return count, f"{type(error).__name__}: {error}"
+    raise AssertionError("the disk never filled")
+
+
+def fill_alone(kit: eventkit.EventKit) -> str:
+    """Publish until it fails, in the library's own transactions; the error."""
+    with pytest.raises(eventkit.Unavailable) as caught:
+        for _ in range(100_000):
+            kit.stream("alone").publish(PAYLOAD)
+    return str(caught.value)
+
+
+def limited(path: str, answers: Any) -> None:
+    """With files limited to a megabyte: fill the file in every way, lift the limit, and go on."""
+    kit = eventkit.connect(f"sqlite:///{path}")
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    message = fill_alone(kit)
+    pairs, _ = fill(kit)
+
+    refused: list[BaseException] = []
+    together = threading.Barrier(8)
+
+    def publish() -> None:
+        together.wait()
+        try:
+            for _ in range(5):
+                kit.stream("threads").publish(PAYLOAD * 10)
+        except eventkit.Unavailable as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=publish) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    async def tasks() -> list[Any]:
+        async with eventkit.connect_async(f"sqlite:///{path}") as other:
+            calls = [other.stream("async").publish(PAYLOAD * 10) for _ in range(8)]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    outcomes = asyncio.run(tasks())
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    kit.stream("alone").publish("there is space again")
+    kit.close()
+    answers.send((message, pairs, len(refused), [isinstance(one, eventkit.Unavailable) for one in outcomes]))
+
+
+def check(path: Path, pairs: int) -> None:
+    """The file is sound, and holds whole pairs only."""
+    with eventkit.connect(f"sqlite:///{path}") as kit:
+        assert len(kit.stream("events").read(limit=100_000)) == kit.queue("tasks").size() == pairs
+        assert kit.queue("tasks").enqueue("still working").created
+    connection = apsw.Connection(str(path))
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+
+
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    """Where the system limits the size of files, every way to write says so and leaves nothing half-written."""
+    path = tmp_path / "limited.db"
+    context = get_context("spawn")
+    answer, answers = context.Pipe(duplex=False)
+    child = context.Process(target=limited, args=(str(path), answers))
+    child.start()
+    answers.close()
+    message, pairs, refused, outcomes = answer.recv()
+    child.join()
+    assert child.exitcode == 0
+    assert str(path) in message
+    assert "free" in message
+    assert refused == 8
+    assert all(outcomes)
+    check(path, pairs)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("fill_up", [fill, fill_alone])
+def test_a_full_disk(small_disk: Path, fill_up: Callable[[eventkit.EventKit], object]) -> None:
+    """A full disk is named with the remedy; when something is removed, the same kit goes on."""
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 500_000)
+    path = small_disk / "full.db"
+    with eventkit.connect(f"sqlite:///{path}") as kit:
+        fill_up(kit)
+        assert "full" in fill_alone(kit)
+        pairs = kit.queue("tasks").size()
+        ballast.unlink()
+        kit.stream("alone").publish("there is space again")
+    check(path, pairs)
