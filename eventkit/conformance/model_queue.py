@@ -182,7 +182,7 @@ class QueueModel:
             return
         if delay is None:
             assert self.settings.retry is not None
-            delay = min(self.settings.retry * 2 ** (task.attempt - 1), 3)
+            delay = min(self.settings.retry << (task.attempt - 1), 3)
         task.due, task.place = self.clock.now + delay, LAST
         task.state = "scheduled" if delay else "ready"
         task.wakes = _earlier(task.due, task.expires) if delay else task.expires

@@ -1,15 +1,18 @@
 """Working for ever: `work`, the first half of Q17."""
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import eventkit
-from eventkit import EventKit
+from eventkit import Closed, EventKit, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
 from .races import SOON, asleep
+from .threads import PATIENCE, in_thread
 
 
 def _enqueue_late(url: str) -> float:
@@ -145,6 +148,41 @@ def test_a_kit_closed_inside_the_loop_gives_back_the_batch(kit: EventKit, connec
         ("ready", 0),
         ("ready", 0),
     ]
+
+
+@proves("Q17", "G1")
+def test_an_async_kit_closed_inside_the_loop_gives_back_the_batch(url: str) -> None:
+    async def main() -> list[tuple[str, int]]:
+        async with eventkit.connect_async(url) as kit:
+            worked = await eventkit.connect_async(url)
+            await worked.queue("jobs").enqueue_many([1, 2, 3])
+            async for task in worked.queue("jobs").work(batch=3):
+                assert task.payload == 1
+                await worked.close()
+            return [(info.state, info.attempt) for info in await kit.queue("jobs").list()]
+
+    assert asyncio.run(main()) == [("leased", 1), ("ready", 0), ("ready", 0)]
+
+
+@proves("Q17", "G1")
+def test_a_busy_worker_whose_kit_is_closed_keeps_no_more_than_its_task(kit: EventKit, connect: Any, url: str) -> None:
+    for name in map(str, range(10)):
+        kit.queue(name).enqueue_many([None] * 5000)
+        worked = connect(url)
+        queue = worked.queue(name)
+
+        def work(queue: TaskQueue[Any] = queue) -> None:
+            with suppress(Closed):
+                for task in queue.work(batch=4):
+                    queue.ack(task)
+
+        worker = in_thread(work)
+        while kit.queue(name).size() == 5000:
+            time.sleep(0.001)
+        worked.close()
+        worker.result(PATIENCE)
+        assert len(kit.queue(name).list("leased")) <= 1
+        assert all(info.attempt == 0 for info in kit.queue(name).list("ready"))
 
 
 @proves("Q17")
