@@ -183,11 +183,11 @@ class BareWaiter(Receiver):
         after = 0
         self._ready.set()
         while True:
-            poll.poll()
+            # The log is written just before the commit can be seen, so looking goes on for a while; and a commit
+            # that takes longer than that is found by looking every few milliseconds.
+            until = time.monotonic() + 0.001 if poll.poll(5) else 0.0
             inotify.drain(log)
-            until = time.monotonic() + 0.001
             while (now := connection.execute("PRAGMA data_version").fetchall()) == version:
-                # The log is written just before the commit can be seen.  What comes later rings again.
                 if time.monotonic() > until:
                     break
             if now == version:

@@ -9,8 +9,8 @@ import eventkit
 
 PUBLIC = """
 AsyncEventKit AsyncEventStream AsyncNotificationChannel AsyncTaskQueue Busy Closed Consumer DatabaseReplaced Delays
-Disconnected Enqueued Event EventKit EventStream EventkitError Exponential Fixed ForeignTransaction Linear NewEvent
-NewTask NotMigrated Notification NotificationChannel Permanent QueueFull QueueStats Retry Task TaskInfo TaskQueue
+Disconnected Enqueued Event EventKit EventStream EventkitError Exponential Fixed ForeignTransaction Linear LockHeld NewEvent
+NewTask NotMigrated Notification NotificationChannel Permanent QueueFull QueueStats Retry Task TaskFailed TaskInfo TaskQueue
 Truncated Unavailable Undecodable UnknownBackend connect connect_async tracing
 """.split()
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
 import eventkit
+from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 
 OTHER = {"sqlite+apsw": "sqlite+pysqlite", "sqlite+pysqlite": "sqlite+apsw"}
@@ -43,6 +44,7 @@ def foreign(scheme: str, path: str, kind: str) -> Iterator[Any]:
     engine.dispose()
 
 
+@proves("G5")
 @pytest.mark.parametrize("kind", ["Session", "Connection", "raw connection"])
 def test_a_transaction_of_the_other_library_is_refused(scheme: str, tmp_path: Path, kind: str) -> None:
     """The message names the URL that the engine should have, and nothing is written."""
@@ -57,6 +59,7 @@ def test_a_transaction_of_the_other_library_is_refused(scheme: str, tmp_path: Pa
         assert kit.stream("t").head() == 0
 
 
+@proves("G5")
 def test_aiosqlite_is_the_standard_library(tmp_path: Path) -> None:
     """An async engine on ``sqlite+aiosqlite`` is refused by a kit on apsw."""
 
@@ -81,6 +84,7 @@ def test_the_url_in_the_message_can_be_used(tmp_path: Path) -> None:
         assert str(refusal.value).endswith(url)
 
 
+@proves("G5")
 @pytest.mark.parametrize("kind", ["Session", "Connection", "raw connection"])
 @pytest.mark.parametrize("other", ["file", "copy", "memory"])
 def test_a_transaction_of_another_database_is_refused(scheme: str, tmp_path: Path, kind: str, other: str) -> None:

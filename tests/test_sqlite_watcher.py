@@ -17,6 +17,7 @@ from slow_disk import SlowDisk
 from sqlalchemy.orm import Session
 
 import eventkit
+from eventkit.conformance import proves
 from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process, background, spawn  # noqa: F401
 
 NEVER = "fallback_poll=3600"
@@ -59,6 +60,7 @@ def insert_event(path: str, payload: str) -> None:
     connection.close()
 
 
+@proves("W1")
 def test_a_plain_insert_by_another_process_wakes(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
     """Whoever writes to the file, in whatever language, wakes subscribers, workers and listeners."""
     iterators: list[Any] = [kit.stream("t").subscribe(), kit.queue("q").work("w"), kit.channel("c").listen()]
@@ -67,6 +69,26 @@ def test_a_plain_insert_by_another_process_wakes(kit: eventkit.EventKit, tmp_pat
         time.sleep(number * 0.003)
         elsewhere(insert_event, f"{tmp_path}/shop.db", str(number))
         assert [future.result(PATIENCE) for future in waiting] == [number] * 3
+
+
+def empty_the_log(path: str) -> None:
+    """What maintenance does: write the log back, cut it off, and rebuild the file."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute("VACUUM")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+@proves("W4")
+def test_waiting_outlives_the_log(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
+    """The log may be emptied and begun anew under those who wait: they go on, and have missed nothing."""
+    events = kit.stream("t").subscribe()
+    for number in range(5):
+        waiting = background(lambda: next(events).payload)
+        elsewhere(empty_the_log, f"{tmp_path}/shop.db")
+        elsewhere(insert_event, f"{tmp_path}/shop.db", str(number))
+        assert waiting.result(PATIENCE) == number
 
 
 def test_a_session_in_this_process_wakes(kit: eventkit.EventKit, scheme: str, tmp_path: Path) -> None:
@@ -84,6 +106,7 @@ def test_a_session_in_this_process_wakes(kit: eventkit.EventKit, scheme: str, tm
     engine.dispose()
 
 
+@proves("W2")
 def test_a_slow_fsync_delays_the_wake_and_loses_none(kit: eventkit.EventKit, url: str) -> None:
     """The log is written long before its commit is visible; the watcher goes on looking in between."""
     events = kit.stream("t").subscribe()
@@ -203,6 +226,7 @@ def wait_in_every_way(kit: eventkit.EventKit) -> "list[Future[Any]]":
     ]
 
 
+@proves("W5")
 @pytest.mark.parametrize("how", VANISH)
 def test_a_replaced_file_raises_in_every_waiter(kit: eventkit.EventKit, tmp_path: Path, how: str) -> None:
     """Within a second everybody who waits, and who waits or writes from then on, has `DatabaseReplaced`."""
@@ -227,6 +251,7 @@ def test_a_replaced_file_raises_in_every_waiter(kit: eventkit.EventKit, tmp_path
             call()
 
 
+@proves("W5")
 @pytest.mark.parametrize("how", VANISH)
 def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: str) -> None:
     async def main() -> None:

@@ -184,7 +184,13 @@ class AsyncConnection:
             self._line.append((job, answer))
         if self._writes is None:
             self._start_work()
-        return await answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # The answer may have come in the same turn of the loop, and nobody takes it any more.
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._undo(job)
+            raise
 
     def _start_work(self) -> None:
         work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
@@ -218,15 +224,19 @@ class AsyncConnection:
     def _deliver(self, done: list[tuple[Job, "asyncio.Future[Any]"]]) -> None:
         for job, answer in done:
             if answer.cancelled():
-                undo = None if job.error else job.operation.undo(job.answer)
-                if undo is not None and not self._closed:
-                    undoing = asyncio.ensure_future(self._write(undo))
-                    self._undoing.add(undoing)
-                    undoing.add_done_callback(self._undoing.discard)
+                self._undo(job)
             elif job.error is not None:
                 answer.set_exception(job.error)
             else:
                 answer.set_result(job.answer)
+
+    def _undo(self, job: Job) -> None:
+        """Take back what *job* has done, for a caller who was cancelled."""
+        undo = None if job.error else job.operation.undo(job.answer)
+        if undo is not None and not self._closed:
+            undoing = asyncio.ensure_future(self._write(undo))
+            self._undoing.add(undoing)
+            undoing.add_done_callback(self._undoing.discard)
 
     def _work_is_done(self, work: asyncio.Future[None]) -> None:
         self._writes = None

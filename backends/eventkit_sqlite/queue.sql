@@ -113,12 +113,14 @@ DELETE FROM eventkit_task
 WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at <= :now - :older_than)
 RETURNING id
 
+-- What is done has had its key reserved when it was finished, and the key may be another task's by now.
 -- name: ReserveKeysOfState
 INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
 SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE
-    t.queue = :queue AND t.state = :state AND (:older_than IS NULL OR t.finished_at <= :now - :older_than)
+    t.queue = :queue AND t.state = :state AND t.state <> 'done'
+    AND (:older_than IS NULL OR t.finished_at <= :now - :older_than)
     AND t.key IS NOT NULL AND t.enqueued_at + coalesce(q.key_ttl, 86400000) > :now
 ON CONFLICT (queue, key) DO UPDATE
 SET task_id = excluded.task_id, reserved_until = excluded.reserved_until

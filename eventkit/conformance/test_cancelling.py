@@ -1,6 +1,7 @@
 """Waiters of asyncio that are cancelled (W2, Q2)."""
 
 import asyncio
+import random
 import threading
 from typing import Any
 
@@ -76,6 +77,59 @@ def test_a_cancelled_claim_loses_no_task(url: str, pause: float) -> None:
                 assert {task.attempt for task in rest} == {1}
                 got += [task.payload for task in rest]
             assert sorted(got) == list(range(50))
+
+    _run(main())
+
+
+@proves("Q2")
+def test_a_claim_cancelled_at_any_step_loses_no_task(url: str) -> None:
+    """Whether it has not begun, is under way or has just been answered: the task is returned, or anybody's at once."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            queue = kit.queue("q")
+            await queue.enqueue("task")
+            cancelled = 0
+            for _ in range(400):
+                claim = asyncio.create_task(queue.claim("w"))
+                for _ in range(random.randrange(80)):
+                    await asyncio.sleep(0)
+                claim.cancel()
+                try:
+                    tasks = await claim
+                except asyncio.CancelledError:
+                    cancelled += 1
+                    tasks = await queue.claim("w2", wait=5)
+                assert [task.attempt for task in tasks] == [1]
+                assert await queue.release(tasks[0])
+            assert cancelled
+
+    _run(main())
+
+
+@proves("G4")
+def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None:
+    """Cancelled while it begins, writes or commits, it holds nobody up afterwards and has happened whole, or not."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(with_options(url, busy_timeout=20)) as kit:
+            stream = kit.stream("t")
+
+            async def write(number: int) -> None:
+                async with kit.transaction() as tx:
+                    await stream.publish(number, tx=tx)
+                    await stream.publish(number, tx=tx)
+
+            for number in range(200):
+                task = asyncio.create_task(write(number))
+                for _ in range(random.randrange(120)):
+                    await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await kit.stream("free").publish(number)
+            payloads = [event.payload for event in await stream.read()]
+            assert payloads[::2] == payloads[1::2]
+            assert 0 < len(set(payloads)) < 200
 
     _run(main())
 

@@ -182,7 +182,9 @@ def test_a_busy_worker_whose_kit_is_closed_keeps_no_more_than_its_task(kit: Even
         worked.close()
         worker.result(PATIENCE)
         assert len(kit.queue(name).list("leased")) <= 1
-        assert all(info.attempt == 0 for info in kit.queue(name).list("ready"))
+        waiting = kit.queue(name).list("ready")
+        assert waiting
+        assert all(info.attempt == 0 for info in waiting)
 
 
 @proves("Q17")
