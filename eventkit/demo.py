@@ -66,8 +66,9 @@ def consume(kit: eventkit.EventKit, tell: Tell) -> list[threading.Thread]:
 
     def work() -> None:
         for task in tasks.work("demo"):
+            arrived = time.time()
             with tasks.handling(task):
-                arrived = time.time()
+                pass
             tell(arrived, "task", task.payload)
 
     def listen() -> None:

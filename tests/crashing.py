@@ -2,6 +2,9 @@
 
 Each runs for ever on one file, and reports a fact as one line on standard output as soon as the library has
 told it that the fact is so.  Whatever was reported must still be true after the program was killed.
+
+Standard output is a file: a pipe would be full after a few thousand facts, and the program would be killed
+while it waits for somebody to read them.
 """
 
 import itertools
@@ -10,9 +13,14 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from typing import IO
 
 import eventkit
+
+PATIENCE = 60.0
+"""Seconds after which a program that has reported nothing is a failure."""
 
 
 def report(fact: str, number: int) -> None:
@@ -20,27 +28,37 @@ def report(fact: str, number: int) -> None:
     os.write(1, f"{fact} {number}\n".encode())
 
 
+def pause() -> None:
+    """Give a kill the time to come here."""
+    time.sleep(random.uniform(0, 0.002))
+
+
 def buy(path: str) -> None:
-    """A business row, an event and a task in one SQLAlchemy transaction, one purchase after another."""
+    """A business row, an event and a task in one SQLAlchemy transaction, one purchase after another, unhurried."""
     from sqlalchemy import create_engine, text
     from sqlalchemy.orm import Session
 
     kit = eventkit.connect(f"sqlite:///{path}")
     engine = create_engine(f"sqlite+apsw:///{path}?timeout=30")
+    report("started", 0)
     purchases, parcels = kit.stream("purchases"), kit.queue("parcels")
     for count in itertools.count():
         number = os.getpid() * 1_000_000 + count
         with Session(engine) as session, session.begin():
             session.execute(text("INSERT INTO purchase VALUES (:number)"), {"number": number})
+            pause()
             purchases.publish(number, tx=session)
+            pause()
             parcels.enqueue(number, tx=session)
-            session.flush()
+            pause()
         report("bought", number)
+        pause()
 
 
 def enqueue(path: str) -> None:
     """Tasks one by one and in batches."""
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
+    report("started", 0)
     jobs = kit.queue("jobs")
     while True:
         report("enqueued", jobs.enqueue({"some": "work"}).id)
@@ -51,12 +69,14 @@ def enqueue(path: str) -> None:
 def work(path: str) -> None:
     """Tasks claimed and acked, by hand and in `handling`; the watcher is attached whenever there is nothing to do."""
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
+    report("started", 0)
     jobs = kit.queue("jobs")
     for task in jobs.work("worker", batch=4):
         report("claimed", task.id)
         if random.random() < 0.5:
             with jobs.handling(task):
-                pass
+                pause()
+            report("acked", task.id)
         elif jobs.ack(task):
             report("acked", task.id)
 
@@ -64,6 +84,7 @@ def work(path: str) -> None:
 def follow(path: str) -> None:
     """A subscription that saves every offset by hand."""
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
+    report("started", 0)
     purchases = kit.stream("purchases")
     for event in purchases.subscribe("follower", save_every_n=0, save_every_s=0):
         purchases.save_offset("follower", event.offset)
@@ -77,24 +98,44 @@ def come_and_go(path: str) -> None:
             report("enqueued", kit.queue("jobs").enqueue("from a visitor").id)
 
 
-def start(program: str, path: str) -> "subprocess.Popen[bytes]":
-    """Run one of the programs above in a process of its own."""
-    return subprocess.Popen([sys.executable, __file__, program, path], stdout=subprocess.PIPE)
+class Running:
+    """One of the programs above, in a process of its own."""
+
+    def __init__(self, program: str, path: str) -> None:
+        self._output: IO[bytes] = tempfile.TemporaryFile()
+        self._process = subprocess.Popen([sys.executable, __file__, program, path], stdout=self._output)
+
+    def wait(self) -> None:
+        """Return once the program is at work."""
+        deadline = time.monotonic() + PATIENCE
+        while not os.fstat(self._output.fileno()).st_size:
+            assert self._process.poll() is None, f"a program ended with {self._process.returncode}"
+            assert time.monotonic() < deadline, f"a program has reported nothing for {PATIENCE:.0f} seconds"
+            time.sleep(0.001)
+
+    def kill(self) -> list[tuple[str, int]]:
+        """Kill the program without a warning; the facts it had reported."""
+        self._process.send_signal(signal.SIGKILL)
+        assert self._process.wait() == -signal.SIGKILL, f"a program ended with {self._process.returncode}"
+        self._output.seek(0)
+        lines = self._output.read().decode().split("\n")[:-1]
+        self._output.close()
+        return [(fact, int(number)) for fact, number in (line.split() for line in lines)]
 
 
-def kill(process: "subprocess.Popen[bytes]") -> list[tuple[str, int]]:
-    """Kill the process without a warning; the facts it had reported."""
-    process.send_signal(signal.SIGKILL)
-    output, _ = process.communicate()
-    lines = output.decode().split("\n")[:-1]
-    return [(fact, int(number)) for fact, number in (line.split() for line in lines)]
+def live_for_a_moment(programs: list[str], path: str, *, hurried: bool = False) -> list[tuple[str, int]]:
+    """Start the programs and kill them at some moment when all are at work; all the facts they reported.
 
-
-def live_for_a_moment(programs: list[str], path: str) -> list[tuple[str, int]]:
-    """Start the programs, kill them at some moment; all the facts they reported."""
-    processes = [start(program, path) for program in programs]
-    time.sleep(random.uniform(0.4, 1.1))
-    return [fact for process in processes for fact in kill(process)]
+    *hurried*, they may be killed before they have done anything.
+    """
+    running = [Running(program, path) for program in programs]
+    if hurried:
+        time.sleep(random.uniform(0.1, 1.0))
+    else:
+        for program in running:
+            program.wait()
+        time.sleep(random.uniform(0.05, 0.4))
+    return [fact for program in running for fact in program.kill()]
 
 
 if __name__ == "__main__":

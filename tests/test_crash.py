@@ -12,6 +12,7 @@ import eventkit
 from eventkit.testing import advance
 
 PROGRAMS = ["buy", "enqueue", "work", "follow", "come_and_go"]
+FACTS = ["bought", "enqueued", "claimed", "acked", "saved"]
 
 
 @pytest.fixture
@@ -23,8 +24,8 @@ def path(tmp_path: Path) -> str:
     return path
 
 
-def check(path: str, facts: dict[str, set[int]]) -> None:
-    """Hold *facts*, all that was ever reported, against what the file says now."""
+def check(path: str, facts: dict[str, set[int]], workers: int) -> None:
+    """Hold *facts*, all that was ever reported, against what the file says after so many *workers* were killed."""
     connection = apsw.Connection(path)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     bought = {number for (number,) in connection.execute("SELECT number FROM purchase")}
@@ -41,45 +42,50 @@ def check(path: str, facts: dict[str, set[int]]) -> None:
     assert len(published) == len(set(published)) == len(bought)
     assert set(published) == set(enqueued) == bought
     assert facts["bought"] <= bought
-    assert facts["enqueued"] - jobs <= facts["claimed"]
     assert not facts["acked"] & jobs
+    gone = facts["enqueued"] - jobs
+    assert gone <= facts["claimed"]
+    # Each worker may have been killed between an ack and its report.
+    assert len(gone - facts["acked"]) <= workers
     assert position >= max(facts["saved"], default=0)
 
 
-def kill_often(path: str, rounds: int, together: int) -> dict[str, set[int]]:
-    """Let programs live for a moment on the file, again and again; everything they reported."""
+def kill_often(path: str, rounds: int) -> None:
+    """Let three programs live for a moment on the file, again and again, and check what they leave each time."""
     facts: dict[str, set[int]] = defaultdict(set)
-    for _ in range(rounds):
-        for fact, number in live_for_a_moment(random.sample(PROGRAMS, together), path):
+    workers = turn = 0
+    while turn < rounds or not all(facts[fact] for fact in FACTS):
+        programs = random.sample(PROGRAMS, 3)
+        workers += programs.count("work")
+        for fact, number in live_for_a_moment(programs, path, hurried=turn % 4 == 3):
             facts[fact].add(number)
-        check(path, facts)
-    return facts
+        check(path, facts, workers)
+        turn += 1
+        assert turn < 10 * rounds, f"of {FACTS} there were only {sorted(facts)}"
 
 
 def test_a_killed_process_loses_nothing_it_was_told(path: str) -> None:
-    """A dozen processes are killed, at whatever they were doing."""
-    kill_often(path, rounds=4, together=3)
+    """More than a dozen processes are killed, at whatever they were doing."""
+    kill_often(path, rounds=5)
 
 
 @pytest.mark.slow
 def test_two_hundred_killed_processes_lose_nothing_they_were_told(path: str) -> None:
-    """Two hundred and ten processes are killed, and all of the programs had reported something by then."""
-    facts = kill_often(path, rounds=70, together=3)
-    assert all(facts[fact] for fact in ("bought", "enqueued", "claimed", "acked", "saved"))
+    """More than two hundred processes are killed, at whatever they were doing."""
+    kill_often(path, rounds=70)
 
 
 def test_the_tasks_of_a_killed_worker_come_back(path: str) -> None:
     """What a dead worker held is handed out again when its lease has run out, with the next attempt."""
-    held: set[int] = set()
+    held: dict[int, int] = {}
     while not held:
         live_for_a_moment(["enqueue", "work"], path)
         with eventkit.connect(f"sqlite:///{path}") as kit:
-            held = {task.id for task in kit.queue("jobs").list("leased", limit=1_000_000)}
+            held = {task.id: task.attempt for task in kit.queue("jobs").list("leased", limit=1_000_000)}
     with eventkit.connect(f"sqlite:///{path}") as kit:
         jobs = kit.queue("jobs")
         jobs.purge("ready")
         assert jobs.claim("heir", limit=1000) == []
         advance(kit, 301)
         again = jobs.claim("heir", limit=1000)
-        assert {task.id for task in again} == held
-        assert all(task.attempt >= 2 for task in again)
+        assert {task.id: task.attempt for task in again} == {id: attempt + 1 for id, attempt in held.items()}

@@ -7,12 +7,48 @@ import time
 
 import eventkit
 
-PUBLIC = """
-AsyncEventKit AsyncEventStream AsyncNotificationChannel AsyncTaskQueue Busy Closed Consumer DatabaseReplaced Delays
-Disconnected Enqueued Event EventKit EventStream EventkitError Exponential Fixed ForeignTransaction Linear LockHeld NewEvent
-NewTask NotMigrated Notification NotificationChannel Permanent QueueFull QueueStats Retry Task TaskFailed TaskInfo TaskQueue
-Truncated Unavailable Undecodable UnknownBackend connect connect_async tracing
-""".split()
+PUBLIC = [
+    "AsyncEventKit",
+    "AsyncEventStream",
+    "AsyncNotificationChannel",
+    "AsyncTaskQueue",
+    "Busy",
+    "Closed",
+    "Consumer",
+    "DatabaseReplaced",
+    "Delays",
+    "Disconnected",
+    "Enqueued",
+    "Event",
+    "EventKit",
+    "EventStream",
+    "EventkitError",
+    "Exponential",
+    "Fixed",
+    "ForeignTransaction",
+    "Linear",
+    "LockHeld",
+    "NewEvent",
+    "NewTask",
+    "NotMigrated",
+    "Notification",
+    "NotificationChannel",
+    "Permanent",
+    "QueueFull",
+    "QueueStats",
+    "Retry",
+    "Task",
+    "TaskFailed",
+    "TaskInfo",
+    "TaskQueue",
+    "Truncated",
+    "Unavailable",
+    "Undecodable",
+    "UnknownBackend",
+    "connect",
+    "connect_async",
+    "tracing",
+]
 
 HEAVY = (
     "apsw",

@@ -77,18 +77,18 @@ def test_it_serves_its_url(installed: Path, tmp_path: Path) -> None:
 
 
 def test_it_passes_the_suite(installed: Path, tmp_path: Path) -> None:
-    """The suite knows it by nothing but its URL, and finds every promise kept, in both flavours."""
-    code, counted = conform(installed, tmp_path, "-m", "not slow")
+    """The suite knows it by nothing but its URL, and finds promises kept in both flavours: here a part of them."""
+    code, counted = conform(installed, tmp_path, "-m", "not slow", "-k", "event or transaction or kit or wake")
     assert code == 0
-    assert counted["passed"] > 100
+    assert counted["passed"] > 150
 
 
 @pytest.mark.slow
-def test_it_passes_the_slow_part_of_the_suite(installed: Path, tmp_path: Path) -> None:
-    """The long races too."""
-    code, counted = conform(installed, tmp_path, "-m", "slow")
+def test_it_passes_the_whole_suite(installed: Path, tmp_path: Path) -> None:
+    """Every test, the long races too."""
+    code, counted = conform(installed, tmp_path)
     assert code == 0
-    assert counted["passed"] > 0
+    assert counted["passed"] > 500
 
 
 def test_its_capabilities_choose_tests(installed: Path, tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     """Which file *driver* has open; asked once of a connection, for which it never changes."""
     known = _main_files.get(driver) if isinstance(driver, apsw.Connection) else None
     if known is None:
-        path = driver.execute("PRAGMA database_list").fetchall()[0][2]
+        path = str(driver.execute("PRAGMA database_list").fetchall()[0][2])
         known = (identify(path) if path else None, path)
         if isinstance(driver, apsw.Connection):
             _main_files[driver] = known

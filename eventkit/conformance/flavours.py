@@ -66,8 +66,7 @@ class Blocking:
 
     def _wrap(self, value: Any) -> Any:
         blocking = any(
-            hasattr(value, name)
-            for name in ("__aenter__", "__anext__", "publish", "claim", "notify", "execute")
+            hasattr(value, name) for name in ("__aenter__", "__anext__", "publish", "claim", "notify", "execute")
         )
         return Blocking(value, self._loop) if blocking and not isinstance(value, _PLAIN) else value
 

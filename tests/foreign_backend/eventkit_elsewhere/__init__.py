@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
 
 import eventkit_sqlite
+
 from eventkit.operations import Operation, Probe
 from eventkit.protocols import AsyncConnection, Connection
 
