@@ -65,7 +65,7 @@ $(VENV)/.made:
 	        echo 'eventkit needs Python 3.11 or newer: make PYTHON=/path/to/python3' >&2; exit 1; \
 	    fi; \
 	    echo "Creating $(VENV) with $$($$python --version) …"; \
-	    $$python -m venv --clear $(VENV) >/dev/null || { \
+	    $$python -m venv --clear $(VENV) >/dev/null 2>&1 || { \
 	        $$python -m venv --clear --without-pip $(VENV) && \
 	        $$python -m pip --python $(BIN)/python install --quiet --only-binary :all: pip; \
 	    }; \

@@ -115,8 +115,8 @@ class Running:
 
     def kill(self) -> list[tuple[str, int]]:
         """Kill the program without a warning; the facts it had reported."""
-        self._process.send_signal(signal.SIGKILL)
-        assert self._process.wait() == -signal.SIGKILL, f"a program ended with {self._process.returncode}"
+        self._process.kill()
+        self.status = self._process.wait()
         self._output.seek(0)
         lines = self._output.read().decode().split("\n")[:-1]
         self._output.close()
@@ -129,13 +129,14 @@ def live_for_a_moment(programs: list[str], path: str, *, hurried: bool = False) 
     *hurried*, they may be killed before they have done anything.
     """
     running = [Running(program, path) for program in programs]
-    if hurried:
-        time.sleep(random.uniform(0.1, 1.0))
-    else:
-        for program in running:
+    try:
+        for program in [] if hurried else running:
             program.wait()
-        time.sleep(random.uniform(0.05, 0.4))
-    return [fact for program in running for fact in program.kill()]
+        time.sleep(random.uniform(0.1, 1.0) if hurried else random.uniform(0.05, 0.4))
+    finally:
+        facts = [fact for program in running for fact in program.kill()]
+    assert [program.status for program in running] == [-signal.SIGKILL] * len(running), "a program ended by itself"
+    return facts
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The library beside a model of itself: thousands of random steps, each answer the one that plain Python gives."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from zlib import crc32
@@ -16,17 +17,19 @@ _QUEUE = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q9", "Q10", "Q11", "Q
 _STREAM = ("S1", "S3", "S4", "S5", "S6", "S7", "S8", "G4")
 
 
-Walk = Callable[[str, int, int], None]
+Walk = Callable[..., None]
 
 
 @pytest.fixture
 def walk(connect: Callable[..., Any], url: str, flavour: str, caplog: pytest.LogCaptureFixture) -> Walk:
-    """Makes some runs of so many steps with the machine of a name."""
+    """Makes some runs of so many steps with a machine; ``shrink=True`` makes a failure as short as it can be."""
     caplog.set_level("ERROR", "eventkit")  # Lost leases, which are warned of, are half of what is tried here.
-    return lambda machine, runs, steps: _walk(machine, connect, url, flavour, runs, steps)
+    return partial(_walk, connect, url, flavour)
 
 
-def _walk(machine: str, connect: Callable[..., Any], url: str, flavour: str, runs: int, steps: int) -> None:
+def _walk(
+    connect: Callable[..., Any], url: str, flavour: str, machine: str, runs: int, steps: int, *, shrink: bool = False
+) -> None:
     reason = "the models are walked by Hypothesis: pip install hypothesis"
     hypothesis = pytest.importorskip("hypothesis", reason=reason)
     stateful = pytest.importorskip("hypothesis.stateful", reason=reason)
@@ -43,6 +46,8 @@ def _walk(machine: str, connect: Callable[..., Any], url: str, flavour: str, run
         settings=hypothesis.settings(
             max_examples=runs,
             stateful_step_count=steps,
+            # Which takes minutes, so whoever wants a shorter story runs the slow tests.
+            phases=[hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if shrink else [])],
             database=None,
             deadline=None,
             # A step is a handful of real transactions, on a machine that has other work: slow is no defect here.
@@ -67,11 +72,11 @@ def test_a_stream_answers_as_its_model(walk: Walk) -> None:
 @proves(*_QUEUE)
 def test_a_queue_answers_as_its_model_for_long(walk: Walk) -> None:
     """Five thousand steps of a queue."""
-    walk("queue", 100, 50)
+    walk("queue", 100, 50, shrink=True)
 
 
 @pytest.mark.slow
 @proves(*_STREAM)
 def test_a_stream_answers_as_its_model_for_long(walk: Walk) -> None:
     """Five thousand steps of a stream."""
-    walk("stream", 100, 50)
+    walk("stream", 100, 50, shrink=True)
