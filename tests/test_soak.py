@@ -31,7 +31,7 @@ def _produce(url: str, until: float) -> None:
 
 
 def _consume(url: str, until: float, answers: Any) -> None:
-    """Work, follow and listen at once; the memory and the threads after a quarter of the time, and at the end."""
+    """Work, follow, listen and wait at once; the memory and the threads after a quarter of the time, and at the end."""
     kit = eventkit.connect(url)
 
     def work() -> None:
@@ -47,7 +47,12 @@ def _consume(url: str, until: float, answers: Any) -> None:
         for _ in kit.channel("soak").listen():
             pass
 
-    threads = [threading.Thread(target=target) for target in (work, follow, listen)]
+    def stay() -> None:
+        """A reader to whom nothing ever happens must not hold on to the log as it was when it came."""
+        for _ in kit.stream("quiet").subscribe("idler"):
+            pass
+
+    threads = [threading.Thread(target=target) for target in (work, follow, listen, stay)]
     for thread in threads:
         thread.start()
     time.sleep(max(0.0, (until - time.time()) / 4))

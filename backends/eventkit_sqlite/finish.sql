@@ -22,7 +22,7 @@ SET state = 'done', result = :result, finished_at = :now, wake_at = NULL, token 
 WHERE
     (id, token) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:held))
     AND state = 'leased' AND wake_at > :now
-RETURNING id, EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
+RETURNING id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = eventkit_task.queue) IS NOT NULL
 
 -- As many as the call has finished, and one more, so that they go faster than they come.  The queue is looked
 -- up first (CROSS JOIN fixes the order), so that the index finds those that are over and passes no others.

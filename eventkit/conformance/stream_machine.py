@@ -254,7 +254,8 @@ class StreamMachine(RuleBasedStateMachine):
 
     def position(self, where: int) -> int:
         """An offset: of an event there is, or was, or beyond."""
-        places = [0, self.model.pruned_to, self.model.newest + 1, *self.model.events]
+        edge = self.model.pruned_to
+        places = [0, edge, max(0, edge - 1), self.model.newest + 1, *self.model.events]
         return places[-1 - where % len(places)]
 
     def moment(self, where: int) -> datetime:

@@ -118,17 +118,15 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         lease = gate.lease if self.lease is None else self.lease
         most = gate.most(self.limit)
         tasks: list[Task[Any]] = []
-        spent = 0
         while len(tasks) < most:
             wanted = most - len(tasks)
             rows = yield Lease(self.queue, self.worker, wanted, lease, self.token, gate.max_attempts)
-            spent += len(rows)
             poisonous = yield from self._decode_into(tasks, rows, lease)
             if not poisonous:
                 break
         tokens = gate.tokens_now()
-        if spent and tokens is not None:
-            yield SpendTokens(self.queue, tokens - spent, gate.now)
+        if tasks and tokens is not None:
+            yield SpendTokens(self.queue, tokens - len(tasks), gate.now)
         return tasks
 
     def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
