@@ -53,9 +53,9 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
 
     def plan(self) -> Plan[list[Enqueued]]:
         """One statement, a look for the holders of taken keys, and a look at the bound where there is one."""
-        yield from check_batch(self.queue, len(self.tasks))
+        bounded = yield from check_batch(self.queue, len(self.tasks))
         rows = yield self
-        if rows:
+        if bounded and rows:
             yield from check_bound(self.queue)
         if len(rows) == len(self.tasks):
             return [Enqueued(id, True) for id, _ in rows]
@@ -117,14 +117,16 @@ class RoomAhead(Operation[Outlook], frozen=True):
         return Outlook(bool(rows[0][0]))
 
 
-def check_batch(queue: str, count: int) -> Plan[None]:
-    """Refuse a batch that can never fit, before anything is written."""
-    for bound, _ in (yield ReadRoom(queue)):
+def check_batch(queue: str, count: int) -> Plan[bool]:
+    """Whether the queue has a bound; a batch that can never fit is refused before anything is written."""
+    bounds = yield ReadRoom(queue)
+    for bound, _ in bounds:
         if count > bound:
             raise QueueFull(
                 f"{count} tasks at once never fit into queue {queue!r}, whose max_size is {bound}: "
                 f"enqueue fewer at a time, or configure a larger max_size"
             )
+    return bool(bounds)
 
 
 def check_bound(queue: str) -> Plan[None]:
