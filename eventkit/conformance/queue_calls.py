@@ -28,6 +28,7 @@ def _any(**arguments: list[Any]) -> Arguments:
     return _one([dict(zip(arguments, values, strict=True)) for values in product(*arguments.values())])
 
 
+KEYS = ["a", "b", "c"]
 _WISHES = _one(
     [
         Wish(None, *choice)
@@ -36,7 +37,7 @@ _WISHES = _one(
             [0, 0, 1, -1],  # priority
             [None, None, 1, 2],  # max_attempts
             [None, None, 0, 1, 2, 3],  # expires
-            [None, None, "a", "b"],  # key
+            [None, None, *KEYS],  # key
             [{}, {"trace": "1"}],  # headers
         )
     ]
@@ -56,7 +57,7 @@ _SETTINGS: dict[str, list[Any]] = {
     "key_ttl": [None, 0, 1, 3],
     "dead_letter_to": [None, True],
 }
-SETTINGS = st.lists(_one([(name, value) for name, values in _SETTINGS.items() for value in values]), max_size=3)
+SETTINGS = st.lists(_one([(name, value) for name, values in _SETTINGS.items() for value in values]), max_size=5)
 """The names of settings, and values for them; those of ``rate`` come with a burst."""
 
 PUT_IN = {
@@ -87,6 +88,7 @@ CLEAR = _CANCEL | {
     "requeue": _any(chosen=[None, *_SOME]),
     "dead": _any(limit=[1, 2, 9]),
     "sweep": _any(),
+    "try_keys": _any(),
 }
 INTERRUPT = {"reopen": _any(), "pause": _any(), "resume": _any()}
 
@@ -96,7 +98,7 @@ IN_TRANSACTION = PUT_IN | TAKE_OUT | FINISH | _CANCEL
 IN_TRANSACTION["enqueue"] = st.fixed_dictionaries({"wish": _WISHES, "exact": st.just(False)})
 IN_TRANSACTION["retry"] = _any(which=_WHICH, delay=[1, 2], error=[None, "text"])
 
-_WEIGHTS = {"enqueue_many": 2, "claim": 4, "resume": 4}
+_WEIGHTS = {"enqueue_many": 2, "claim": 4, "resume": 4, "try_keys": 3}
 """What lets others do something is wanted more often."""
 
 

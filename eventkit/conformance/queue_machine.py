@@ -16,6 +16,7 @@ from .queue_calls import (
     FINISH,
     IN_TRANSACTION,
     INTERRUPT,
+    KEYS,
     PUT_IN,
     SETTINGS,
     TAKE_OUT,
@@ -215,6 +216,13 @@ class QueueMachine(ComparedQueue):
         ids = None if chosen is None else [self.some_id(which) for which in chosen]
         assert self.queue.requeue(ids) == self.model.requeue(ids)
 
+    def try_keys(self) -> None:
+        """Which keys are taken, and by whom; found out in a transaction that is rolled back."""
+        model = self.remember()
+        with self.ground.transaction(commit=False) as tx:
+            self.enqueue_many([Wish(None, key=key) for key in KEYS], plain=False, tx=tx)
+        self.model = model
+
     def sweep(self) -> None:
         """What a claim would move."""
         assert self.queue.sweep() == self.model.sweep()
@@ -241,6 +249,11 @@ class QueueMachine(ComparedQueue):
         durations = {name: seconds(changes[name]) for name in ("lease", "keep_done", "key_ttl") if name in changes}
         rate = {"rate": 1 / TICK} if changes.get("rate") else {}
         self.queue.configure(**changes | durations | rate)
+
+    @rule()
+    def let_a_tick_pass(self) -> None:
+        """The next tick, which most moments are only one or two away from."""
+        self.let_time_pass(1)
 
     @rule(ticks=TICKS)
     def let_time_pass(self, ticks: int) -> None:

@@ -59,7 +59,7 @@ def _walk(
 @proves(*_QUEUE)
 def test_a_queue_answers_as_its_model(walk: Walk) -> None:
     """Whatever is asked in whatever order, a queue holds and answers what its model does."""
-    walk("queue", 60, 30)
+    walk("queue", 100, 30)
 
 
 @proves(*_STREAM)
