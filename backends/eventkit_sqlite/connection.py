@@ -85,7 +85,7 @@ class Connection:
             while not self._closing:
                 if watcher.error is not None:
                     raise watcher.error
-                waiter.seen = None
+                waiter.seen = waiter.answer = None
                 bell.acquire(blocking=False)
                 outlook = self._read(probe)
                 waiter.seen = outlook
@@ -95,6 +95,8 @@ class Connection:
                 if left is not None and left <= 0:
                     return False
                 bell.acquire(timeout=shortest(left, outlook.delay))
+                if waiter.may_look and not self._closing:
+                    return True
             return False
         finally:
             watcher.remove(waiter)

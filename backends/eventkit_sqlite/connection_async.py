@@ -98,7 +98,7 @@ class AsyncConnection:
             while not self._closing:
                 if watcher.error is not None:
                     raise watcher.error
-                waiter.seen = None
+                waiter.seen = waiter.answer = None
                 bell.clear()
                 outlook = await self._read(probe)
                 waiter.seen = outlook
@@ -113,6 +113,8 @@ class AsyncConnection:
                         await bell.wait()
                 except TimeoutError:
                     pass
+                if waiter.may_look and not self._closing:
+                    return True
             return False
         finally:
             self._sleepers.discard(bell)

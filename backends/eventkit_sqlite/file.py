@@ -46,7 +46,7 @@ class File:
         """Raise `DatabaseReplaced` if another file, or none, is at the path by now."""
         if identify(self.path) != self.identity:
             raise DatabaseReplaced(
-                f"{self.path} was moved, deleted or replaced while it was open: close the kit, and connect again; "
+                f"{self.path} was moved, deleted or replaced while it was open: close the kit and connect again; "
                 f"if another file took its place, remove a {self.path}-wal and -shm left from the old one first"
             )
 

@@ -32,14 +32,23 @@ _IDENTITY_EVERY = 0.25
 
 
 class Waiter:
-    """Somebody who sleeps until *probe* answers something else than what they have seen."""
+    """Somebody who sleeps until *probe* answers something else than what they have seen.
 
-    __slots__ = ("probe", "seen", "wake")
+    *answer* is what the watcher woke them with, if that is why they were woken.
+    """
+
+    __slots__ = ("answer", "probe", "seen", "wake")
 
     def __init__(self, probe: Probe, wake: Callable[[], object]) -> None:
         self.probe = probe
         self.wake = wake
         self.seen: Outlook | None = None
+        self.answer: Outlook | None = None
+
+    @property
+    def may_look(self) -> bool:
+        """Whether what woke them is worth a look at once, without asking the probe again."""
+        return self.answer is not None and self.answer.ready
 
 
 class Watcher:
@@ -155,6 +164,7 @@ class Watcher:
             for probe, answer in answers.items():
                 for waiter in self._waiters.get(probe, ()):
                     if waiter.seen != answer:
+                        waiter.answer = answer
                         waiter.wake()
 
 
