@@ -41,6 +41,8 @@ def main() -> None:
             for table in GROUPS[name](settings):
                 parts.append(table.markdown())
                 print(parts[-1], flush=True)
+        parts.append(machine.describe_load() + "\n")
+        print(parts[-1], flush=True)
     if output is not None:
         output.write_text("\n".join(parts), encoding="utf-8")
 

@@ -18,7 +18,7 @@ from eventkit.operations import Operation
 from eventkit.operations.claim import Lease, ReadGate
 from eventkit.operations.enqueue import Enqueue, EnqueuePlain, ReadRoom
 from eventkit.operations.finish import Ack, AckMany
-from eventkit.operations.stream import Publish, PublishMany, ReadEvents
+from eventkit.operations.stream import Publish, PublishPlain, ReadEvents
 
 from .payloads import payloads
 from .rounds import Contestant
@@ -45,7 +45,7 @@ _LEASE = _sql(Lease, "worker", "token", "lease", "queue", "limit", "max_attempts
 _ACK = _sql(Ack, "id", "token")
 _ACK_MANY = _sql(AckMany, "held")
 _PUBLISH = _sql(Publish, "topic", "key", "payload", "headers")
-_PUBLISH_MANY = _sql(PublishMany, "topic", "events")
+_PUBLISH_PLAIN = _sql(PublishPlain, "topic", "payloads")
 _READ_EVENTS = _sql(ReadEvents, "topic", "after", "limit")
 
 
@@ -120,8 +120,8 @@ class Bare(Contestant):
         execute = self._connection.execute
         source = payloads(count)
         for _ in range(count // size):
-            rows = [(encode(payload).decode(), None, None, None) for payload in islice(source, size)]
-            execute(_PUBLISH_MANY, ("topic", encode(rows).decode())).fetchall()
+            texts = [encode(payload).decode() for payload in islice(source, size)]
+            execute(_PUBLISH_PLAIN, ("topic", encode(texts).decode())).fetchall()
 
     def read(self, count: int) -> None:
         """The first events, a thousand at a time, payloads decoded."""

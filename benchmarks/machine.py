@@ -16,10 +16,10 @@ from .peers import PEERS
 def describe(folder: str) -> str:
     """A list of what matters: software, processor, kernel, and the file system of *folder*."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("eventkit", "apsw", "msgspec", *PEERS))
-    load = os.getloadavg()[0]
     return "\n".join(
         (
-            f"- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_revision()}; load average at the start {load:.1f}",
+            f"- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_revision()}",
+            f"- load average at the start: {os.getloadavg()[0]:.1f} over 1 minute",
             f"- {os.cpu_count()} cores, {_processor()}; {platform.system()} {platform.release()}, "
             f"{' '.join(platform.libc_ver())}",
             f"- Python {platform.python_version()} ({sys.implementation.name}); SQLite {apsw.sqlite_lib_version()} "
@@ -28,6 +28,12 @@ def describe(folder: str) -> str:
             f"- {versions}",
         )
     )
+
+
+def describe_load() -> str:
+    """How busy the machine was, our own work included: the busier, the wider the spreads and the later the wakes."""
+    one, five, fifteen = os.getloadavg()
+    return f"Load average at the end: {one:.1f} over 1 minute, {five:.1f} over 5, {fifteen:.1f} over 15."
 
 
 def version(distribution: str) -> str:

@@ -121,6 +121,7 @@ def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None
                     await stream.publish(number, tx=tx)
                     await stream.publish(number, tx=tx)
 
+            whole = 0.0
             for number in range(200):
                 began = monotonic()
                 task = asyncio.create_task(write(number))
