@@ -1,0 +1,142 @@
+"""The schema goes up and down, and refuses what it cannot be."""
+
+from pathlib import Path
+
+import eventkit_migrations
+import pytest
+from alembic.script import ScriptDirectory
+from eventkit_migrations import HEAD, VERSION_TABLE
+from schemas import connected, journal_mode, python, schema, tables
+
+from eventkit.errors import NotMigrated, UnknownBackend
+
+PACKAGE = Path(eventkit_migrations.__file__).parent
+REVISIONS = [script.revision for script in ScriptDirectory(PACKAGE).walk_revisions()][::-1]
+
+
+def test_head_is_the_newest_revision() -> None:
+    """HEAD is what Alembic finds to be the single head."""
+    assert ScriptDirectory(PACKAGE).get_current_head() == HEAD
+
+
+def test_importing_loads_no_migration_library() -> None:
+    """A process that finds its schema current never loads Alembic or SQLAlchemy."""
+    script = "import eventkit_migrations, sys; print({'alembic', 'sqlalchemy'} & set(sys.modules))"
+    assert python(script).communicate()[0] == "set()\n"
+
+
+def test_upgrade_creates_the_schema(url: str) -> None:
+    """An empty place gets the tables, the newest revision and WAL."""
+    assert eventkit_migrations.current(url) is None
+    eventkit_migrations.upgrade(url)
+    assert eventkit_migrations.current(url) == HEAD
+    assert {"eventkit_event", "eventkit_task", "eventkit_notification", VERSION_TABLE} <= tables(url)
+    assert journal_mode(url) == "wal"
+
+
+def test_upgrade_is_idempotent(url: str) -> None:
+    """A second upgrade changes nothing and keeps the data."""
+    eventkit_migrations.upgrade(url)
+    before = schema(url)
+    with connected(url) as connection:
+        connection.exec_driver_sql("INSERT INTO eventkit_event (topic, payload) VALUES ('orders', '1')")
+    eventkit_migrations.upgrade(url)
+    eventkit_migrations.upgrade(url, to=REVISIONS[0])
+    assert schema(url) == before
+    with connected(url) as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM eventkit_event").scalar() == 1
+
+
+def test_both_drivers_create_the_same_schema(tmp_path: Path) -> None:
+    """The driver does not show in the tables."""
+    ours, stdlib = f"sqlite+apsw:///{tmp_path}/a.db", f"sqlite+pysqlite:///{tmp_path}/b.db"
+    eventkit_migrations.upgrade(ours)
+    eventkit_migrations.upgrade(stdlib)
+    assert schema(ours) == schema(stdlib)
+
+
+def test_a_schema_upgraded_step_by_step_equals_a_fresh_one(url: str) -> None:
+    """Every revision can be undone and done again, alone, and the last one leads to what a new file gets."""
+    eventkit_migrations.upgrade(url)
+    fresh = schema(url)
+    seen = {HEAD: fresh}
+    for revision in [*REVISIONS[-2::-1], "base"]:
+        eventkit_migrations.downgrade(url, revision)
+        seen[revision] = schema(url)
+    assert eventkit_migrations.current(url) is None
+    assert tables(url) == {VERSION_TABLE}
+    for revision in REVISIONS:
+        eventkit_migrations.upgrade(url, to=revision)
+        assert eventkit_migrations.current(url) == revision
+        assert schema(url) == seen[revision]
+    assert schema(url) == fresh
+
+
+def test_the_applications_tables_stay(url: str) -> None:
+    """A downgrade to base drops what is eventkit's and nothing else."""
+    with connected(url) as connection:
+        connection.exec_driver_sql("CREATE TABLE eventkitten (id INTEGER PRIMARY KEY)")
+    eventkit_migrations.upgrade(url)
+    eventkit_migrations.downgrade(url, "base")
+    assert tables(url) == {"eventkitten", VERSION_TABLE}
+
+
+def test_a_newer_database_is_refused(url: str) -> None:
+    """Code that does not know the database's revision changes nothing and says what to install."""
+    eventkit_migrations.upgrade(url)
+    with connected(url) as connection:
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    before = schema(url)
+    with pytest.raises(NotMigrated, match=r"9999.*install"):
+        eventkit_migrations.upgrade(url)
+    with pytest.raises(NotMigrated, match=r"9999.*install"):
+        eventkit_migrations.downgrade(url, "base")
+    assert eventkit_migrations.current(url) == "9999"
+    assert schema(url) == before
+
+
+def test_an_unknown_target_is_refused(url: str) -> None:
+    """A revision that does not exist is a ValueError that lists those that do."""
+    with pytest.raises(ValueError, match=f"'12'.*{HEAD}"):
+        eventkit_migrations.upgrade(url, to="12")
+    assert eventkit_migrations.current(url) is None
+
+
+def test_what_is_no_database_is_not_made_one(url: str, tmp_path: Path) -> None:
+    """Asking for the revision of a missing file, or downgrading it, does not create it."""
+    assert eventkit_migrations.current(url) is None
+    eventkit_migrations.downgrade(url, "base")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("nowhere", ["sqlite://", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:"])
+def test_a_database_in_memory_is_refused(nowhere: str) -> None:
+    """Tables that end with the connection are no schema."""
+    with pytest.raises(ValueError, match="names no file"):
+        eventkit_migrations.upgrade(nowhere)
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    """A URL of another database says which ones there are."""
+    with pytest.raises(UnknownBackend, match=r"'mysql'.*sqlite"):
+        eventkit_migrations.upgrade("mysql://localhost/shop")
+
+
+def test_the_kits_options_stay_out_of_it(url: str, tmp_path: Path) -> None:
+    """Whatever eventkit.connect understands in a URL, the migrations take the same URL."""
+    eventkit_migrations.upgrade(f"{url}?durability=full&busy_timeout=5&watch=poll")
+    assert eventkit_migrations.current(f"{url}?durability=off") == HEAD
+    assert {path.name for path in tmp_path.iterdir()} <= {"shop.db", "shop.db-wal", "shop.db-shm"}
+
+
+def test_plain_sqlite_means_our_driver(tmp_path: Path) -> None:
+    """sqlite:/// is served by apsw: the stdlib's SQLite never opens the file."""
+    script = """
+import sys
+import eventkit_migrations
+sys.addaudithook(lambda name, details: print(name) if name == "sqlite3.connect" else None)
+eventkit_migrations.upgrade(sys.argv[1])
+print("done")
+"""
+    assert python(script, f"sqlite:///{tmp_path}/shop.db").communicate()[0] == "done\n"
+    assert eventkit_migrations.current(f"sqlite+apsw:///{tmp_path}/shop.db") == HEAD
