@@ -17,6 +17,7 @@ _SHALLOW = 2 * DEEPEST
 """No JSON text up to this length is nested too deep."""
 
 _encode = msgspec.json.Encoder().encode
+_encode_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -34,13 +35,14 @@ class Undecodable(msgspec.Struct, frozen=True):
 class Codec:
     """Encodes payloads to JSON text and back; as *type*, if one is given."""
 
-    __slots__ = ("_decode_list", "decode", "largest", "type")
+    __slots__ = ("_decode_lines", "decode", "largest", "type")
 
     def __init__(self, type: Any = None, largest: int = LARGEST) -> None:
         self.type = type
         self.largest = largest
-        self.decode = _decode if type is None else msgspec.json.Decoder(type).decode
-        self._decode_list = _decode if type is None else msgspec.json.Decoder(list[type]).decode
+        decoder = msgspec.json.Decoder(Any if type is None else type)
+        self.decode = decoder.decode
+        self._decode_lines = decoder.decode_lines
 
     def encode(self, payload: Any) -> str:
         """*payload* as JSON text that decodes to an equal value, or ``ValueError``/``TypeError``."""
@@ -69,10 +71,12 @@ class Codec:
     def encode_many(self, payloads: list[Any]) -> list[str]:
         """`encode` for each; small payloads are proved to be exact all at once, which is several times faster."""
         try:
-            texts = [_encode(payload) for payload in payloads]
-            small = max(map(len, texts), default=0) <= min(_SHALLOW, self.largest)
-            if small and self._decode_list(b"[" + b",".join(texts) + b"]") == payloads:
-                return [text.decode() for text in texts]
+            data = _encode_lines(payloads)
+            texts = data.decode().split("\n")[:-1]
+            # A character has four bytes at most; a `msgspec.Raw` may bring line breaks of its own.
+            small = max(map(len, texts), default=0) <= _SHALLOW <= self.largest // 4
+            if small and len(texts) == len(payloads) and self._decode_lines(data) == payloads:
+                return texts
         except Exception:
             pass  # One of them cannot be encoded; below it says so itself.
         return [self.encode(payload) for payload in payloads]

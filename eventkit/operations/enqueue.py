@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import chain, repeat
 from typing import ClassVar
 
 from ..errors import QueueFull
@@ -42,7 +42,8 @@ class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
         rows = yield self
         if rows:
             yield from check_bound(self.queue)
-        return list(map(Enqueued._make, zip([id for (id,) in rows], repeat(True), strict=False)))
+        # As `Enqueued(id, True)` for each, in half the time.
+        return list(map(tuple.__new__, repeat(Enqueued), zip(chain.from_iterable(rows), repeat(True))))
 
 
 class EnqueueMany(Operation[list[Enqueued]], frozen=True):
