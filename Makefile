@@ -6,15 +6,16 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all:
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-slow bench lint clean
+.PHONY: help demo test test-slow test-postgres bench lint clean
 
 help:
-	@echo 'make demo       the main job on an embedded SQLite file, in a few seconds'
-	@echo 'make test       every test but the slow ones'
-	@echo 'make test-slow  long races, crash loops and soaks'
-	@echo 'make bench      side by side with bare SQLite and other queues'
-	@echo 'make lint       ruff, mypy and pyright'
-	@echo 'make clean      remove the environment and everything built'
+	@echo 'make demo           the main job on an embedded SQLite file, in a few seconds'
+	@echo 'make test           every test but the slow ones'
+	@echo 'make test-slow      long races, crash loops and soaks'
+	@echo 'make test-postgres  the tests on PostgreSQL, with PG=18 on that major version'
+	@echo 'make bench          side by side with bare SQLite and other queues'
+	@echo 'make lint           ruff, mypy and pyright'
+	@echo 'make clean          remove the environment and everything built'
 
 demo: $(VENV)/.core
 	@$(BIN)/python -m eventkit.demo
@@ -24,6 +25,9 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(PYTEST) -m slow
+
+test-postgres: $(VENV)/.dev
+	EVENTKIT_TEST_POSTGRES_VERSION=$(PG) $(PYTEST) -n 2 -m "not slow" tests/test_postgres*.py
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

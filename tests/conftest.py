@@ -1,0 +1,75 @@
+"""A real PostgreSQL server for every test that asks for one, without any set-up.
+
+One server serves a session, with all its workers, and ends with it; it starts when the first test asks for it.
+`postgres_server` says which one.  That there is none is a failure.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from owned_folder import OwnedFolder
+from postgres_binaries import NoServer
+
+OWNED = pytest.StashKey[OwnedFolder]()
+
+
+def shared_folder(config: pytest.Config) -> Path:
+    """The folder of the session's server; it belongs to the main process, which outlives the workers."""
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        return Path(given["postgres_folder"])
+    if OWNED not in config.stash:
+        config.stash[OWNED] = OwnedFolder()
+    return config.stash[OWNED].path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where the folder is."""
+    node.workerinput["postgres_folder"] = str(shared_folder(node.config))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was tested on."""
+    if OWNED in config.stash:
+        known = config.stash[OWNED].path / "server.json"
+        if known.exists():
+            server = json.loads(known.read_text("utf-8"))
+            terminalreporter.write_sep("-", f"tested on PostgreSQL {server['version']} ({server['source']})")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server."""
+    if OWNED in config.stash:
+        config.stash[OWNED].close()
+        del config.stash[OWNED]
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a database of this worker's own, on the server that all workers share."""
+    # Imported here, because not every session that passes by has the driver.
+    from postgres_server import own_database, share
+
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "main")
+    try:
+        server = share(shared_folder(request.config), os.environ)
+        with own_database(server, worker) as url:
+            yield url
+    except NoServer as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> Iterator[str]:
+    """The same URL with a schema that does not exist yet; it is dropped after the test."""
+    from postgres_server import drop_schema
+
+    schema = f"t_{secrets.token_hex(4)}"
+    yield f"{postgres}{'&' if '?' in postgres else '?'}schema={schema}"
+    drop_schema(postgres, schema)
