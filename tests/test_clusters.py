@@ -1,0 +1,269 @@
+"""The servers that tests run on: found, started, shared, cleaned, and ended whatever happens."""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import owned_folder
+import psycopg
+import pytest
+from clusters import Cluster, ClusterError, free_port
+from owned_folder import OwnedFolder
+from postgres_binaries import Binaries, NoServer, choose, in_folders, in_package, on_machine
+from postgres_server import URL, VERSION, drop_schema, own_database, resolve, share
+
+TESTS = Path(__file__).parent
+MAJORS = {binaries.major: binaries for binaries in [*reversed(in_package()), *reversed(on_machine())]}
+"""One server of each major version that is to be had here."""
+
+
+def answer(url: str, statement: str) -> object:
+    """The first value that *statement* gives, in a transaction of its own."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute(statement.encode()).fetchone()
+    return row and row[0]
+
+
+def wait_until_gone(pid: int) -> None:
+    """Return when the process is gone, or dead and not yet buried."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        state = subprocess.run(("ps", "-o", "stat=", "-p", str(pid)), capture_output=True, text=True).stdout.strip()
+        if not state or state.startswith("Z"):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {pid} still runs")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One that runs."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """The folder of a session."""
+    owned = OwnedFolder()
+    yield owned.path
+    owned.close()
+
+
+def test_the_first_found_is_taken_and_a_version_asked_for_wins() -> None:
+    """What is on the machine comes first, so it is taken unless only the package has the version."""
+    found = [Binaries(Path("/machine"), "15.20"), Binaries(Path("/other"), "14.1"), Binaries(Path("/package"), "18.4")]
+    assert choose(None, found).folder == Path("/machine")
+    assert choose(15, found).folder == Path("/machine")
+    assert choose(18, found).folder == Path("/package")
+
+
+def test_what_is_missing_is_said_with_what_was_found_and_a_remedy() -> None:
+    """Neither a version that is not there nor an empty machine is passed over."""
+    with pytest.raises(NoServer, match=r"no PostgreSQL 14 .* found 15\.20 in /machine.*pip install.*" + URL):
+        choose(14, [Binaries(Path("/machine"), "15.20")])
+    with pytest.raises(NoServer, match=r"no PostgreSQL server .* none was found"):
+        choose(None, [])
+
+
+def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> None:
+    """A client's folder, a broken program, one that is not there; links lead to what they stand for, once."""
+    whole, broken, links = (tmp_path / name for name in ("whole", "broken", "links"))
+    for folder in (whole, broken, links):
+        folder.mkdir()
+    for program in ("initdb", "pg_ctl", "postgres"):
+        for folder, says in ((whole, "echo 'postgres (PostgreSQL) 19beta2'"), (broken, "exit 1")):
+            (folder / program).write_text(f"#!/bin/sh\n{says}\n")
+            (folder / program).chmod(0o755)
+        (links / program).symlink_to(whole / program)
+    found = list(in_folders(map(str, (tmp_path, broken, links, whole, tmp_path / "missing"))))
+    assert found == [Binaries(whole, "19beta2")]
+    assert found[0].major == 19
+
+
+def test_the_package_has_a_server() -> None:
+    """A machine with nothing but Python can test."""
+    assert 18 in {binaries.major for binaries in in_package()}
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_a_cluster_keeps_its_data_over_a_crash_and_leaves_nothing(major: int) -> None:
+    """Each server here starts, also for root, takes connections both ways, crashes, comes back, and ends."""
+    with Cluster(MAJORS[major]) as cluster:
+        url, first = cluster.url, cluster.pid
+        assert first is not None
+        assert str(answer(url, "SHOW server_version")).split()[0] == cluster.version
+        with psycopg.connect(cluster.socket_url) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 1 AS one")
+        cluster.stop("immediate")
+        wait_until_gone(first)
+        assert cluster.pid is None
+        cluster.stop()
+        with pytest.raises(psycopg.OperationalError):
+            answer(url, "SELECT 1")
+        cluster.start()
+        assert cluster.url == url
+        assert answer(url, "SELECT one FROM kept") == 1
+        cluster.restart()
+        assert answer(url, "SELECT one FROM kept") == 1
+        last = cluster.pid
+    assert last is not None
+    assert last != first
+    assert not cluster.folder.exists()
+    wait_until_gone(last)
+
+
+def test_a_server_where_only_root_can_come_is_started_elsewhere(tmp_path: Path) -> None:
+    """As where the environment lies in root's home; the programs of the package may be moved."""
+    [package] = [binaries for binaries in in_package() if binaries.major == 18]
+    closed = package.copy(tmp_path)
+    tmp_path.chmod(0o700)
+    with Cluster(closed) as cluster:
+        assert cluster.binaries.folder.is_relative_to(cluster.folder if os.geteuid() == 0 else tmp_path)
+        assert str(answer(cluster.url, "SHOW server_version")).split()[0] == package.version
+
+
+def test_a_temporary_folder_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's usual one takes its place, as it does where only root can come."""
+    deep = tmp_path / ("x" * 80)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    assert owned_folder.place() == Path("/tmp")
+
+
+def test_settings_count_when_configure_returns(cluster: Cluster) -> None:
+    """Those that a running server can read, without a restart; the others after one."""
+    before = cluster.pid
+    cluster.configure(idle_in_transaction_session_timeout="3s", search_path="it's, public")
+    assert cluster.pid == before
+    assert answer(cluster.url, "SHOW idle_in_transaction_session_timeout") == "3s"
+    cluster.configure(max_connections=20)
+    assert cluster.pid != before
+    assert answer(cluster.url, "SHOW max_connections") == "20"
+    assert answer(cluster.url, "SHOW idle_in_transaction_session_timeout") == "3s"
+    assert answer(cluster.url, "SHOW fsync") == "off"
+
+
+def test_a_server_that_does_not_start_says_why() -> None:
+    """The error holds the server's own words; nothing is left of the cluster."""
+    cluster = Cluster(max_connections="many")
+    with pytest.raises(ClusterError, match='invalid value for parameter "max_connections": "many"'):
+        cluster.__enter__()
+    assert not cluster.folder.exists()
+
+
+def test_a_free_port_is_below_those_of_outgoing_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port on which somebody listens is not taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        draws = iter([taken.getsockname()[1], 20_001])
+        monkeypatch.setattr("random.randrange", lambda *bounds: next(draws))
+        assert free_port() == 20_001
+
+
+@pytest.mark.parametrize("end", ["kill", "leave"])
+def test_a_cluster_ends_with_the_process_that_made_it(end: str) -> None:
+    """Whether that is killed or just does not clean up."""
+    program = "import sys; from clusters import Cluster; c = Cluster(); c.start(); print(c.folder, c.pid, flush=True)"
+    command = (sys.executable, "-c", f"{program}; sys.stdin.read()")
+    with subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        folder, pid = owner.stdout.readline().split()
+        assert Path(folder).exists()
+        os.kill(int(pid), 0)
+        if end == "kill":
+            owner.kill()
+    assert owner.returncode == (-signal.SIGKILL if end == "kill" else 0)
+    wait_until_gone(int(pid))
+    deadline = time.monotonic() + owned_folder.PATIENCE
+    while Path(folder).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_url_given_wins(cluster: Cluster, folder: Path) -> None:
+    """Nothing is started then; a version beside it is a promise that the server must keep."""
+    major = cluster.binaries.major
+    server = resolve(folder, {URL: cluster.url, VERSION: str(major)})
+    assert (server.url, server.version, server.source) == (cluster.url, cluster.version, URL)
+    assert resolve(folder, {URL: cluster.url}) == server
+    assert {file.name for file in folder.iterdir()} == {"owner"}
+    with pytest.raises(NoServer, match=rf"leads to PostgreSQL {cluster.version} and {VERSION} asks for {major - 1}"):
+        resolve(folder, {URL: cluster.url, VERSION: str(major - 1)})
+
+
+def test_a_server_that_is_not_there_is_an_error_with_a_remedy(folder: Path) -> None:
+    """A URL that leads nowhere, a version that nobody has, a version that is none."""
+    with pytest.raises(NoServer, match=rf"{URL} leads to no server: [\s\S]*unset the variable"):
+        resolve(folder, {URL: f"postgresql://127.0.0.1:{free_port()}/postgres"})
+    with pytest.raises(NoServer, match="no PostgreSQL 7 to test on"):
+        resolve(folder, {VERSION: "7"})
+    with pytest.raises(NoServer, match=f"{VERSION} is 'new': give a major version"):
+        resolve(folder, {VERSION: "new"})
+
+
+def test_who_shares_a_server_finds_the_one_that_was_started(folder: Path) -> None:
+    """The version asked for is started once; what failed once is not tried again by everybody."""
+    major = max(MAJORS)
+    server = share(folder, {VERSION: str(major)})
+    assert server.version == MAJORS[major].version
+    assert share(folder, {VERSION: "7"}) == server
+    owned = OwnedFolder()
+    for version in ("7", str(major)):
+        with pytest.raises(NoServer, match="no PostgreSQL 7"):
+            share(owned.path, {VERSION: version})
+    owned.close()
+
+
+def test_a_database_of_ones_own_is_dropped_whoever_is_in_it(postgres: str, folder: Path) -> None:
+    """It lies beside others on the server that was given."""
+    server = resolve(folder, {URL: postgres})
+    with own_database(server, "a") as one, own_database(server, "b") as other:
+        assert answer(one, "SELECT current_database()") != answer(other, "SELECT current_database()")
+        names = [answer(url, "SELECT current_database()") for url in (one, other)]
+        lingering = psycopg.connect(one)
+    lingering.close()
+    assert answer(postgres, f"SELECT count(*) FROM pg_database WHERE datname IN ('{names[0]}', '{names[1]}')") == 0
+
+
+def test_a_schema_of_ones_own_does_not_exist_yet(postgres: str, postgres_url: str) -> None:
+    """It is in the database of the worker."""
+    base, _, schema = postgres_url.partition("?schema=")
+    assert base == postgres
+    assert answer(base, f"SELECT to_regnamespace('{schema}')") is None
+
+
+def test_a_schema_is_dropped_whoever_is_at_work_in_it(postgres: str) -> None:
+    """Open transactions that hold its tables or the schema itself, and prepared ones; others are left alone."""
+    schema = f"t_{secrets.token_hex(4)}"
+    with psycopg.connect(postgres, autocommit=True) as owner:
+        owner.execute(
+            f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.a (n int); CREATE TABLE {schema}.b (n int)".encode()
+        )
+    statements = (
+        f"SELECT FROM {schema}.a",
+        f"CREATE TABLE {schema}.c ()",
+        "SELECT FROM pg_class",
+        f"DELETE FROM {schema}.b",
+    )
+    reader, maker, stranger, preparer = transactions = [psycopg.connect(postgres) for _ in statements]
+    for transaction, statement in zip(transactions, statements, strict=True):
+        transaction.execute(statement.encode())
+    preparer.execute(f"PREPARE TRANSACTION '{schema}'".encode())
+    drop_schema(postgres, schema)
+    assert answer(postgres, f"SELECT to_regnamespace('{schema}')") is None
+    for gone in (reader, maker):
+        with pytest.raises(psycopg.OperationalError):
+            gone.execute("SELECT 1")
+    for left in (stranger, preparer):
+        left.execute("SELECT 1")
+    for transaction in transactions:
+        transaction.close()
+    drop_schema(postgres, schema)
