@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import postgres_binaries
-from owned_folder import NOBODY, OwnedFolder, open_to_all
+from owned_folder import NOBODY, PATIENCE, OwnedFolder, open_to_all
 from postgres_binaries import Binaries
 
 KEEPER = Path(__file__).parent / "keeper.py"
@@ -133,7 +133,6 @@ class Cluster:
 
     def _create(self) -> None:
         """Make the cluster's files, and see to their end first."""
-        (self.folder / "kept").touch()
         if os.geteuid() == 0 and not open_to_all(self.binaries.folder):
             self.binaries = self.binaries.copy(self.folder / "server")
         self._start_keeper()
@@ -144,7 +143,7 @@ class Cluster:
             file.write(f"include '{self.folder}/settings.conf'\n")
 
     def _start_keeper(self) -> None:
-        """Start the process that ends the cluster, in nobody's session and as nobody's child."""
+        """Start the process that ends the cluster, in a session of its own and as nobody's child."""
         keeper = (sys.executable, KEEPER, self.binaries.folder, self.binaries.version, self.folder)
         subprocess.run(
             ("sh", "-c", '"$@" &', "sh", *map(str, keeper)),
@@ -154,6 +153,11 @@ class Cluster:
             stderr=subprocess.DEVNULL,
             check=True,
         )
+        deadline = time.monotonic() + PATIENCE
+        while not (self.folder / "kept").exists():
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the keeper does not start: try {' '.join(map(str, keeper))}")
+            time.sleep(0.005)
 
     def _reload(self) -> bool:
         """Have the running server read its settings; return whether some of them wait for a restart."""
@@ -175,12 +179,10 @@ class Cluster:
 
     def _attempt(self, program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
         """Run one of the server's programs, as somebody it agrees to run as."""
-        # Variables such as PGPORT and PGOPTIONS are meant for other servers.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
         as_root = os.geteuid() == 0
         return subprocess.run(
             (self.binaries.folder / program, *map(str, arguments)),
-            env=environment | {"LC_ALL": "C"},
+            env=os.environ | {"LC_ALL": "C"},
             cwd=self.folder,
             user=NOBODY if as_root else None,
             group=pwd.getpwnam(NOBODY).pw_gid if as_root else None,

@@ -14,6 +14,7 @@ from postgres_binaries import Binaries
 
 if __name__ == "__main__":
     binaries, version, folder = sys.argv[1:]
+    (Path(folder) / "kept").touch()
     wait_for_owner(Path(folder))
     Cluster(Binaries(Path(binaries), version), Path(folder)).stop("immediate")
     shutil.rmtree(folder)

@@ -82,7 +82,7 @@ def in_folders(folders: Iterable[str]) -> Iterator[Binaries]:
     """Those of *folders* that hold a server which runs, each once; others are passed over."""
     # A folder of links, as on many a PATH, stands for the one that they lead to.
     for folder in dict.fromkeys(Path(folder, "postgres").resolve().parent for folder in folders if folder):
-        if all((folder / program).exists() for program in PROGRAMS):
+        if all(os.access(folder / program, os.X_OK) for program in PROGRAMS):
             try:
                 said = subprocess.run((folder / "postgres", "--version"), capture_output=True, text=True, check=True)
             except (OSError, subprocess.CalledProcessError):

@@ -88,8 +88,10 @@ def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> N
 
 
 def test_the_package_has_a_server() -> None:
-    """A machine with nothing but Python can test."""
-    assert 18 in {binaries.major for binaries in in_package()}
+    """A machine with nothing but Python can test, on the newest that there is."""
+    majors = [binaries.major for binaries in in_package()]
+    assert 18 in majors
+    assert majors == sorted(majors, reverse=True)
 
 
 @pytest.mark.parametrize("major", MAJORS)
