@@ -26,17 +26,18 @@ class Channel:
 
     def listen(self, *, start: str | int = "now") -> Any:
         """Iterate over what is committed from now on."""
-        return self._loops.listen((self.name,), self._codec, origin(start))
+        channels = (self.name,)
+        return self._loops.listen(channels, self._codec, origin(start, channels))
 
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
         """Drop the oldest notifications; how many."""
         return self._execute(operations.PruneNotifications(self.name, *arguments.retention(older_than, max_keep)))
 
 
-def origin(start: str | int) -> Any:
+def origin(start: str | int, channels: tuple[str, ...]) -> Any:
     """The operation that answers the id to start after; or that id, where it is known."""
     if isinstance(start, int):
         return arguments.count("start", start)
     if arguments.choice("start", start, ("now", "earliest")) == "earliest":
         return 0
-    return operations.ReadLastNotification()
+    return operations.FindNow(channels)

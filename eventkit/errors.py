@@ -83,3 +83,7 @@ class Busy(Unavailable):
 
 class Disconnected(Unavailable):
     """Raised when the connection to the database broke during the call."""
+
+
+PASSING = (Busy, Disconnected)
+"""What passes by itself, so that whoever iterates for ever looks again instead of ending."""

@@ -15,8 +15,8 @@ from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, Even
 from .queue import Queue
 from .stream import Stream
 
-_EXTRAS = {"sqlite": "apsw"}
-"""The driver that each scheme's backend needs, for the sentence that says what to install."""
+_EXTRAS = {"postgresql": "postgres"}
+"""What to install where it is not called like the scheme."""
 
 
 def connect(url: str, *, create: bool = True) -> EventKit:
@@ -47,7 +47,7 @@ def backend_of(url: str) -> Backend:
     try:
         return cast(Backend, installed[scheme].load())
     except ImportError as error:
-        extra = scheme.partition("+")[0]
+        extra = _EXTRAS.get(scheme.partition("+")[0], scheme.partition("+")[0])
         raise UnknownBackend(
             f"the backend for {scheme!r} cannot be imported ({error}): pip install 'eventkit[{extra}]'"
         ) from error
@@ -76,7 +76,7 @@ class _Handles:
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(arguments.name("channel", name) for name in channels)
-        return self._loops.listen(names, self._codec(None), origin(start))
+        return self._loops.listen(names, self._codec(None), origin(start, names))
 
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""

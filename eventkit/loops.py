@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from .codec import Codec
-from .errors import Busy, Closed, QueueFull
+from .errors import PASSING, Closed, QueueFull
 from .handling import outcome, report
 from .heartbeat import Heartbeat
 from .messages import Messages
-from .operations import Operation, Probe, channel, finish, stream
+from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations.claim import Claim
 from .protocols import Connection
 from .records import Event, Notification, Task
@@ -40,7 +40,7 @@ class Loops:
         topic: str,
         codec: Codec,
         consumer: str | None,
-        origin: Operation[int] | int,
+        origin: Operation[Any] | int,
         *,
         batch: int,
         every_n: int,
@@ -49,7 +49,8 @@ class Loops:
     ) -> Messages[Event[Any]]:
         """The events after *origin*, and then those to come."""
         connection = self._connection
-        after = saved = self._locate(origin)
+        after, seen = self._locate(origin)
+        saved = after
         handled: Event[Any] | None = None
         automatic = consumer is not None and (every_n > 0 or every_s > 0)
         window = every_n if automatic and every_n else sys.maxsize
@@ -64,7 +65,7 @@ class Loops:
                     offset = handled.offset
                     connection.execute(stream.SaveOffset(topic, consumer, offset))
                     saved = offset
-                except Busy:
+                except PASSING:
                     pass  # The next occasion will do: what is not saved is only delivered again.
 
         def settle() -> None:
@@ -77,8 +78,11 @@ class Loops:
             left = window
             try:
                 while not connection.closing:
-                    found = connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
-                    for event in found:
+                    try:
+                        found = connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
+                    except PASSING:
+                        continue
+                    for event in [event for event in found if event.offset not in seen] if seen else found:
                         yield event
                         # A million times a second, so: no more than this for each.
                         handled = event
@@ -125,7 +129,7 @@ class Loops:
                             return
                         try:
                             claimed.extend(connection.execute(next_claim()))
-                        except Busy:
+                        except PASSING:
                             continue
                     if not claimed and not connection.sleep(probe):
                         return
@@ -140,20 +144,24 @@ class Loops:
         return self._track(Messages(tasks(), settle))
 
     def listen(
-        self, channels: tuple[str, ...], codec: Codec, origin: Operation[int] | int
+        self, channels: tuple[str, ...], codec: Codec, origin: Operation[Any] | int
     ) -> Messages[Notification[Any]]:
         """The notifications of some channels that are committed from now on."""
         connection = self._connection
-        after = self._locate(origin)
+        after, seen = self._locate(origin)
 
         def notifications() -> Generator[Notification[Any]]:
             nonlocal after
             try:
                 while not connection.closing:
-                    found = connection.execute(channel.ReadNotifications(channels, after, 1000, codec))
+                    try:
+                        found = connection.execute(channel.ReadNotifications(channels, after, 1000, codec))
+                    except PASSING:
+                        continue
                     for notification in found:
                         after = notification.id
-                        yield notification
+                        if after not in seen:
+                            yield notification
                         if connection.closing:
                             return
                     if not found and not connection.sleep(channel.NotificationsAhead(channels, after)):
@@ -191,8 +199,9 @@ class Loops:
             settle()
         self._heartbeat.stop()
 
-    def _locate(self, origin: Operation[int] | int) -> int:
-        return self._connection.execute(origin) if isinstance(origin, Operation) else origin
+    def _locate(self, origin: Operation[Any] | int) -> Origin:
+        place = self._connection.execute(origin) if isinstance(origin, Operation) else origin
+        return place if isinstance(place, Origin) else Origin(place)
 
     def _track(self, messages: Messages[M]) -> Messages[M]:
         # By the generator, because that is all a ``for`` statement keeps.
@@ -221,7 +230,7 @@ class Handling:
                 try:
                     still_ours = self._connection.execute(outcome(self._task, error))
                     break
-                except Busy:
+                except PASSING:
                     continue  # The work is done; losing the answer would have it done twice.
         finally:
             self._heartbeat.remove(self._task)

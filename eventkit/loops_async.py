@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from .codec import Codec
-from .errors import Busy, Closed, EventkitError, QueueFull, Unavailable
+from .errors import PASSING, Closed, EventkitError, QueueFull, Unavailable
 from .handling import first_beat, logger, outcome, report
 from .messages import AsyncMessages
-from .operations import Operation, Probe, channel, finish, stream
+from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations.claim import Claim
 from .protocols import AsyncConnection
 from .records import Event, Notification, Task
@@ -34,7 +34,7 @@ class AsyncLoops:
         topic: str,
         codec: Codec,
         consumer: str | None,
-        origin: Operation[int] | int,
+        origin: Operation[Any] | int,
         *,
         batch: int,
         every_n: int,
@@ -44,15 +44,17 @@ class AsyncLoops:
         """The events after *origin*, and then those to come."""
         connection = self._connection
         after = saved = -1
+        seen: frozenset[int] = frozenset()
         handled: Event[Any] | None = None
         automatic = consumer is not None and (every_n > 0 or every_s > 0)
         window = every_n if automatic and every_n else sys.maxsize
         save_at = monotonic() + every_s if automatic and every_s else float("inf")
 
         async def attach() -> None:
-            nonlocal after, saved
+            nonlocal after, saved, seen
             if after < 0:
-                after = saved = await self._locate(origin)
+                after, seen = await self._locate(origin)
+                saved = after
 
         async def save() -> None:
             nonlocal saved, save_at
@@ -63,7 +65,7 @@ class AsyncLoops:
                     offset = handled.offset
                     await connection.execute(stream.SaveOffset(topic, consumer, offset))
                     saved = offset
-                except Busy:
+                except PASSING:
                     pass  # The next occasion will do: what is not saved is only delivered again.
 
         async def settle() -> None:
@@ -77,8 +79,11 @@ class AsyncLoops:
             try:
                 await attach()
                 while not connection.closing:
-                    found = await connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
-                    for event in found:
+                    try:
+                        found = await connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
+                    except PASSING:
+                        continue
+                    for event in [event for event in found if event.offset not in seen] if seen else found:
                         yield event
                         # A million times a second, so: no more than this for each.
                         handled = event
@@ -128,7 +133,7 @@ class AsyncLoops:
                             return
                         try:
                             claimed.extend(await connection.execute(next_claim()))
-                        except Busy:
+                        except PASSING:
                             continue
                     if not claimed and not await connection.sleep(probe):
                         return
@@ -143,16 +148,17 @@ class AsyncLoops:
         return self._track(AsyncMessages(tasks(), settle, attach))
 
     def listen(
-        self, channels: tuple[str, ...], codec: Codec, origin: Operation[int] | int
+        self, channels: tuple[str, ...], codec: Codec, origin: Operation[Any] | int
     ) -> AsyncMessages[Notification[Any]]:
         """The notifications of some channels that are committed from now on."""
         connection = self._connection
         after = -1
+        seen: frozenset[int] = frozenset()
 
         async def attach() -> None:
-            nonlocal after
+            nonlocal after, seen
             if after < 0:
-                after = await self._locate(origin)
+                after, seen = await self._locate(origin)
 
         async def settle() -> None:
             """Listeners keep nothing."""
@@ -162,10 +168,14 @@ class AsyncLoops:
             try:
                 await attach()
                 while not connection.closing:
-                    found = await connection.execute(channel.ReadNotifications(channels, after, 1000, codec))
+                    try:
+                        found = await connection.execute(channel.ReadNotifications(channels, after, 1000, codec))
+                    except PASSING:
+                        continue
                     for notification in found:
                         after = notification.id
-                        yield notification
+                        if after not in seen:
+                            yield notification
                         if connection.closing:
                             return
                     if not found and not await connection.sleep(channel.NotificationsAhead(channels, after)):
@@ -202,8 +212,9 @@ class AsyncLoops:
         for settle in list(self._open.values()):
             await settle()
 
-    async def _locate(self, origin: Operation[int] | int) -> int:
-        return await self._connection.execute(origin) if isinstance(origin, Operation) else origin
+    async def _locate(self, origin: Operation[Any] | int) -> Origin:
+        place = await self._connection.execute(origin) if isinstance(origin, Operation) else origin
+        return place if isinstance(place, Origin) else Origin(place)
 
     def _track(self, messages: AsyncMessages[M]) -> AsyncMessages[M]:
         # By the generator, because that is all an ``async for`` statement keeps.
@@ -234,7 +245,7 @@ class AsyncHandling:
                 try:
                     still_ours = await self._connection.execute(outcome(self._task, error))
                     break
-                except Busy:
+                except PASSING:
                     continue  # The work is done; losing the answer would have it done twice.
         finally:
             if self._timer is not None:

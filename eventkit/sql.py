@@ -1,9 +1,9 @@
 """Loading a backend's statements.
 
 A backend keeps its SQL in ``.sql`` files.  A line ``-- name: Publish`` heads the statement of the operation
-`Publish`, and ``:topic`` in it stands for the operation's field.  The names are turned into the driver's
-numbered placeholders once, when the backend is loaded; what remains for each call is to read the fields in
-the right order.
+`Publish`, and ``:topic`` in it stands for the operation's field; ``:events.0`` is the first column of a field
+that is a list of rows.  The names are turned into the driver's numbered placeholders once, when the backend is
+loaded; what remains for each call is to read the fields in the right order.
 """
 
 import re
@@ -20,7 +20,7 @@ from .operations import Operation, channel, claim, enqueue, finish, queue, strea
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
-_PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
+_PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d)?)")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -29,7 +29,8 @@ class Statement(msgspec.Struct, frozen=True):
     sql: str
     parameters: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
-    bulk: tuple[int, ...]
+    bulk: dict[int, int | None]
+    """The places of bulk parameters, and of which column where it is one column of rows."""
     single: bool
     """Whether the statement is the operation's whole plan."""
 
@@ -82,8 +83,15 @@ def _statement(
 
     sql = _PARAMETER.sub(replace, _COMMENT.sub("", text)).strip()
     hints = typing.get_type_hints(operation)
-    bulk = tuple(i for i, name in enumerate(names) if typing.get_origin(hints[name]) in (list, tuple))
-    return Statement(sql, tuple(names), _reader(names), bulk, operation.plan is Operation.plan)
+    fields = [name.partition(".") for name in names]
+    bulk = {
+        i: int(column) if column else None
+        for i, (field, _, column) in enumerate(fields)
+        if typing.get_origin(hints[field]) in (list, tuple)
+    }
+    return Statement(
+        sql, tuple(names), _reader([field for field, *_ in fields]), bulk, operation.plan is Operation.plan
+    )
 
 
 def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -142,7 +142,7 @@ class Stream:
             return arguments.count("start", start)
         choice = arguments.choice("start", start, ("committed", "earliest", "latest"))
         if choice == "latest":
-            return operations.ReadHead(self.topic)
+            return operations.FindLatest(self.topic)
         if choice == "committed" and consumer is not None:
             return operations.ReadOffset(self.topic, consumer)
         return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "arguments", "telemetry"},
+    {"errors", "arguments", "telemetry", "children"},
     {"codec", "retry"},
     {"records"},
     {"operations"},
@@ -26,9 +26,9 @@ FLOORS = (
 )
 """From the ground up; a floor's rooms do not know each other.  ``""`` is the package itself."""
 
-FOR_BACKENDS = {"operations", "errors", "execute", "sql", "protocols", "records", "codec", "arguments"}
+FOR_BACKENDS = {"children", "operations", "errors", "execute", "sql", "protocols", "records", "codec", "arguments"}
 
-BACKENDS = ("eventkit_sqlite",)
+BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 
 
 def imports(file: Path, package: str) -> Iterator[str]:

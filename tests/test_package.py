@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "eventkit": ROOT / "eventkit",
     "eventkit_sqlite": ROOT / "backends" / "eventkit_sqlite",
+    "eventkit_postgres": ROOT / "backends" / "eventkit_postgres",
     "eventkit_migrations": ROOT / "migrations" / "eventkit_migrations",
 }
 

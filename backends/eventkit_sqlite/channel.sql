@@ -12,8 +12,9 @@ WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
 ORDER BY id
 LIMIT :limit
 
--- name: ReadLastNotification
-SELECT seq
+-- Of whichever channel: all of them draw from one sequence.
+-- name: FindNow
+SELECT coalesce(max(seq), 0)
 FROM sqlite_sequence
 WHERE name = 'eventkit_notification'
 

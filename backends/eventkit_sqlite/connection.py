@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, TypeVar
 
+from eventkit.children import track
 from eventkit.errors import Closed
 from eventkit.operations import Operation, Probe
 
 from .address import Address
-from .children import track
 from .file import acquire
 from .library import Error, open_connection, translate
 from .reading import Spares, read

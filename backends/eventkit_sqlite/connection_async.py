@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
+from eventkit.children import track
 from eventkit.errors import Closed
 from eventkit.operations import Operation, Probe
 
 from .address import Address
-from .children import track
 from .file import File, acquire
 from .library import Error, translate
 from .reading import read

@@ -46,6 +46,9 @@ SELECT max(
     coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
 )
 
+-- name: FindLatest
+SELECT coalesce(max(id), 0) FROM eventkit_event WHERE topic = :topic
+
 -- Offsets and moments grow together, so a binary search finds the place without an index over the moments:
 -- everything at or below `low` is older than :moment, and `high` or the event after it is not.
 -- name: FindOffset

@@ -20,6 +20,7 @@ _STEPS = ("received", "begun", "written", "saved", "committed")
 
 def _create_effect(kit: Any) -> None:
     with kit.transaction() as tx:
+        tx.execute("DROP TABLE IF EXISTS effect")  # Beside eventkit's own tables, which are fresh for each test.
         tx.execute("CREATE TABLE effect (n INTEGER)")
 
 

@@ -15,7 +15,7 @@ The field ``codec`` is never a parameter.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -66,8 +66,25 @@ class Outlook(msgspec.Struct, frozen=True):
         return hash((self.ready, self.due))
 
 
-Probe = Operation[Outlook]
-"""A read that says whether it is worth looking again.  A waiter sleeps until its probe's answer is ready."""
+class Probe(Operation[Outlook], frozen=True):
+    """A read that says whether it is worth looking again.  A waiter sleeps until its probe's answer is ready."""
+
+    writes: ClassVar[bool] = False
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """What the answer is about, as ``event:topic``, ``task:queue`` or ``notification:channel``.
+
+        A backend whose database does not tell of commits has whoever changes these announce it under that name.
+        """
+        raise NotImplementedError
+
+
+class Origin(NamedTuple):
+    """Where an iterator begins: behind *after*, and without what lies above that and was *seen* by then."""
+
+    after: int
+    seen: frozenset[int] = frozenset()
 
 
 class ReadSchema(Operation[str | None], frozen=True):

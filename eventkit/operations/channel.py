@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..records import Notification
-from . import Operation, Outlook, Rows
+from . import Operation, Origin, Outlook, Probe, Rows
 
 
 class Notify(Operation[int], frozen=True):
@@ -46,26 +46,33 @@ class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
             ]
 
 
-class ReadLastNotification(Operation[int], frozen=True):
-    """The highest id a notification of any channel has had."""
-
-    writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> int:
-        """The id; 0 before the first."""
-        return rows[0][0] if rows else 0
-
-
-class NotificationsAhead(Operation[Outlook], frozen=True):
-    """Whether any of the channels has a notification after an id."""
+class FindNow(Operation[Origin], frozen=True):
+    """Where what the channels are told from now on begins."""
 
     writes: ClassVar[bool] = False
     channels: tuple[str, ...]
+
+    def decode(self, rows: Rows) -> Origin:
+        """The first row is the last id, and further ones are notifications above it that are visible already."""
+        (last,), *seen = rows
+        return Origin(last, frozenset(id for (id,) in seen))
+
+
+class NotificationsAhead(Probe, frozen=True):
+    """Whether any of the channels has a notification after an id."""
+
+    channels: tuple[str, ...]
     after: int
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The channels."""
+        return tuple(f"notification:{channel}" for channel in self.channels)
+
     def decode(self, rows: Rows) -> Outlook:
-        """Ready or not; no moment will change it."""
-        return Outlook(bool(rows[0][0]))
+        """Ready or not; and when to look for what is committed but has not settled, where that can be."""
+        ready, *moments = rows[0]
+        return Outlook(bool(ready), *moments)
 
 
 class PruneNotifications(Operation[int], frozen=True):

@@ -7,11 +7,11 @@ and leases the best of what is ready.  Only a claim, a sweep and plain SQL ever 
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..records import Task
-from . import Operation, Outlook, Plan, Rows
+from . import Operation, Outlook, Plan, Probe, Rows
 from .finish import Bury, CopyDead, ReleaseMany, Remove
 
 MOVED_AT_ONCE = 1000
@@ -64,9 +64,11 @@ class Gate(NamedTuple):
 
 
 class ReadGate(Operation[Gate], frozen=True):
-    """Whether the queue may hand out tasks, and whether any are due to be moved first."""
+    """Whether the queue may hand out tasks, and whether any are due to be moved first.
 
-    writes: ClassVar[bool] = False
+    Until the transaction ends, no other claim spends what a queue with limits has left.
+    """
+
     queue: str
 
     def decode(self, rows: Rows) -> Gate:
@@ -184,11 +186,15 @@ class Sweep(Operation[int], frozen=True):
         return total
 
 
-class ReadOutlook(Operation[Outlook], frozen=True):
+class ReadOutlook(Probe, frozen=True):
     """Whether a claim would come to something now, or when it may."""
 
-    writes: ClassVar[bool] = False
     queue: str
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The queue."""
+        return (f"task:{self.queue}",)
 
     def decode(self, rows: Rows) -> Outlook:
         """Ready, or due at the earliest moment at which a row changes by itself or a token is there."""

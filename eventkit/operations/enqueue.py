@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..errors import QueueFull
 from ..records import Enqueued
-from . import Operation, Outlook, Plan, Rows
+from . import Operation, Outlook, Plan, Probe, Rows
 
 TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``: JSON text, and
@@ -100,18 +100,24 @@ class FindKeys(Operation[None], frozen=True):
 
 
 class ReadRoom(Operation[None], frozen=True):
-    """The queue's bound, and how many tasks count towards it; no row where there is no bound."""
+    """The queue's bound, and how many tasks count towards it; no row where there is no bound.
 
-    writes: ClassVar[bool] = False
+    Until the transaction ends, nobody else fills the room.
+    """
+
     queue: str
 
 
-class RoomAhead(Operation[Outlook], frozen=True):
+class RoomAhead(Probe, frozen=True):
     """Whether *count* more tasks fit into the queue."""
 
-    writes: ClassVar[bool] = False
     queue: str
     count: int
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The queue."""
+        return (f"task:{self.queue}",)
 
     def decode(self, rows: Rows) -> Outlook:
         """Ready when they fit."""

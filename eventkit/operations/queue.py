@@ -196,9 +196,8 @@ class Configure(Operation[None], frozen=True):
 
 
 class ReadSettings(Operation[None], frozen=True):
-    """The queue's settings, in the order of `QueueSettings`."""
+    """The queue's settings, in the order of `QueueSettings`.  Until the transaction ends, nobody else writes them."""
 
-    writes: ClassVar[bool] = False
     queue: str
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ..codec import Codec, DecodeError, decode_headers
 from ..errors import Truncated
 from ..records import Consumer, Event
-from . import Operation, Outlook, Plan, Rows
+from . import Operation, Origin, Outlook, Plan, Probe, Rows
 
 EventRow = tuple[str, str | None, str | None, str | None]
 """``payload, key, headers, dedup``; payload and headers as JSON text."""
@@ -120,16 +120,21 @@ class ReadPrunedTo(Operation[None], frozen=True):
     topic: str
 
 
-class EventsAhead(Operation[Outlook], frozen=True):
+class EventsAhead(Probe, frozen=True):
     """Whether the topic has an event after an offset."""
 
-    writes: ClassVar[bool] = False
     topic: str
     after: int
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The topic."""
+        return (f"event:{self.topic}",)
+
     def decode(self, rows: Rows) -> Outlook:
-        """Ready or not; no moment will change it."""
-        return Outlook(bool(rows[0][0]))
+        """Ready or not; and when to look for what is committed but has not settled, where that can be."""
+        ready, *moments = rows[0]
+        return Outlook(bool(ready), *moments)
 
 
 class ReadHead(Operation[int], frozen=True):
@@ -142,6 +147,18 @@ class ReadHead(Operation[int], frozen=True):
         """The offset."""
         offset: int = rows[0][0]
         return offset
+
+
+class FindLatest(Operation[Origin], frozen=True):
+    """Where what is published from now on begins."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+
+    def decode(self, rows: Rows) -> Origin:
+        """The first row is the head, and further ones are events above it that are visible already."""
+        (head,), *seen = rows
+        return Origin(head, frozenset(offset for (offset,) in seen))
 
 
 class FindOffset(Operation[int], frozen=True):

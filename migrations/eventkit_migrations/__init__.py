@@ -63,7 +63,7 @@ def upgrade(url: str, to: str = "head") -> None:
     from . import database, revisions
 
     with database.locked(url) as connection:
-        revisions.upgrade(connection, to)
+        revisions.upgrade(connection, to, database.schema(url))
 
 
 def downgrade(url: str, to: str) -> None:
@@ -75,7 +75,7 @@ def downgrade(url: str, to: str) -> None:
 
     if database.exists(url):
         with database.locked(url) as connection:
-            revisions.downgrade(connection, to)
+            revisions.downgrade(connection, to, database.schema(url))
 
 
 def current(url: str) -> str | None:
@@ -85,24 +85,27 @@ def current(url: str) -> str | None:
     if not database.exists(url):
         return None
     with database.reading(url) as connection:
-        return revisions.current(connection)
+        return revisions.current(connection, database.schema(url))
 
 
-def upgrade_op(op: Op, to: str = "head") -> None:
+def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
     """`upgrade` on the connection and in the transaction of the application's migration that calls it.
 
     Name the revision: a migration that says ``head`` means another schema with every version of eventkit.
+    *schema* is where the tables go on Postgres.
     """
     from . import revisions
 
-    revisions.upgrade(op.get_bind(), to)
+    connection = op.get_bind()
+    revisions.upgrade(connection, to, schema if connection.dialect.name == "postgresql" else None)
 
 
-def downgrade_op(op: Op, to: str) -> None:
+def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
     """`downgrade` on the connection and in the transaction of the application's migration that calls it."""
     from . import revisions
 
-    revisions.downgrade(op.get_bind(), to)
+    connection = op.get_bind()
+    revisions.downgrade(connection, to, schema if connection.dialect.name == "postgresql" else None)
 
 
 def include_object(object: object, name: str | None, type_: str, reflected: bool, compare_to: object | None) -> bool:

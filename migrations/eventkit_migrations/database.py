@@ -1,73 +1,63 @@
 """Connections on which the schema is read and changed.
 
 A transaction that reads before it writes may find that somebody else wrote in between.  So ours begins with
-the write lock, and what it reads then stays true until it commits.
+a lock that only one has at a time, and what it reads then stays true until it commits: on SQLite the write
+lock of the file, on Postgres an advisory lock.  Each kind of database has its own module, loaded by the URL's
+scheme, because its driver need not be installed.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
-from eventkit_sqlite import address, library
-from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection
 
-from eventkit.errors import Busy, UnknownBackend
+from eventkit.errors import UnknownBackend
 
-TIMEOUT = 30.0
-"""Seconds to wait for other processes, which may be changing the same schema."""
-
-# What SQLAlchemy calls the driver that the kit uses under this URL.
-DRIVERS = {"sqlite": "sqlite+apsw", "sqlite+apsw": "sqlite+apsw", "sqlite+pysqlite": "sqlite+pysqlite"}
+_MODULES = {
+    "sqlite": "sqlite",
+    "sqlite+apsw": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "postgresql+psycopg": "postgres",
+}
 
 
 def exists(url: str) -> bool:
     """Whether there is a database, found out without creating one."""
-    return os.path.exists(str(_place(url).database))
+    there: bool = _module(url).exists(url)
+    return there
+
+
+def schema(url: str) -> str | None:
+    """The schema of the database that the URL names; None where the kind of database has none."""
+    name: str | None = _module(url).schema(url)
+    return name
 
 
 @contextmanager
 def reading(url: str) -> Iterator[Connection]:
     """A connection that keeps nobody from writing."""
-    with _engine(url, begin="deferred").connect() as connection:
+    with _module(url).reading(url) as connection:
         yield connection
 
 
 @contextmanager
 def locked(url: str) -> Iterator[Connection]:
-    """A connection in a transaction that has the write lock from its first moment, and commits at the end."""
-    engine = _engine(url, begin="immediate")
-    event.listen(engine, "connect", lambda connection, _: library.use_wal(connection, TIMEOUT))
+    """A connection in a transaction that is alone in changing the schema, and commits at the end."""
+    with _module(url).locked(url) as connection:
+        yield connection
+
+
+def _module(url: str) -> Any:
+    name = _MODULES.get(scheme := url.partition(":")[0])
+    if name is None:
+        raise UnknownBackend(f"eventkit has no schema for {scheme!r}, only for {', '.join(_MODULES)}")
     try:
-        with engine.begin() as connection:
-            yield connection
-    except OperationalError as error:
-        if not _is_busy(error):
-            raise
-        raise Busy(f"another process has kept {url} locked for {TIMEOUT:.0f} s: try again when it is done") from error
-
-
-def _place(url: str) -> URL:
-    driver = DRIVERS.get(scheme := url.partition(":")[0])
-    if driver is None:
-        raise UnknownBackend(f"eventkit has no schema for {scheme!r}, only for {', '.join(DRIVERS)}")
-    # The kit's own reading of the URL, or the schema might go into another file than the kit opens.
-    return URL.create(driver, database=address.parse(url).path)
-
-
-def _engine(url: str, begin: str) -> Engine:
-    place = _place(url)
-    if place.drivername == "sqlite+apsw":
-        return create_engine(place, poolclass=NullPool, connect_args={"timeout": TIMEOUT, "begin": begin})
-
-    # Left to itself the stdlib driver begins late and deferred, and CREATE is in no transaction at all.
-    own_begin = {"timeout": TIMEOUT, "isolation_level": None}
-    engine = create_engine(place, poolclass=NullPool, connect_args=own_begin)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"BEGIN {begin}"))
-    return engine
-
-
-def _is_busy(error: Exception) -> bool:
-    # SQLite's own words, the same whichever driver hands them on.
-    return "database is locked" in str(error)
+        return import_module(f"eventkit_migrations.{name}")
+    except ImportError as error:
+        raise UnknownBackend(
+            f"the driver for {scheme!r} is missing ({error}): pip install 'eventkit[{name}]'"
+        ) from error

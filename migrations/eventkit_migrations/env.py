@@ -12,7 +12,7 @@ and then ``alembic --name eventkit upgrade head``.
 from alembic import context
 from alembic.util import CommandError
 
-from eventkit_migrations import VERSION_TABLE, database
+from eventkit_migrations import VERSION_TABLE, database, revisions
 
 if context.is_offline_mode():
     raise CommandError("eventkit's schema is changed on a connection: leave out --sql")
@@ -21,6 +21,9 @@ url = context.config.get_main_option("sqlalchemy.url")
 if not url:
     raise CommandError("sqlalchemy.url is missing: say which database")
 
+schema = database.schema(url)
+
 with database.locked(url) as connection:
-    context.configure(connection=connection, version_table=VERSION_TABLE)
-    context.run_migrations(connection=connection)
+    revisions.make_room(connection, schema)
+    context.configure(connection=connection, version_table=VERSION_TABLE, version_table_schema=schema)
+    context.run_migrations(connection=connection, schema=schema)

@@ -17,32 +17,41 @@ from sqlalchemy import Connection
 from eventkit_migrations import VERSION_TABLE
 
 
-def current(connection: Connection) -> str | None:
+def current(connection: Connection, schema: str | None) -> str | None:
     """The revision the database is at, known to this code or not; None without a schema."""
-    return _context(connection).get_current_revision()
+    return _context(connection, schema).get_current_revision()
 
 
-def upgrade(connection: Connection, to: str) -> None:
+def upgrade(connection: Connection, to: str, schema: str | None) -> None:
     """Run what lies between the database's revision and *to*; nothing if it is there or beyond."""
-    context = _context(connection)
+    context = _context(connection, schema)
+    make_room(connection, schema)
     for script in _history()[_reached(context) : _position(to)]:
-        script.module.upgrade(connection)
+        script.module.upgrade(connection, schema)
         context.stamp(_scripts(), script.revision)
 
 
-def downgrade(connection: Connection, to: str) -> None:
+def downgrade(connection: Connection, to: str, schema: str | None) -> None:
     """Undo what lies between the database's revision and *to*; nothing if it is there or below."""
-    context = _context(connection)
+    context = _context(connection, schema)
     for script in reversed(_history()[_position(to) : _reached(context)]):
-        script.module.downgrade(connection)
+        script.module.downgrade(connection, schema)
         context.stamp(_scripts(), _names()[_position(script.revision) - 1])
 
 
-def _context(connection: Connection) -> MigrationContext:
+def make_room(connection: Connection, schema: str | None) -> None:
+    """See that the schema is there, where the kind of database has such."""
+    # To ask first takes no right to create one, which a role may not have where the schema is there already.
+    found = f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
+    if schema is not None and not connection.exec_driver_sql(found).fetchall():
+        connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+
+
+def _context(connection: Connection, schema: str | None) -> MigrationContext:
     # Alembic's offline mode hands out a mock, which cannot tell where the database is.
     if not isinstance(connection, Connection):
         raise CommandError("eventkit's schema is changed on a connection: leave out --sql")
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "version_table_schema": schema})
 
 
 def _reached(context: MigrationContext) -> int:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import eventkit_migrations
 import pytest
-from eventkit_migrations import HEAD, VERSION_TABLE, database
+from eventkit_migrations import HEAD, VERSION_TABLE, database, sqlite
 from schemas import connected, python, schema
 
 from eventkit.errors import Busy
@@ -118,7 +118,7 @@ def test_a_killed_downgrade_leaves_everything(url: str) -> None:
 
 def test_a_lock_that_is_not_given_up_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits in vain for another process's migration gets Busy, not the driver's error."""
-    monkeypatch.setattr(database, "TIMEOUT", 0.1)
+    monkeypatch.setattr(sqlite, "TIMEOUT", 0.1)
     eventkit_migrations.upgrade(url)
     with database.locked(url), pytest.raises(Busy, match="try again"):
         eventkit_migrations.upgrade(url)

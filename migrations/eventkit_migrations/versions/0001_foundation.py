@@ -14,10 +14,18 @@ What the columns alone do not say:
   as ready, or as dead where it expired or lapsed in its last attempt.
 * ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
   count for plain INSERTs too.
+
+On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
+and refuse NULs), and what has to happen in a certain order around a commit is in functions, beside this file in
+``0001_postgres.sql``.  There ``eventkit_key`` holds a key from the enqueue on, and ``eventkit_sleeper`` says who
+has to be notified.
 """
 
+import re
+from importlib.resources import files
 from inspect import cleandoc
 
+from eventkit_migrations.schemas import execute
 from sqlalchemy import Connection
 
 revision = "0001"
@@ -167,16 +175,36 @@ SQLITE_DOWNGRADE = (
     "DROP TABLE eventkit_event",
 )
 
-UPGRADE = {"sqlite": SQLITE_UPGRADE}
-DOWNGRADE = {"sqlite": SQLITE_DOWNGRADE}
+POSTGRES_UPGRADE = tuple(
+    statement
+    for statement in files("eventkit_migrations")
+    .joinpath("versions/0001_postgres.sql")
+    .read_text("utf-8")
+    .split("\n\n")
+    if not all(line.startswith("--") for line in statement.splitlines())
+)
+
+POSTGRES_DOWNGRADE = (
+    "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, "
+    "eventkit_event, eventkit_sleeper",
+    *(
+        f"DROP FUNCTION {name}"
+        for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)
+    ),
+    "DROP SEQUENCE eventkit_event_id_seq, eventkit_notification_id_seq, eventkit_task_id_seq",
+)
+
+UPGRADE = {"sqlite": SQLITE_UPGRADE, "postgresql": POSTGRES_UPGRADE}
+DOWNGRADE = {"sqlite": SQLITE_DOWNGRADE, "postgresql": POSTGRES_DOWNGRADE}
 
 
-def upgrade(connection: Connection) -> None:
+def upgrade(connection: Connection, schema: str | None) -> None:
     for statement in UPGRADE[connection.dialect.name]:
         # SQLite keeps the text of a definition as it came, and shows it in .schema.
-        connection.exec_driver_sql(cleandoc(statement))
+        execute(connection, cleandoc(statement), schema)
 
 
-def downgrade(connection: Connection) -> None:
+def downgrade(connection: Connection, schema: str | None) -> None:
     for statement in DOWNGRADE[connection.dialect.name]:
-        connection.exec_driver_sql(statement)
+        execute(connection, statement, schema)

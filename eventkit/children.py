@@ -1,8 +1,8 @@
 """Kits across fork(): a child must not use, close or unlock what belongs to its parent.
 
-SQLite keeps locks by process and state by connection, so a connection that is closed in a child can
-checkpoint a log the parent is writing.  The child's kits refuse to work, and their connections are kept
-for as long as the child lives.
+A connection that is closed in a child can checkpoint a log that the parent is writing (SQLite keeps locks by
+process and state by connection), or say goodbye to the parent's server on the socket that both have.  The
+child's kits refuse to work, and their connections are kept for as long as the child lives.
 """
 
 import ctypes

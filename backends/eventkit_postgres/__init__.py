@@ -1,0 +1,77 @@
+"""eventkit on Postgres.
+
+Many write at once here, and what that takes is in the database: functions that leave a mark before they draw a
+number, so that a reader knows how far everything has settled, and that notify only when somebody sleeps
+(``eventkit_migrations``).  This package opens connections (`session`), executes operations on them
+(`connection`, `connection_async`), and sleeps until a commit is worth looking at (`listener`, `napping`).  A module
+of this shape is what `eventkit.protocols.Backend` describes.
+"""
+
+import asyncio
+
+import eventkit_migrations
+import psycopg
+
+from eventkit.errors import NotMigrated
+from eventkit.operations import ReadSchema
+
+from .address import Address, parse, shown
+from .connection import Connection
+from .connection_async import AsyncConnection
+from .errors import translated
+from .session import options
+from .statements import statements
+
+capabilities: frozenset[str] = frozenset({"concurrent_writers"})
+"""What this backend can do beyond the contract: several transactions write at the same time."""
+
+
+def connect(url: str, *, create: bool = True) -> Connection:
+    """A connection to the schema of *url*, which is made first if it is not there and *create* is true."""
+    address = parse(url)
+    _prepare(address, create)
+    return Connection(address)
+
+
+async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
+    """`connect`, for asyncio."""
+    address = parse(url)
+    await asyncio.to_thread(_prepare, address, create)
+    return await AsyncConnection.open(address)
+
+
+def _prepare(address: Address, create: bool) -> None:
+    """See that the database can be used and has the schema of this code, or say why not."""
+    version = _version(address)
+    if version is None and create:
+        eventkit_migrations.upgrade(address.url)
+        version = _version(address)
+    if version != eventkit_migrations.HEAD:
+        raise _wrong_version(address, version)
+
+
+def _version(address: Address) -> str | None:
+    """The revision of eventkit's schema; None where there is none."""
+    try:
+        with psycopg.connect(address.conninfo, **options(address, address.conninfo)) as driver:
+            sql = statements(address.schema)[ReadSchema].sql
+            return ReadSchema().decode(driver.execute(sql.encode()).fetchall())
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return None
+    except psycopg.Error as error:
+        raise translated(error, address) or error from error
+
+
+def _wrong_version(address: Address, version: str | None) -> NotMigrated:
+    head = eventkit_migrations.HEAD
+    place = f"schema {address.schema!r} of {shown(address.url)}"
+    if version is None:
+        found = "has no eventkit tables"
+    elif version < head:
+        found = f"has the eventkit tables of revision {version}, older than this code's {head}"
+    else:
+        return NotMigrated(
+            f"{place} has the eventkit tables of revision {version}, newer than this code's {head}: "
+            f"install a newer eventkit"
+        )
+    return NotMigrated(f"{place} {found}: run python -m eventkit_migrations upgrade {shown(address.url)}")

@@ -1,0 +1,130 @@
+"""What a Postgres URL says.
+
+::
+
+    postgresql://user@host:5432/shop      the database, as libpq reads it
+    postgres://…  postgresql+psycopg://…  the same
+
+    ?schema=eventkit                      where eventkit's tables are; also what keeps tenants apart
+    ?durability=full|normal|off           how far a commit has come when a call returns (full)
+    ?busy_timeout=5                       seconds to wait for a lock, or for a connection of the pool
+    ?min_size=1&max_size=10               connections in the pool
+    ?pooler=session|transaction           transaction behind a pooler such as PgBouncer in that mode (session)
+    ?listen_url=postgresql://…            where to listen, when the URL leads to such a pooler
+    ?fallback_poll=5                      seconds between two looks on no occasion
+    ?max_payload=524288                   bytes of JSON text
+
+Every other parameter is libpq's: ``sslmode``, ``sslrootcert``, ``target_session_attrs``, ``application_name``, …
+"""
+
+import re
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+import msgspec
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+_SYNCHRONOUS = {"full": "on", "normal": "local", "off": "off"}
+_OPTIONS = (
+    "schema",
+    "durability",
+    "busy_timeout",
+    "min_size",
+    "max_size",
+    "pooler",
+    "listen_url",
+    "fallback_poll",
+    "max_payload",
+)
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A schema of a database, how to connect to it, and the options of the URL."""
+
+    url: str
+    conninfo: str
+    listen_conninfo: str
+    schema: str = "eventkit"
+    synchronous: str = "on"
+    busy_timeout: float = 5.0
+    min_size: int = 1
+    max_size: int = 10
+    pooled: bool = False
+    fallback_poll: float = 5.0
+    max_payload: int = 524_288
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a session of ours sets, so that no default of the server or the role decides for it."""
+        return {
+            "synchronous_commit": self.synchronous,
+            "lock_timeout": f"{max(1, round(self.busy_timeout * 1000))}ms",
+            "default_transaction_isolation": "read committed",
+        }
+
+
+def parse(url: str) -> Address:
+    """The address in *url*, or ``ValueError``."""
+    conninfo, given = _taken_apart(url)
+    options: dict[str, str | float | int | bool] = {}
+    if "schema" in given:
+        options["schema"] = _schema(given["schema"])
+    if "durability" in given:
+        options["synchronous"] = _SYNCHRONOUS[_choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
+    if "pooler" in given:
+        options["pooled"] = _choice("pooler", given["pooler"], ("session", "transaction")) == "transaction"
+    for option in ("busy_timeout", "fallback_poll"):
+        if option in given:
+            options[option] = _number(option, given[option])
+    for option in ("min_size", "max_size", "max_payload"):
+        if option in given:
+            options[option] = int(_number(option, given[option]))
+    listen = _taken_apart(given["listen_url"])[0] if "listen_url" in given else conninfo
+    address = Address(url, conninfo, listen, **options)  # type: ignore[arg-type]  # each option is checked above
+    if not address.min_size <= address.max_size or address.max_size < 1:
+        raise ValueError(f"max_size is at least 1 and at least min_size, not {address.max_size}")
+    return address
+
+
+def shown(url: str) -> str:
+    """*url* without its password, for messages."""
+    return re.sub(r"(?<=://)([^:@/]*):[^@/]*@", r"\1:***@", re.sub(r"password=[^&]*", "password=***", url))
+
+
+def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
+    """What libpq is told, and the options that are ours."""
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    ours = {name: given.pop(name) for name in _OPTIONS if name in given}
+    query = urlencode(given, quote_via=quote)
+    conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError as error:
+        raise ValueError(
+            f"{shown(url)!r} is not a Postgres URL: {str(error).strip()}. "
+            f"Write it as in postgresql://user@host:5432/database; options beyond libpq's are {', '.join(_OPTIONS)}"
+        ) from None
+    return conninfo, ours
+
+
+def _schema(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
+        raise ValueError(f"a schema's name has 1 to 63 letters, digits and underscores, not {name!r}")
+    return name
+
+
+def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"{option} is one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+def _number(option: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1e9:
+        raise ValueError(f"{option} is a number from 0 up, not {value!r}")
+    return number

@@ -1,0 +1,94 @@
+-- Handing tasks out.  Claimers pass by the rows that others hold, so none waits for another.
+
+-- name: ReadGate
+SELECT paused, lease, max_attempts, rate, burst, tokens, refilled_at, max_running, running, due, now
+FROM eventkit_gate(:queue)
+
+-- name: Promote
+WITH due AS MATERIALIZED (
+    SELECT
+        t.id, t.expires_at <= :now AS expired,
+        t.expires_at <= :now
+        OR t.state = 'leased' AND t.attempt >= coalesce(
+            t.max_attempts, (SELECT q.max_attempts FROM eventkit_queue AS q WHERE q.name = :queue), 3
+        ) AS dies
+    FROM eventkit_task AS t
+    WHERE t.queue = :queue AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
+    ORDER BY t.priority DESC, t.run_at, t.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE eventkit_task AS t
+SET
+    state = CASE WHEN dies THEN 'dead' ELSE 'ready' END,
+    reason = CASE WHEN dies THEN CASE WHEN expired THEN 'expired' ELSE 'exhausted' END END,
+    error = CASE
+        WHEN t.state = 'leased'
+        THEN 'the lease of worker ' || t.worker || ' ran out in attempt ' || t.attempt
+        ELSE t.error
+    END,
+    finished_at = CASE WHEN dies THEN :now END,
+    wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
+    token = NULL
+FROM due
+WHERE t.id = due.id
+RETURNING t.id, t.state
+
+-- Expired tasks are filtered although Promote buries them: it moves a limited number at once.
+-- name: Lease
+WITH best AS MATERIALIZED (
+    SELECT id FROM eventkit_task
+    WHERE queue = :queue AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE eventkit_task AS t
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
+    claimed_at = :now, wake_at = :now + :lease::bigint * interval '1 ms'
+FROM best
+WHERE t.id = best.id
+RETURNING
+    t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(max_attempts, :max_attempts::bigint),
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token
+
+-- name: SpendTokens
+UPDATE eventkit_queue
+SET tokens = :tokens, refilled_at = eventkit_moment(:refilled_at)
+WHERE name = :queue
+
+-- A ready task whose row another transaction holds (xmax) is no reason to look at once, nor to sleep until
+-- something changes: that transaction may give it back without a word.
+-- name: ReadOutlook
+SELECT
+    coalesce(q.paused, false), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
+    q.rate, q.burst, q.tokens, eventkit_ms(q.refilled_at), q.max_running,
+    CASE WHEN q.max_running IS NOT NULL THEN (
+        SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now
+    ) END,
+    coalesce(wake_at <= now, false),
+    eventkit_ms(now),
+    coalesce(free, false),
+    eventkit_ms(least(wake_at, CASE WHEN NOT free THEN now + interval '20 ms' END))
+FROM
+    (
+        SELECT :now AS now, min(wake_at) AS wake_at
+        FROM (
+            SELECT min(wake_at) AS wake_at FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+            UNION ALL
+            SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
+            UNION ALL
+            SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at IS NOT NULL
+        ) AS earliest
+    ) AS clock
+    CROSS JOIN (
+        SELECT bool_or(xmax = 0) AS free
+        FROM (
+            SELECT xmax::text::bigint AS xmax FROM eventkit_task
+            WHERE queue = :queue AND state = 'ready'
+            ORDER BY priority DESC, run_at, id
+            LIMIT 20
+        ) AS best
+    ) AS ready
+    LEFT JOIN eventkit_queue AS q ON q.name = :queue

@@ -1,0 +1,198 @@
+"""A kit's way to a Postgres database, for threads.  `connection_async` is the same for asyncio."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg_pool import ConnectionPool, PoolClosed
+
+from eventkit.children import track
+from eventkit.errors import Closed, Disconnected
+from eventkit.execute import run
+from eventkit.operations import Operation, Probe, Rows
+
+from .address import Address
+from .errors import translated
+from .listener import Listener, Waiter
+from .napping import Pause, Query, Step, nap
+from .session import TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
+from .statements import fetch, statements
+from .transaction import Home, execute_in, unwrap
+
+T = TypeVar("T")
+Driver = psycopg.Connection[Any]
+
+
+class Connection:
+    """Executes operations; see `eventkit.protocols.Connection`."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._statements = statements(address.schema)
+        self._pool = ConnectionPool(
+            address.conninfo,
+            kwargs={"autocommit": True, **options(address, address.conninfo)},
+            min_size=address.min_size,
+            max_size=address.max_size,
+            timeout=address.busy_timeout,
+            configure=adapt,
+            open=True,
+        )
+        self._begin = beginning(address)
+        self._home = Home(address)
+        self._listener = Listener(address)
+        self._process = os.getpid()
+        self._closed = False
+        track(self)
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of JSON text that a payload may have."""
+        return self._address.max_payload
+
+    @property
+    def closing(self) -> bool:
+        """Whether `end_sleep` was called."""
+        return self._listener.closing
+
+    def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        if self._closed:
+            raise self._reason()
+        if tx is not None:
+            driver = unwrap(tx)
+            if not self._home.knows(driver):
+                identity = self._home.identity_of(driver)
+                self._home.check(driver, identity, lambda: self._own(self._home.identity_of))
+            return execute_in(driver, self._statements, operation)
+        deadline = monotonic() + self._address.busy_timeout
+        while True:
+            try:
+                answer: T = self._own(lambda driver: self._execute_on(driver, operation))
+                return answer
+            except psycopg.Error as error:
+                known = translated(error, self._address)
+                again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
+                if not again or monotonic() >= deadline:
+                    raise known or error from error
+
+    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        bell = threading.Lock()
+
+        def ring() -> None:
+            if bell.locked():
+                bell.release()
+
+        def carry_out(step: Step) -> Any:
+            match step:
+                case Pause(seconds):
+                    return bell.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+                case Query(sql, parameters):
+                    return self._own(lambda driver: driver.execute(sql.encode(), parameters).fetchall())
+            return self.execute(step)
+
+        waiter = Waiter(probe, ring)
+        bell.acquire(blocking=False)
+        self._listener.add(waiter)
+        plan = nap(self._listener, waiter, timeout)
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    answer = carry_out(step)
+                except Exception as error:
+                    step = plan.throw(translated(error, self._address) or error)
+                else:
+                    step = plan.send(answer)
+        except StopIteration as done:
+            return bool(done.value)
+        finally:
+            self._listener.remove(waiter)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A transaction on a connection of its own: committed at the end, rolled back on an error."""
+        if self._closed:
+            raise self._reason()
+        driver = self._take()
+        try:
+            try:
+                driver.execute(self._begin)
+                yield driver
+                if driver.info.transaction_status == TransactionStatus.INERROR:
+                    raise failed()
+                if driver.info.transaction_status != TransactionStatus.IDLE:
+                    driver.execute("COMMIT")
+            except BaseException:
+                self._roll_back(driver)
+                raise
+        finally:
+            self._pool.putconn(driver)
+
+    def end_sleep(self) -> None:
+        """Let every `sleep` return False, now and from now on."""
+        self._listener.end_sleep()
+
+    def close(self) -> None:
+        """End every sleep, and let go of the database."""
+        if self._closed:
+            return
+        self._closed = True
+        self._listener.stop()
+        self._pool.close()
+
+    def forked(self) -> None:
+        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        self._closed = True
+        self._listener.forked()
+
+    def _own(self, use: Any) -> Any:
+        """What *use* makes of a connection of the pool."""
+        driver = self._take()
+        try:
+            return use(driver)
+        finally:
+            self._pool.putconn(driver)
+
+    def _take(self) -> Driver:
+        while True:
+            try:
+                driver = self._pool.getconn()
+            except PoolClosed:
+                raise self._reason() from None
+            except psycopg.Error as error:
+                raise translated(error, self._address) or error from error
+            if alive(driver):
+                return driver
+            driver.close()
+            self._pool.putconn(driver)
+
+    def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
+        def step(step: Operation[Any]) -> Rows:
+            return fetch(driver, self._statements, step)
+
+        statement = self._statements.get(type(operation))
+        alone = not operation.writes or (statement is not None and statement.single)
+        if alone and not self._address.pooled:
+            return run(operation.plan(), step)
+        driver.execute(self._begin)
+        try:
+            answer = run(operation.plan(), step)
+            driver.execute("COMMIT")
+        except BaseException:
+            self._roll_back(driver)
+            raise
+        return answer
+
+    def _roll_back(self, driver: Driver) -> None:
+        if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
+            driver.rollback()
+
+    def _reason(self) -> Closed:
+        return closed() if os.getpid() == self._process else forked()

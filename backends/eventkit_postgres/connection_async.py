@@ -1,0 +1,246 @@
+"""A kit's way to a Postgres database, for asyncio.  `connection` is the same for threads."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool, PoolClosed
+
+from eventkit.children import track
+from eventkit.errors import Closed, Disconnected
+from eventkit.execute import run_async
+from eventkit.operations import Operation, Probe, Rows
+
+from .address import Address
+from .errors import translated
+from .listener import Listener, Waiter
+from .napping import Pause, Query, Step, nap
+from .session import TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
+from .statements import fetch_async, statements
+from .transaction import Home, execute_in_async, unwrap_async
+
+T = TypeVar("T")
+Driver = psycopg.AsyncConnection[Any]
+
+
+class AsyncConnection:
+    """Executes operations; see `eventkit.protocols.AsyncConnection`."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._statements = statements(address.schema)
+        self._loop = asyncio.get_running_loop()
+        self._pool = AsyncConnectionPool(
+            address.conninfo,
+            kwargs={"autocommit": True, **options(address, address.conninfo)},
+            min_size=address.min_size,
+            max_size=address.max_size,
+            timeout=address.busy_timeout,
+            configure=_adapt,
+            open=False,
+        )
+        self._begin = beginning(address)
+        self._home = Home(address)
+        self._listener = Listener(address)
+        self._working: set[asyncio.Future[Any]] = set()
+        self._process = os.getpid()
+        self._closed = False
+        track(self)
+
+    @classmethod
+    async def open(cls, address: Address) -> "AsyncConnection":
+        """A connection to the database at *address*."""
+        connection = cls(address)
+        await connection._pool.open()
+        return connection
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of JSON text that a payload may have."""
+        return self._address.max_payload
+
+    @property
+    def closing(self) -> bool:
+        """Whether `end_sleep` was called."""
+        return self._listener.closing
+
+    async def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        if self._closed:
+            raise self._reason()
+        if tx is not None:
+            driver = await unwrap_async(tx)
+            if not self._home.knows(driver):
+                identity = await self._home.identity_of_async(driver)
+                await self._home.check_async(driver, identity, lambda: self._own(self._home.identity_of_async))
+            return await execute_in_async(driver, self._statements, operation)
+        # A caller who is cancelled does not interrupt the conversation with the server, whose end would be unknown:
+        # it is ended, what came of it is taken back, and then the caller may go.
+        work = self._keep(self._execute(operation))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._keep(self._take_back(operation, work)))
+            raise
+
+    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        bell = asyncio.Event()
+
+        def ring() -> None:
+            with suppress(RuntimeError):  # A loop that was closed without the kit has nobody left to wake.
+                self._loop.call_soon_threadsafe(bell.set)
+
+        async def carry_out(step: Step) -> Any:
+            match step:
+                case Pause(seconds):
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(seconds):
+                            await bell.wait()
+                    rang = bell.is_set()
+                    bell.clear()
+                    return rang
+                case Query(sql, parameters):
+                    return await self._own(lambda driver: _query(driver, sql, parameters))
+            return await self.execute(step)
+
+        waiter = Waiter(probe, ring)
+        self._listener.add(waiter)
+        plan = nap(self._listener, waiter, timeout)
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    answer = await carry_out(step)
+                except Exception as error:
+                    step = plan.throw(translated(error, self._address) or error)
+                else:
+                    step = plan.send(answer)
+        except StopIteration as done:
+            return bool(done.value)
+        finally:
+            self._listener.remove(waiter)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """A transaction on a connection of its own: committed at the end, rolled back on an error."""
+        if self._closed:
+            raise self._reason()
+        driver = await self._take()
+        try:
+            try:
+                await driver.execute(self._begin)
+                yield driver
+                if driver.info.transaction_status == TransactionStatus.INERROR:
+                    raise failed()
+                if driver.info.transaction_status != TransactionStatus.IDLE:
+                    await driver.execute("COMMIT")
+            except BaseException:
+                await self._roll_back(driver)
+                raise
+        finally:
+            await self._pool.putconn(driver)
+
+    def end_sleep(self) -> None:
+        """Let every `sleep` return False, now and from now on."""
+        self._listener.end_sleep()
+
+    async def close(self) -> None:
+        """End every sleep, finish what is under way, and let go of the database."""
+        if self._closed:
+            return
+        self._closed = True
+        self._listener.end_sleep()
+        while self._working:
+            await asyncio.wait(self._working)
+        await asyncio.to_thread(self._listener.stop)
+        await self._pool.close()
+
+    def forked(self) -> None:
+        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        self._closed = True
+        self._listener.forked()
+
+    async def _execute(self, operation: Operation[T]) -> T:
+        deadline = monotonic() + self._address.busy_timeout
+        while True:
+            try:
+                answer: T = await self._own(lambda driver: self._execute_on(driver, operation))
+                return answer
+            except psycopg.Error as error:
+                known = translated(error, self._address)
+                again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
+                if not again or monotonic() >= deadline:
+                    raise known or error from error
+
+    async def _take_back(self, operation: Operation[T], work: "asyncio.Future[T]") -> None:
+        """Undo what *operation* has done, for a caller who was cancelled."""
+        with suppress(Exception):
+            undo = operation.undo(await work)
+            if undo is not None:
+                await self._execute(undo)
+
+    def _keep(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        """*work* as a task that goes on without its caller, and that `close` waits for."""
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        return task
+
+    async def _own(self, use: Any) -> Any:
+        """What *use* makes of a connection of the pool."""
+        driver = await self._take()
+        try:
+            return await use(driver)
+        finally:
+            await self._pool.putconn(driver)
+
+    async def _take(self) -> Driver:
+        while True:
+            try:
+                driver = await self._pool.getconn()
+            except PoolClosed:
+                raise self._reason() from None
+            except psycopg.Error as error:
+                raise translated(error, self._address) or error from error
+            if alive(driver):
+                return driver
+            await driver.close()
+            await self._pool.putconn(driver)
+
+    async def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
+        async def step(step: Operation[Any]) -> Rows:
+            return await fetch_async(driver, self._statements, step)
+
+        statement = self._statements.get(type(operation))
+        alone = not operation.writes or (statement is not None and statement.single)
+        if alone and not self._address.pooled:
+            return await run_async(operation.plan(), step)
+        await driver.execute(self._begin)
+        try:
+            answer = await run_async(operation.plan(), step)
+            await driver.execute("COMMIT")
+        except BaseException:
+            await self._roll_back(driver)
+            raise
+        return answer
+
+    async def _roll_back(self, driver: Driver) -> None:
+        if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
+            await driver.rollback()
+
+    def _reason(self) -> Closed:
+        return closed() if os.getpid() == self._process else forked()
+
+
+async def _adapt(driver: Driver) -> None:
+    adapt(driver)
+
+
+async def _query(driver: Driver, sql: str, parameters: tuple[Any, ...]) -> Rows:
+    return await (await driver.execute(sql.encode(), parameters)).fetchall()

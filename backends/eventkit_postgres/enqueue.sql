@@ -1,0 +1,59 @@
+-- Putting tasks in.  What counts towards max_size is found by two partial indexes: ready tasks, and those
+-- that something will happen to (scheduled and leased ones, and ready ones that expire, which count once).
+-- Keys are held by a trigger, in eventkit_key.
+
+-- name: Enqueue
+SELECT id
+FROM eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, :max_attempts::bigint) AS id
+WHERE id IS NOT NULL
+
+-- name: EnqueuePlain
+WITH stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue))
+INSERT INTO eventkit_task (queue, payload)
+SELECT :queue, payload::json
+FROM stirred, unnest(:payloads::text[]) AS payload
+RETURNING id
+
+-- name: EnqueueMany
+WITH stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue))
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    :queue, payload, headers, priority, max_attempts, key,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+    expires,
+    now
+FROM (
+    SELECT
+        payload::json, headers::json, priority, max_attempts, key,
+        coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
+        coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
+        now
+    FROM
+        stirred,
+        (SELECT :now AS now) AS clock,
+        unnest(
+            :tasks.0::text[], :tasks.1::text[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
+            :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
+        ) AS t (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+) AS task
+RETURNING id, key
+
+-- Asked for keys that have just been refused: a reservation counts although it may have ended since.
+-- name: FindKeys
+SELECT key, task_id
+FROM eventkit_key
+WHERE queue = :queue AND key = ANY (:keys::text[])
+
+-- name: ReadRoom
+SELECT max_size, size
+FROM eventkit_room(:queue)
+
+-- name: RoomAhead
+SELECT NOT EXISTS (
+    SELECT 1 FROM eventkit_queue
+    WHERE name = :queue AND max_size IS NOT NULL AND max_size < :count + eventkit_size(:queue)
+)

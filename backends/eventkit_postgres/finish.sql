@@ -1,0 +1,163 @@
+-- What workers say of their tasks.  Every statement that takes a token is fenced by it and by the lease:
+-- once wake_at has passed, the task is not theirs, whether or not somebody has moved it yet.
+--
+-- What makes something claimable, or room for something, stirs the queue.  Several rows are locked in the order
+-- of their ids, so that no two batches wait for each other.
+
+-- A queue with bounds goes the longer way, because somebody may wait for the room.
+-- name: Ack
+DELETE FROM eventkit_task
+WHERE
+    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM eventkit_queue
+        WHERE name = queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
+    )
+RETURNING id
+
+-- name: AckMany
+WITH held AS MATERIALIZED (
+    SELECT t.id
+    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
+    WHERE
+        t.token = h.token AND t.state = 'leased' AND t.wake_at > :now AND t.key IS NULL
+        AND NOT EXISTS (
+            SELECT 1 FROM eventkit_queue
+            WHERE name = t.queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
+        )
+    ORDER BY t.id
+    FOR UPDATE OF t
+)
+DELETE FROM eventkit_task
+WHERE id = ANY (ARRAY(SELECT id FROM held))
+RETURNING id
+
+-- name: Finish
+WITH
+held AS MATERIALIZED (
+    SELECT t.id
+    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
+    WHERE t.token = h.token AND t.state = 'leased' AND t.wake_at > :now
+    ORDER BY t.id
+    FOR UPDATE OF t
+),
+done AS (
+    UPDATE eventkit_task
+    SET state = 'done', result = :result::json, finished_at = :now, wake_at = NULL, token = NULL
+    WHERE id = ANY (ARRAY(SELECT id FROM held))
+    RETURNING id, queue
+)
+SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queue) IS NOT NULL
+FROM done
+WHERE eventkit_stir('task', queue)
+
+-- As many as the call has finished, and one more, so that they go faster than they come.
+-- name: ForgetDone
+DELETE FROM eventkit_task
+WHERE id = ANY (ARRAY(
+    SELECT t.id
+    FROM
+        eventkit_queue AS q CROSS JOIN LATERAL (
+            SELECT d.id FROM eventkit_task AS d
+            WHERE
+                d.queue = q.name AND d.state = 'done' AND d.finished_at IS NOT NULL
+                AND d.finished_at <= :now - q.keep_done * interval '1 ms'
+            LIMIT 1 + cardinality(:ids::bigint[])
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    WHERE q.name IN (SELECT queue FROM eventkit_task WHERE id = ANY (:ids::bigint[]))
+    LIMIT 1 + cardinality(:ids::bigint[])
+))
+
+-- name: Remove
+DELETE FROM eventkit_task
+WHERE id = ANY (:ids::bigint[])
+RETURNING eventkit_stir('task', queue)
+
+-- name: ReserveKeys
+UPDATE eventkit_key AS k
+SET reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms'
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE t.id = ANY (:ids::bigint[]) AND k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
+
+-- name: ForgetKeys
+DELETE FROM eventkit_key
+WHERE (queue, key) IN (
+    SELECT queue, key FROM eventkit_key
+    WHERE reserved_until <= :now
+    ORDER BY reserved_until
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+
+-- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
+-- name: Bury
+UPDATE eventkit_task
+SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
+WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
+RETURNING eventkit_stir('task', queue)
+
+-- name: CopyDead
+WITH
+dead AS MATERIALIZED (
+    SELECT t.queue, t.payload, t.headers, t.priority, q.dead_letter_to
+    FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+    WHERE t.id = ANY (:ids::bigint[]) AND t.state = 'dead'
+),
+copies AS (
+    INSERT INTO eventkit_task (queue, payload, headers, priority)
+    SELECT dead_letter_to, payload, headers, priority
+    FROM dead
+    WHERE dead_letter_to IS NOT NULL
+    RETURNING queue
+)
+SELECT eventkit_stir('task', queue)
+FROM (SELECT queue FROM dead UNION SELECT queue FROM copies) AS changed
+
+-- name: ReadHeld
+SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND t.wake_at > :now
+FOR UPDATE OF t
+
+-- name: Postpone
+UPDATE eventkit_task
+SET
+    state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
+    run_at = :now + :delay::bigint * interval '1 ms',
+    wake_at = CASE WHEN :delay > 0 THEN least(:now + :delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
+    error = :error, token = NULL
+WHERE id = :id AND token = :token
+RETURNING eventkit_stir('task', queue)
+
+-- name: Release
+UPDATE eventkit_task
+SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING eventkit_stir('task', queue)
+
+-- name: ReleaseMany
+WITH held AS MATERIALIZED (
+    SELECT t.id
+    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
+    WHERE t.token = h.token AND t.state = 'leased' AND t.wake_at > :now
+    ORDER BY t.id
+    FOR UPDATE OF t
+)
+UPDATE eventkit_task
+SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+WHERE id = ANY (ARRAY(SELECT id FROM held))
+RETURNING eventkit_stir('task', queue)
+
+-- A lease that is made shorter ends before the moment that waiters know of.
+-- name: Extend
+WITH held AS MATERIALIZED (
+    SELECT id, wake_at FROM eventkit_task
+    WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+    FOR UPDATE
+)
+UPDATE eventkit_task AS t
+SET wake_at = :now + :lease::bigint * interval '1 ms'
+FROM held
+WHERE t.id = held.id
+RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_stir('task', queue) END

@@ -1,0 +1,301 @@
+"""Hearing commits: one connection and one thread for a kit, however many wait.
+
+Notifications carry the name of what changed, and ring those who wait for it.  A name that somebody waits for
+stands in ``eventkit_sleeper``, or nobody would notify; it is taken out when nobody has waited for it for a
+second, so that a consumer with work to do costs its publishers nothing.
+
+A connection that is healthy by every statement may hear nothing all the same (a pooler in between, a blackholed
+socket).  So the listener sends itself a notification when it begins and every so often, and a connection on which
+it does not arrive is replaced.  Whoever waits then looks again, because what was notified meanwhile is lost.
+"""
+
+import random
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import count
+from time import monotonic
+from typing import Any
+
+from psycopg import Connection, Error, Notify
+
+from eventkit.errors import EventkitError, Unavailable
+from eventkit.execute import run
+from eventkit.operations import Outlook, Probe
+
+from .address import Address, shown
+from .errors import translated
+from .session import adapt, options
+from .sleeping_sql import SleepingSQL
+from .statements import fetch, statements
+
+_KEPT = 1.0
+"""Seconds that a name stays registered when nobody waits for it any more."""
+
+_REFRESH = 20.0
+_ANSWER = 5.0
+"""Seconds between two notifications to oneself, and for one to arrive."""
+
+
+class Waiter:
+    """Somebody who sleeps on *probe*; *ring* wakes them, and *told* says that it is worth a look at once."""
+
+    __slots__ = ("probe", "ring", "seen", "told")
+
+    def __init__(self, probe: Probe, ring: Callable[[], object]) -> None:
+        self.probe = probe
+        self.ring = ring
+        self.begin()
+
+    def begin(self) -> None:
+        """About to look: what was told before does not count."""
+        self.seen: Outlook | None = None
+        self.told = False
+
+    def tell(self) -> None:
+        """It is worth a look."""
+        self.told = True
+        self.ring()
+
+
+class Place:
+    """What waiters of this process know of one subject."""
+
+    def __init__(self) -> None:
+        self.waiters: set[Waiter] = set()
+        self.registration: int | None = None
+        self.registered_at = 0.0
+        self.under_way: set[str] = set()
+        self.left_at = 0.0
+
+
+class Listener:
+    """Rings the waiters of one kit."""
+
+    def __init__(self, address: Address) -> None:
+        self.id = random.getrandbits(62)
+        self.sql = SleepingSQL(address.schema)
+        self.hearing = False
+        self.closing = False
+        self.error: EventkitError | None = None
+        self._address = address
+        self._statements = statements(address.schema)
+        self._registrations = count(1)
+        self._mutex = threading.Lock()
+        self._places: dict[str, Place] = {}
+        self._thread: threading.Thread | None = None
+        self._heard_at = 0.0
+
+    def add(self, waiter: Waiter) -> None:
+        """From now on *waiter* is rung; the thread is started for the first one."""
+        with self._mutex:
+            for subject in waiter.probe.subjects:
+                self._places.setdefault(subject, Place()).waiters.add(waiter)
+            if self._thread is None and not self.closing:
+                self._ear, self._mouth = socket.socketpair()
+                self._thread = threading.Thread(target=self._run, name="eventkit-listener", daemon=True)
+                self._thread.start()
+
+    def remove(self, waiter: Waiter) -> None:
+        """The waiter has found something to do, or waits no more."""
+        with self._mutex:
+            for subject in waiter.probe.subjects:
+                place = self._places[subject]
+                place.waiters.discard(waiter)
+                place.left_at = monotonic()
+                if not place.waiters and place.registration is None:
+                    del self._places[subject]
+
+    def next_registration(self) -> int:
+        """A number that no other registration of this listener has."""
+        return next(self._registrations)
+
+    def missing(self, waiter: Waiter) -> list[str]:
+        """The subjects that are not registered, in order."""
+        with self._mutex:
+            return sorted({s for s in waiter.probe.subjects if self._places[s].registration is None})
+
+    def register(self, subjects: list[str], registration: int, under_way: set[str]) -> None:
+        """The subjects stand in the table now, and these transactions may not have seen them there."""
+        with self._mutex:
+            for subject in subjects:
+                place = self._places[subject]
+                place.registration = registration
+                place.registered_at = monotonic()
+                place.under_way = under_way
+
+    def under_way(self, waiter: Waiter) -> bool:
+        """Whether transactions may be under way that will not notify us."""
+        with self._mutex:
+            return any(self._places[subject].under_way for subject in waiter.probe.subjects)
+
+    def patience(self, waiter: Waiter, still_under_way: set[str]) -> float | None:
+        """How long to wait before looking again: a tenth of how long they have been under way already."""
+        with self._mutex:
+            pauses = []
+            for subject in waiter.probe.subjects:
+                place = self._places[subject]
+                place.under_way &= still_under_way
+                if place.under_way:
+                    pauses.append(min(1.0, max(0.002, (monotonic() - place.registered_at) / 10)))
+            # Those that have just ended may have committed after we looked.
+            return min(pauses, default=0.0)
+
+    def ring_all(self) -> None:
+        """Let everybody look, or find that their kit is closed."""
+        with self._mutex:
+            for place in self._places.values():
+                for waiter in place.waiters:
+                    waiter.ring()
+
+    def end_sleep(self) -> None:
+        """Let everybody go, now and from now on."""
+        self.closing = True
+        self.ring_all()
+
+    def stop(self) -> None:
+        """Let everybody go, and end the thread and its connection."""
+        self.end_sleep()
+        with self._mutex:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._mouth.send(b"x")
+            thread.join(_ANSWER)
+            self._mouth.close()
+            self._ear.close()
+
+    def forked(self) -> None:
+        """This is a child process, which has no such thread."""
+        self.closing = True
+
+    def _run(self) -> None:
+        pause = 0.05
+        while not self.closing:
+            try:
+                conninfo = self._address.listen_conninfo
+                with Connection.connect(conninfo, autocommit=True, **options(self._address, conninfo)) as driver:
+                    adapt(driver)
+                    driver.add_notify_handler(self._heard)
+                    self._listen(driver)
+                    pause = 0.05
+                    self._watch(driver)
+            except (Error, OSError) as error:
+                if not self.hearing and not isinstance(translated(error, self._address), EventkitError):
+                    self.error = Unavailable(f"listening on {shown(self._address.url)} failed: {error}")
+            except EventkitError as error:
+                self.error = error
+            self.hearing = False
+            self.ring_all()
+            if not self.closing:
+                select.select([self._ear], [], [], pause)
+                pause = min(2 * pause, _ANSWER)
+
+    def _listen(self, driver: Connection[Any]) -> None:
+        """Begin to hear, and let everybody look at what was not heard."""
+        [(bell,)] = driver.execute(self.sql.bell).fetchall()
+        driver.execute(f'LISTEN "{bell}"')
+        self._call_oneself(driver)
+        if not self._wait_for_the_call(driver):
+            raise Unavailable(
+                f"notifications do not arrive on {shown(self._address.url)}: behind a pooler in transaction mode, "
+                f"name the server itself in ?listen_url="
+            )
+        with self._mutex:
+            for place in self._places.values():
+                place.registration = None
+        self.hearing, self.error = True, None
+        self.ring_all()
+
+    def _watch(self, driver: Connection[Any]) -> None:
+        refresh_at = monotonic() + _REFRESH
+        poll_at = monotonic() + self._address.fallback_poll
+        while not self.closing:
+            now = monotonic()
+            if now >= refresh_at:
+                self._refresh(driver)
+                refresh_at = monotonic() + _REFRESH
+            if now >= poll_at:
+                self._ask_probes(driver)
+                poll_at = monotonic() + self._address.fallback_poll
+            kept = self._forget(driver)
+            timeout = max(0.0, min(refresh_at, poll_at, now + _KEPT if kept else refresh_at) - monotonic())
+            readable, _, _ = select.select([driver.fileno(), self._ear.fileno()], [], [], timeout)
+            if driver.fileno() in readable:
+                self._pump(driver)
+        with suppress(Error):
+            driver.execute(self.sql.leave, (self.id,))
+
+    def _pump(self, driver: Connection[Any]) -> None:
+        driver.pgconn.consume_input()
+        while notification := driver.pgconn.notifies():
+            self._heard(Notify("", notification.extra.decode(), 0))
+
+    def _heard(self, notification: Notify) -> None:
+        if notification.payload == f"listener:{self.id}":
+            self._heard_at = monotonic()
+            return
+        with self._mutex:
+            place = self._places.get(notification.payload)
+            for waiter in place.waiters if place is not None else ():
+                waiter.tell()
+
+    def _call_oneself(self, driver: Connection[Any]) -> None:
+        self._heard_at = 0.0
+        driver.execute(self.sql.call, (f"listener:{self.id}",))
+
+    def _wait_for_the_call(self, driver: Connection[Any]) -> bool:
+        give_up_at = monotonic() + _ANSWER
+        while not self._heard_at and not self.closing and monotonic() < give_up_at:
+            if select.select([driver.fileno(), self._ear.fileno()], [], [], give_up_at - monotonic())[0]:
+                self._pump(driver)
+        return bool(self._heard_at)
+
+    def _refresh(self, driver: Connection[Any]) -> None:
+        """Stay registered, let go of who has died, and see that we still hear."""
+        self._call_oneself(driver)
+        there = {name for (name,) in driver.execute(self.sql.refresh, (self.id,)).fetchall()}
+        driver.execute(self.sql.bury)
+        with self._mutex:
+            lost = [place for subject, place in self._places.items() if place.registration and subject not in there]
+            for place in lost:
+                place.registration = None
+        if lost:
+            self.ring_all()
+        if not self._wait_for_the_call(driver):
+            raise OSError("a notification to oneself did not arrive")
+
+    def _forget(self, driver: Connection[Any]) -> bool:
+        """Unregister what nobody has waited for lately; whether there will be more to unregister."""
+        now = monotonic()
+        left: list[tuple[str, int]] = []
+        with self._mutex:
+            deserted = [
+                (subject, place)
+                for subject, place in self._places.items()
+                if not place.waiters and place.registration is not None
+            ]
+            for subject, place in deserted:
+                if now - place.left_at >= _KEPT and place.registration is not None:
+                    left.append((subject, place.registration))
+                    del self._places[subject]
+        for subject, registration in left:
+            driver.execute(self.sql.unregister, (subject, self.id, registration))
+        return len(deserted) > len(left)
+
+    def _ask_probes(self, driver: Connection[Any]) -> None:
+        """The look on no occasion, once for all who ask the same."""
+        with self._mutex:
+            waiters: dict[Probe, list[Waiter]] = {}
+            for waiter in _distinct(self._places.values()):
+                waiters.setdefault(waiter.probe, []).append(waiter)
+        for probe, who in waiters.items():
+            answer = run(probe.plan(), lambda step: fetch(driver, self._statements, step))
+            for waiter in who:
+                if waiter.seen is not None and waiter.seen != answer:
+                    waiter.tell()
+
+
+def _distinct(places: Iterable[Place]) -> set[Waiter]:
+    return {waiter for place in places for waiter in place.waiters}

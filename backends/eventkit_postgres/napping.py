@@ -1,0 +1,83 @@
+"""Falling asleep without missing a commit, as a plan that threads and asyncio carry out alike.
+
+Whoever changes something looks, after leaving a mark, whether anybody sleeps (see ``eventkit_stir`` in the
+migrations).  So the order here is: register as a sleeper and commit; take the marks of those who may have
+looked before that; look once more in a new snapshot.  Whoever had left a mark by then may commit without a
+word, so while one of them is under way we look again and again; everybody else will notify us.
+"""
+
+from collections.abc import Generator
+from time import monotonic
+from typing import Any, NamedTuple
+
+from eventkit.errors import PASSING
+from eventkit.operations import Outlook, Probe
+
+from .listener import Listener, Waiter
+
+_GLANCES = (0.001, 0.002, 0.004)
+"""Pauses before registering: where much is going on there is something again by then."""
+
+_AFTER_AN_ERROR = 0.1
+
+
+class Pause(NamedTuple):
+    """Wait for the waiter's bell, for so many seconds at most; whether it rang."""
+
+    seconds: float | None
+
+
+class Query(NamedTuple):
+    """Execute a statement in a transaction of its own; its rows."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+
+Step = Probe | Pause | Query
+Nap = Generator[Step, Any, bool]
+
+
+def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
+    """Sleep until it is worth looking: True; or until *timeout* has passed or sleeping has ended: False."""
+    deadline = None if timeout is None else monotonic() + timeout
+    glances = list(_GLANCES)
+    while not listener.closing:
+        waiter.begin()
+        pause: float | None = _AFTER_AN_ERROR
+        due = None
+        try:
+            outlook: Outlook = yield waiter.probe
+            waiter.seen = outlook
+            if outlook.ready:
+                return True
+            due = outlook.delay
+            if not listener.hearing:
+                pause = None  # It rings when it hears.
+            elif missing := listener.missing(waiter):
+                if not glances:
+                    registration = listener.next_registration()
+                    yield Query(listener.sql.register, (listener.id, registration, missing))
+                    under_way = yield Query(listener.sql.under_way, (missing,))
+                    listener.register(missing, registration, {id for (id,) in under_way})
+                    continue
+                pause = glances.pop(0)
+            elif listener.under_way(waiter):
+                under_way = yield Query(listener.sql.under_way, (list(waiter.probe.subjects),))
+                pause = listener.patience(waiter, {id for (id,) in under_way})
+            else:
+                pause = None
+        except PASSING:
+            pass  # The server is away for a moment.
+        left = None if deadline is None else deadline - monotonic()
+        if left is not None and left <= 0:
+            return False
+        seconds = min((each for each in (pause, due, left) if each is not None), default=None)
+        rang = yield Pause(seconds)
+        if listener.error is not None:
+            raise listener.error
+        if listener.closing:
+            return False
+        if waiter.told if rang else seconds == due is not None:
+            return True
+    return False

@@ -1,0 +1,201 @@
+-- Looking into queues, clearing and configuring them.
+--
+-- The view eventkit_task_now tells a task that is due but not moved yet as what it is by now.
+
+-- name: GetTask
+SELECT
+    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
+    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+FROM eventkit_task_now
+WHERE queue = :queue AND id = :id
+
+-- name: ListTasks
+SELECT
+    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
+    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+FROM eventkit_task_now
+WHERE queue = :queue AND id > :after AND (:state::text IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit
+
+-- The two halves use an index each: what is ready, and what is due to become so.
+-- name: PeekTasks
+SELECT
+    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
+    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+FROM (
+    (
+        SELECT * FROM eventkit_task_now
+        WHERE queue = :queue AND stored_state = 'ready' AND state = 'ready'
+        ORDER BY priority DESC, run_at, id
+        LIMIT :limit
+    )
+    UNION ALL
+    SELECT * FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
+) AS best
+ORDER BY priority DESC, best.run_at, id
+LIMIT :limit
+
+-- name: ListDead
+SELECT
+    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
+    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+FROM eventkit_task_now
+WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
+ORDER BY eventkit_task_now.finished_at DESC, id DESC
+LIMIT :limit
+
+-- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
+-- next is what the recursion does.
+-- name: ReadStats
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+due (stored_state, state, run_at) AS (
+    SELECT stored_state, state, run_at
+    FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+),
+priorities (priority) AS (
+    SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
+    UNION ALL
+    SELECT (SELECT max(t.priority) FROM eventkit_task AS t WHERE t.queue = :queue AND t.state = 'ready' AND t.priority < p.priority)
+    FROM priorities AS p
+    WHERE p.priority IS NOT NULL
+)
+SELECT
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > now),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    + (SELECT count(*) FROM due WHERE state = 'ready')
+    - (SELECT count(*) FROM due WHERE stored_state = 'ready'),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
+    + (SELECT count(*) FROM due WHERE state = 'dead'),
+    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL),
+    eventkit_ms(now) - (
+        SELECT eventkit_ms(min(run_at)) FROM (
+            SELECT (
+                SELECT min(t.run_at) FROM eventkit_task AS t
+                WHERE
+                    t.queue = :queue AND t.state = 'ready' AND t.priority = p.priority
+                    AND (t.expires_at IS NULL OR t.expires_at > now)
+            ) AS run_at
+            FROM priorities AS p
+            UNION ALL
+            SELECT run_at FROM due WHERE state = 'ready'
+        ) AS oldest
+    ),
+    coalesce((SELECT paused FROM eventkit_queue WHERE name = :queue), false)
+FROM clock
+
+-- name: ReadSize
+SELECT eventkit_size(:queue)
+
+-- name: ReadNextDue
+SELECT eventkit_ms(min(moment))
+FROM (
+    SELECT min(run_at) AS moment FROM eventkit_task WHERE queue = :queue AND state = 'ready'
+    UNION ALL
+    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+    UNION ALL
+    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
+) AS moments
+
+-- name: Cancel
+SELECT 1
+FROM eventkit_task_now AS n
+WHERE
+    queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running::boolean)
+    AND EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = n.id AND t.state = n.stored_state FOR UPDATE)
+
+-- name: Purge
+DELETE FROM eventkit_task
+WHERE
+    queue = :queue AND state = :state
+    AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
+RETURNING eventkit_stir('task', queue)
+
+-- What is done has had its key reserved when it was finished, and the key may be another task's by now.
+-- name: ReserveKeysOfState
+UPDATE eventkit_key AS k
+SET reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms'
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+WHERE
+    t.queue = :queue AND t.state = :state AND t.state <> 'done'
+    AND (:older_than::bigint IS NULL OR t.finished_at <= :now - :older_than::bigint * interval '1 ms')
+    AND k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
+
+-- name: Requeue
+UPDATE eventkit_task
+SET
+    state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
+    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL
+WHERE id = ANY (ARRAY(
+    SELECT id FROM eventkit_task
+    WHERE
+        queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
+        AND (:every::boolean OR id = ANY (:ids::bigint[]))
+    ORDER BY id
+    FOR UPDATE
+))
+RETURNING eventkit_stir('task', queue)
+
+-- name: SetPaused
+INSERT INTO eventkit_queue (name, paused)
+VALUES (:queue, :paused)
+ON CONFLICT (name) DO UPDATE
+SET paused = excluded.paused
+RETURNING eventkit_stir('task', name)
+
+-- The row is made, or locked, so that of two who configure at once the second begins with what the first wrote.
+-- name: ReadSettings
+INSERT INTO eventkit_queue (name)
+VALUES (:queue)
+ON CONFLICT (name) DO UPDATE
+SET name = excluded.name
+RETURNING max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+
+-- name: WriteSettings
+INSERT INTO eventkit_queue AS q (
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+)
+VALUES (
+    :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :key_ttl, :dead_letter_to
+)
+ON CONFLICT (name) DO UPDATE
+SET
+    max_attempts = excluded.max_attempts, lease = excluded.lease, retry = excluded.retry,
+    max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
+    max_running = excluded.max_running, keep_done = excluded.keep_done, key_ttl = excluded.key_ttl,
+    dead_letter_to = excluded.dead_letter_to,
+    tokens = CASE
+        WHEN q.rate IS NOT DISTINCT FROM excluded.rate AND q.burst IS NOT DISTINCT FROM excluded.burst THEN q.tokens
+    END
+RETURNING eventkit_stir('task', name)
+
+-- name: AdvanceTasks
+UPDATE eventkit_task
+SET
+    run_at = run_at - :milliseconds::bigint * interval '1 ms', wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
+    expires_at = expires_at - :milliseconds::bigint * interval '1 ms',
+    enqueued_at = enqueued_at - :milliseconds::bigint * interval '1 ms',
+    claimed_at = claimed_at - :milliseconds::bigint * interval '1 ms',
+    finished_at = finished_at - :milliseconds::bigint * interval '1 ms'
+RETURNING eventkit_stir('task', queue)
+
+-- name: AdvanceQueues
+UPDATE eventkit_queue
+SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
+RETURNING eventkit_stir('task', name)
+
+-- name: AdvanceKeys
+UPDATE eventkit_key
+SET reserved_until = reserved_until - :milliseconds::bigint * interval '1 ms'
+
+-- name: ReadSchema
+SELECT version_num
+FROM eventkit_version

@@ -1,0 +1,80 @@
+"""Connections of our own: how they are opened, begun and checked, the same for both flavours."""
+
+import select
+from typing import Any
+
+from psycopg import AsyncConnection, Connection, OperationalError, errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import ConnStatus
+from psycopg.types.numeric import Int8Dumper
+
+from eventkit.errors import Closed, EventkitError
+
+from .address import Address
+
+_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+"""A server that has gone without a word is noticed within a minute, unless the URL says otherwise."""
+
+TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure)
+"""After these nothing of the transaction has happened, so that it can be repeated whatever it was."""
+
+
+def options(address: Address, conninfo: str) -> dict[str, Any]:
+    """What the driver is told beside the URL."""
+    given = conninfo_to_dict(conninfo)
+    keywords: dict[str, Any] = {name: value for name, value in _KEEPALIVE.items() if name not in given}
+    keywords.setdefault("application_name", given.get("application_name", "eventkit"))
+    if address.pooled:
+        # A pooler hands the server's session to somebody else after each transaction.
+        return keywords | {"prepare_threshold": None}
+    settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in address.settings.items())
+    return keywords | {"options": f"{given.get('options', '')} {settings}".strip()}
+
+
+def adapt(driver: Connection[Any] | AsyncConnection[Any]) -> None:
+    """Let every whole number be a bigint, so that a statement is prepared once and not for each size."""
+    driver.adapters.register_dumper(int, Int8Dumper)
+
+
+def beginning(address: Address) -> str:
+    """What begins a transaction of ours."""
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    if address.pooled:
+        begin += "".join(
+            f"; SET LOCAL {name} = '{value}'"
+            for name, value in address.settings.items()
+            if name != "default_transaction_isolation"
+        )
+    return begin
+
+
+def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether an idle connection is still one.  Asks the socket, not the server: a goodbye lies there unread."""
+    if driver.closed:
+        return False
+    poll = select.poll()
+    poll.register(driver.pgconn.socket, select.POLLIN)
+    if poll.poll(0):
+        try:
+            driver.pgconn.consume_input()
+        except OperationalError:
+            return False
+    return driver.pgconn.status == ConnStatus.OK
+
+
+def closed() -> Closed:
+    """The error for a kit that is closed."""
+    return Closed("the kit is closed: connect again")
+
+
+def forked() -> Closed:
+    """The error for a kit that was inherited through fork()."""
+    return Closed("the kit was opened before fork(): connect only after it, or start the child with spawn")
+
+
+def failed() -> EventkitError:
+    """The error for a transaction that its user wants to commit and the server can only roll back."""
+    return EventkitError(
+        "a statement of the transaction failed, so it was rolled back: let the error leave the block, or keep the "
+        "statement in a savepoint"
+    )

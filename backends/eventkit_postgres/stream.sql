@@ -1,0 +1,121 @@
+-- Streams.  Publishers commit in any order, so a reader goes no further than the settled offset: the functions
+-- read that first, and the rows in a snapshot that is younger.
+
+-- name: Publish
+SELECT eventkit_publish(:topic, :payload::json, :key, :headers::json)
+
+-- The mark comes before the first offset is drawn: a row needs both sides of the join.
+-- name: PublishPlain
+WITH stirred AS MATERIALIZED (SELECT eventkit_stir('event', :topic))
+INSERT INTO eventkit_event (id, topic, payload)
+SELECT nextval('eventkit_event_id_seq'), :topic, payload::json
+FROM stirred, unnest(:payloads::text[]) AS payload
+RETURNING id
+
+-- name: PublishMany
+WITH stirred AS MATERIALIZED (SELECT eventkit_stir('event', :topic))
+INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
+SELECT nextval('eventkit_event_id_seq'), :topic, payload::json, key, headers::json, dedup
+FROM
+    stirred,
+    unnest(:events.0::text[], :events.1::text[], :events.2::text[], :events.3::text[]) AS e (payload, key, headers, dedup)
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+RETURNING id, dedup
+
+-- name: FindDuplicates
+SELECT dedup, id
+FROM eventkit_event
+WHERE topic = :topic AND dedup = ANY (:dedups::text[])
+
+-- name: ReadEvents
+SELECT id, key, payload, headers, created_ms
+FROM eventkit_events_after(:topic, :after, :limit)
+
+-- name: ReadPrunedTo
+SELECT pruned_to
+FROM eventkit_topic
+WHERE name = :topic
+
+-- name: EventsAhead
+SELECT ready, due, now
+FROM eventkit_events_ahead(:topic, :after)
+
+-- name: ReadHead
+SELECT eventkit_head(:topic)
+
+-- name: FindLatest
+SELECT eventkit_latest_event(:topic)
+
+-- name: FindOffset
+SELECT eventkit_offset_at(:topic, eventkit_moment(:moment))
+
+-- name: ReadOffset
+SELECT position
+FROM eventkit_consumer
+WHERE topic = :topic AND name = :consumer
+
+-- name: SaveOffset
+INSERT INTO eventkit_consumer AS c (topic, name, position)
+VALUES (:topic, :consumer, :offset)
+ON CONFLICT (topic, name) DO UPDATE
+SET position = excluded.position, updated_at = :now
+WHERE excluded.position > c.position
+RETURNING position
+
+-- name: Seek
+INSERT INTO eventkit_consumer (topic, name, position)
+VALUES (:topic, :consumer, :offset)
+ON CONFLICT (topic, name) DO UPDATE
+SET position = excluded.position, updated_at = :now
+
+-- name: ListConsumers
+SELECT
+    name, position,
+    (SELECT count(*) FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position),
+    eventkit_ms(updated_at)
+FROM eventkit_consumer AS c
+WHERE topic = :topic
+ORDER BY name COLLATE "C"
+
+-- The events to drop are a prefix: all before the first one young enough, or all but the newest :max_keep,
+-- whichever is more, and nothing that a consumer has still to read, nor anything that has not settled.
+-- name: Prune
+SELECT max(id), count(*)
+FROM eventkit_event
+WHERE
+    topic = :topic
+    AND id <= greatest(
+        CASE WHEN :older_than::bigint IS NULL THEN 0 ELSE coalesce(
+            (
+                SELECT id - 1 FROM eventkit_event
+                WHERE topic = :topic AND created_at >= :now - :older_than::bigint * interval '1 ms'
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END,
+        CASE WHEN :max_keep::bigint IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        ) END
+    )
+    AND id <= CASE WHEN :keep_unconsumed::boolean THEN coalesce(
+        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+    ) ELSE 9223372036854775807 END
+    AND id <= (SELECT eventkit_settled('event', ARRAY[:topic]))
+
+-- name: DropEvents
+DELETE FROM eventkit_event
+WHERE topic = :topic AND id <= :last
+
+-- name: RememberPruned
+INSERT INTO eventkit_topic AS t (name, pruned_to)
+VALUES (:topic, :last)
+ON CONFLICT (name) DO UPDATE
+SET pruned_to = greatest(t.pruned_to, excluded.pruned_to)
+
+-- name: AdvanceEvents
+UPDATE eventkit_event
+SET created_at = created_at - :milliseconds::bigint * interval '1 ms'
+
+-- name: AdvanceConsumers
+UPDATE eventkit_consumer
+SET updated_at = updated_at - :milliseconds::bigint * interval '1 ms'

@@ -1,0 +1,29 @@
+"""Postgres keeps eventkit's tables in a schema of their own, whose name the URL gives.
+
+Definitions are written without it.  Every name that begins with ``eventkit_`` is eventkit's, also inside the
+bodies of functions and in quotes, so the schema is put before each of them.  Nothing then depends on a
+``search_path``, which belongs to the application.
+"""
+
+import re
+
+from sqlalchemy import Connection
+
+DEFAULT = "eventkit"
+
+# An index and a trigger go where their table is, and are named without.
+_OURS = re.compile(r"(?<![\w.\"])(?<!INDEX )(?<!TRIGGER )eventkit_(?=\w)")
+
+
+def qualified(sql: str, schema: str) -> str:
+    """*sql* with the schema before each of eventkit's names."""
+    return _OURS.sub(f'"{schema}".eventkit_', sql)
+
+
+def execute(connection: Connection, statement: str, schema: str | None) -> None:
+    """Execute a statement of a revision; in *schema*, on a database that has such."""
+    if schema is None:
+        connection.exec_driver_sql(statement)
+    else:
+        # Past SQLAlchemy, which would have the driver look for parameters in it.
+        connection.connection.cursor().execute(qualified(statement, schema))

@@ -1,0 +1,614 @@
+-- Statements are separated by blank lines.  Names that begin with eventkit_ are of the kit's schema.
+
+CREATE SEQUENCE eventkit_event_id_seq
+
+CREATE SEQUENCE eventkit_notification_id_seq
+
+CREATE SEQUENCE eventkit_task_id_seq
+
+-- Who sleeps, and on what: a row for each name and listening process.  Losing them in a crash is right,
+-- because a crash ends the listeners' connections too.
+CREATE UNLOGGED TABLE eventkit_sleeper (
+    name text NOT NULL,
+    listener bigint NOT NULL,
+    registration bigint NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (name, listener)
+)
+
+-- The advisory lock that stands for a topic, channel or queue.
+CREATE FUNCTION eventkit_lock(subject text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT (hashtextextended($1, 'eventkit_event_id_seq'::regclass::oid::bigint) & 2147483647)::integer
+$$
+
+-- The channel on which sleepers listen: one for a schema.
+CREATE FUNCTION eventkit_bell() RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT 'eventkit:' || eventkit_lock('bell')
+$$
+
+-- The last number drawn for a kind of thing; 0 before the first.
+CREATE FUNCTION eventkit_drawn(kind text) RETURNS bigint
+LANGUAGE sql VOLATILE
+AS $$
+    SELECT coalesce(pg_sequence_last_value(CASE $1
+        WHEN 'event' THEN 'eventkit_event_id_seq'::regclass
+        WHEN 'notification' THEN 'eventkit_notification_id_seq'::regclass
+        WHEN 'task' THEN 'eventkit_task_id_seq'::regclass
+    END), 0)
+$$
+
+-- Everybody who changes what a waiter may wait for calls this, before a number is drawn and before the commit.
+-- It leaves a mark, a shared lock that says "a transaction is under way, and all it draws lies above this
+-- number"; then, in a snapshot that is younger than the mark, it looks whether anybody sleeps.  Whoever falls
+-- asleep later sees the mark.  So once is enough for a name and a transaction, and the memory of it is a
+-- setting that goes when the lock goes: at the end of the transaction, or with the savepoint.
+-- After 32 names one mark stands for all of the kind, or the lock table would run out.
+-- In a snapshot that is older than the mark a sleeper may be missing, so there everybody is notified.
+CREATE FUNCTION eventkit_stir(kind text, name text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    marks text := coalesce(nullif(current_setting('eventkit.marks', true), ''), ',');
+    lock integer := eventkit_lock($1 || ':' || $2);
+BEGIN
+    IF strpos(marks, ',' || lock || ',') > 0 THEN
+        RETURN true;
+    END IF;
+    IF cardinality(string_to_array(marks, ',')) > 33 THEN
+        lock := eventkit_lock($1 || ':*');
+    END IF;
+    IF strpos(marks, ',' || lock || ',') = 0 THEN
+        PERFORM pg_advisory_xact_lock_shared(lock, (eventkit_drawn($1) & 2147483647)::integer);
+        PERFORM set_config('eventkit.marks', marks || lock || ',', true);
+    END IF;
+    IF (
+        current_setting('transaction_isolation') <> 'read committed'
+        OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || $2 AND s.until > clock_timestamp())
+    ) AND current_setting('eventkit.notify_off', true) IS DISTINCT FROM 'on' THEN
+        PERFORM pg_notify(eventkit_bell(), $1 || ':' || $2);
+    END IF;
+    RETURN true;
+END
+$$
+
+-- The highest number up to which everything of these names that will ever commit has committed.  Read what
+-- lies at or below it in a later snapshot, never in an older one.
+CREATE FUNCTION eventkit_settled(kind text, names text[]) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    last bigint := eventkit_drawn($1);
+    below bigint;
+BEGIN
+    SELECT max((last - objid::bigint) & 2147483647)
+    INTO below
+    FROM pg_locks
+    WHERE
+        locktype = 'advisory' AND objsubid = 2
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = ANY (
+            SELECT eventkit_lock($1 || ':' || name)::oid FROM unnest($2 || ARRAY['*']) AS name
+        )
+        -- A mark that was left after `last` was read is above it, and of no concern.
+        AND (last - objid::bigint) & 2147483647 < 1073741824;
+    RETURN last - coalesce(below, 0);
+END
+$$
+
+-- Transactions under way that have marked one of these subjects, as pg_locks names them.
+CREATE FUNCTION eventkit_under_way(subjects text[]) RETURNS SETOF text
+LANGUAGE sql VOLATILE
+AS $$
+    SELECT DISTINCT virtualtransaction
+    FROM pg_locks
+    WHERE
+        locktype = 'advisory' AND objsubid = 2
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = ANY (
+            SELECT eventkit_lock(subject)::oid FROM unnest($1) AS subject
+            UNION ALL
+            SELECT eventkit_lock(kind || ':*')::oid FROM unnest(ARRAY['event', 'notification', 'task']) AS kind
+        )
+$$
+
+-- A moment in milliseconds since 1970, and back.
+CREATE FUNCTION eventkit_ms(moment timestamptz) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+    SELECT (date_part('epoch', $1) * 1000)::bigint
+$$
+
+CREATE FUNCTION eventkit_moment(milliseconds bigint) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT to_timestamp($1 / 1000.0)
+$$
+
+-- The numbers of plain INSERTs: marked too, as if the transaction wrote to every topic.
+CREATE FUNCTION eventkit_next(kind text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    PERFORM eventkit_stir($1, '*');
+    RETURN nextval(CASE $1
+        WHEN 'event' THEN 'eventkit_event_id_seq'::regclass
+        ELSE 'eventkit_notification_id_seq'::regclass
+    END);
+END
+$$
+
+CREATE TABLE eventkit_event (
+    id bigint NOT NULL PRIMARY KEY DEFAULT eventkit_next('event'),
+    topic text NOT NULL,
+    key text,
+    payload json NOT NULL,
+    headers json,
+    dedup text,
+    created_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+)
+
+CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)
+
+CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE dedup IS NOT NULL
+
+CREATE TABLE eventkit_topic (
+    name text NOT NULL PRIMARY KEY,
+    pruned_to bigint NOT NULL DEFAULT 0
+)
+
+CREATE TABLE eventkit_consumer (
+    topic text NOT NULL,
+    name text NOT NULL,
+    position bigint NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    PRIMARY KEY (topic, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE TABLE eventkit_task (
+    id bigint NOT NULL PRIMARY KEY DEFAULT nextval('eventkit_task_id_seq'),
+    queue text NOT NULL,
+    state text NOT NULL DEFAULT 'ready',
+    priority integer NOT NULL DEFAULT 0,
+    run_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    wake_at timestamptz,
+    expires_at timestamptz,
+    attempt integer NOT NULL DEFAULT 0,
+    max_attempts bigint,
+    token bigint,
+    key text,
+    payload json NOT NULL,
+    headers json,
+    enqueued_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    worker text,
+    claimed_at timestamptz,
+    finished_at timestamptz,
+    reason text,
+    error text,
+    result json
+) WITH (
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+)
+
+CREATE INDEX eventkit_task_ready ON eventkit_task (queue, priority DESC, run_at, id)
+WHERE state = 'ready'
+
+CREATE INDEX eventkit_task_wake ON eventkit_task (queue, state, wake_at) WHERE wake_at IS NOT NULL
+
+CREATE INDEX eventkit_task_finished ON eventkit_task (queue, state, finished_at, id)
+WHERE finished_at IS NOT NULL
+
+CREATE TABLE eventkit_queue (
+    name text NOT NULL PRIMARY KEY,
+    paused boolean NOT NULL DEFAULT false,
+    max_attempts bigint,
+    lease bigint,
+    retry text,
+    max_size bigint,
+    rate double precision,
+    burst double precision,
+    max_running bigint,
+    keep_done bigint,
+    key_ttl bigint,
+    dead_letter_to text,
+    tokens double precision,
+    refilled_at timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE TABLE eventkit_key (
+    queue text NOT NULL,
+    key text NOT NULL,
+    task_id bigint NOT NULL,
+    reserved_until timestamptz NOT NULL,
+    PRIMARY KEY (queue, key)
+)
+
+CREATE INDEX eventkit_key_until ON eventkit_key (reserved_until)
+
+-- A key is held from the enqueue on, in a row that outlives the task's: for ever while there is a task, then
+-- until the reservation ends.  Its primary key is what racing producers meet at.
+CREATE FUNCTION eventkit_hold_key() RETURNS trigger
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    held eventkit_key;
+BEGIN
+    INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
+    VALUES (NEW.queue, NEW.key, NEW.id, 'infinity')
+    ON CONFLICT (queue, key) DO NOTHING;
+    IF FOUND THEN
+        RETURN NEW;
+    END IF;
+    -- Looked up in a snapshot of its own, because the one before may have waited for somebody's commit.
+    SELECT * INTO held FROM eventkit_key AS k WHERE k.queue = NEW.queue AND k.key = NEW.key;
+    IF
+        held.reserved_until <= date_trunc('milliseconds', clock_timestamp())
+        OR held.reserved_until = 'infinity'
+        AND NOT EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = held.task_id AND t.state <> 'done')
+    THEN
+        UPDATE eventkit_key AS k SET task_id = NEW.id, reserved_until = 'infinity'
+        WHERE k.queue = NEW.queue AND k.key = NEW.key AND k.task_id = held.task_id;
+        IF FOUND THEN
+            RETURN NEW;
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$
+
+CREATE TRIGGER eventkit_task_key BEFORE INSERT ON eventkit_task
+FOR EACH ROW WHEN (NEW.key IS NOT NULL) EXECUTE FUNCTION eventkit_hold_key()
+
+CREATE TABLE eventkit_notification (
+    id bigint NOT NULL PRIMARY KEY DEFAULT eventkit_next('notification'),
+    channel text NOT NULL,
+    payload json NOT NULL,
+    headers json,
+    created_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+)
+
+CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)
+
+CREATE VIEW eventkit_task_now AS
+SELECT
+    t.id, t.queue,
+    CASE
+        WHEN t.wake_at > date_trunc('milliseconds', statement_timestamp()) OR t.wake_at IS NULL THEN t.state
+        WHEN t.expires_at <= date_trunc('milliseconds', statement_timestamp()) THEN 'dead'
+        WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'dead'
+        ELSE 'ready'
+    END AS state,
+    t.payload, t.key, t.headers, t.priority, t.attempt,
+    coalesce(t.max_attempts, q.max_attempts, 3) AS max_attempts,
+    t.run_at, t.enqueued_at, t.expires_at,
+    CASE
+        WHEN t.state = 'leased' AND t.wake_at > date_trunc('milliseconds', statement_timestamp()) THEN t.wake_at
+    END AS lease_expires_at,
+    t.worker, t.claimed_at, t.finished_at, t.reason, t.error, t.result,
+    t.state AS stored_state, t.wake_at
+FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+
+-- Streams.
+
+CREATE FUNCTION eventkit_publish(
+    topic text, payload json, key text DEFAULT NULL, headers json DEFAULT NULL, dedup text DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+#variable_conflict use_column
+DECLARE
+    published bigint;
+BEGIN
+    PERFORM eventkit_stir('event', $1);
+    IF $5 IS NULL THEN
+        INSERT INTO eventkit_event (id, topic, payload, key, headers)
+        VALUES (nextval('eventkit_event_id_seq'), $1, $2, $3, $4)
+        RETURNING id INTO published;
+    ELSE
+        INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
+        VALUES (nextval('eventkit_event_id_seq'), $1, $2, $3, $4, $5)
+        ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+        RETURNING id INTO published;
+        IF published IS NULL THEN
+            SELECT id INTO published FROM eventkit_event WHERE topic = $1 AND dedup = $5;
+        END IF;
+    END IF;
+    RETURN published;
+END
+$$
+
+CREATE FUNCTION eventkit_events_after(topic text, after bigint, "limit" bigint)
+RETURNS TABLE (id bigint, key text, payload text, headers text, created_ms bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('event', ARRAY[$1]);
+BEGIN
+    RETURN QUERY
+    SELECT e.id, e.key, e.payload::text, e.headers::text, eventkit_ms(e.created_at)
+    FROM eventkit_event AS e
+    WHERE e.topic = $1 AND e.id > $2 AND e.id <= settled
+    ORDER BY e.id
+    LIMIT $3;
+END
+$$
+
+-- Whether there is something to read after a number; and if what there is has not settled, when to look again:
+-- after a tenth of the time that it has been waiting.
+CREATE FUNCTION eventkit_events_ahead(topic text, after bigint)
+RETURNS TABLE (ready boolean, due bigint, now bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('event', ARRAY[$1]);
+    first record;
+BEGIN
+    SELECT e.id, eventkit_ms(clock_timestamp()) AS now, eventkit_ms(e.created_at) AS created
+    INTO first
+    FROM eventkit_event AS e
+    WHERE e.topic = $1 AND e.id > $2
+    ORDER BY e.id
+    LIMIT 1;
+    RETURN QUERY SELECT
+        coalesce(first.id <= settled, false),
+        CASE WHEN first.id > settled THEN first.now + greatest(2, least(1000, (first.now - first.created) / 10)) END,
+        coalesce(first.now, 0);
+END
+$$
+
+-- Where what is published from now on begins: the settled head, and on further rows what lies above it and is
+-- visible already.
+CREATE FUNCTION eventkit_latest_event(topic text) RETURNS SETOF bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('event', ARRAY[$1]);
+BEGIN
+    RETURN QUERY
+    SELECT settled
+    UNION ALL
+    SELECT e.id FROM eventkit_event AS e WHERE e.topic = $1 AND e.id > settled;
+END
+$$
+
+CREATE FUNCTION eventkit_head(topic text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('event', ARRAY[$1]);
+BEGIN
+    RETURN greatest(
+        (SELECT max(e.id) FROM eventkit_event AS e WHERE e.topic = $1 AND e.id <= settled),
+        (SELECT t.pruned_to FROM eventkit_topic AS t WHERE t.name = $1),
+        0
+    );
+END
+$$
+
+-- The offset after which everything created at or after a moment lies.  Concurrent publishers draw offsets and
+-- moments in slightly different orders, so a binary search finds a place a minute before, and a walk the rest.
+CREATE FUNCTION eventkit_offset_at(topic text, moment timestamptz) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('event', ARRAY[$1]);
+    low bigint := coalesce((SELECT min(e.id) FROM eventkit_event AS e WHERE e.topic = $1), 1) - 1;
+    high bigint := coalesce((SELECT max(e.id) FROM eventkit_event AS e WHERE e.topic = $1 AND e.id <= settled), 0);
+    head bigint := high;
+    middle bigint;
+BEGIN
+    WHILE high - low > 1 LOOP
+        middle := low + (high - low) / 2;
+        IF $2 - interval '1 minute' > (
+            SELECT e.created_at FROM eventkit_event AS e
+            WHERE e.topic = $1 AND e.id <= middle
+            ORDER BY e.id DESC
+            LIMIT 1
+        ) THEN
+            low := middle;
+        ELSE
+            high := middle;
+        END IF;
+    END LOOP;
+    RETURN coalesce(
+        (
+            SELECT e.id - 1 FROM eventkit_event AS e
+            WHERE e.topic = $1 AND e.id > low AND e.id <= settled AND e.created_at >= $2
+            ORDER BY e.id
+            LIMIT 1
+        ),
+        head
+    );
+END
+$$
+
+-- Channels.
+
+CREATE FUNCTION eventkit_notify(channel text, payload json, headers json DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    notified bigint;
+BEGIN
+    PERFORM eventkit_stir('notification', $1);
+    INSERT INTO eventkit_notification (id, channel, payload, headers)
+    VALUES (nextval('eventkit_notification_id_seq'), $1, $2, $3)
+    RETURNING id INTO notified;
+    RETURN notified;
+END
+$$
+
+CREATE FUNCTION eventkit_notifications_after(channels text[], after bigint, "limit" bigint)
+RETURNS TABLE (id bigint, channel text, payload text, headers text, created_ms bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('notification', $1);
+BEGIN
+    RETURN QUERY
+    SELECT n.id, n.channel, n.payload::text, n.headers::text, eventkit_ms(n.created_at)
+    FROM eventkit_notification AS n
+    WHERE n.channel = ANY ($1) AND n.id > $2 AND n.id <= settled
+    ORDER BY n.id
+    LIMIT $3;
+END
+$$
+
+CREATE FUNCTION eventkit_notifications_ahead(channels text[], after bigint)
+RETURNS TABLE (ready boolean, due bigint, now bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('notification', $1);
+    first record;
+BEGIN
+    SELECT n.id, eventkit_ms(clock_timestamp()) AS now, eventkit_ms(n.created_at) AS created
+    INTO first
+    FROM unnest($1) AS c (channel) CROSS JOIN LATERAL (
+        SELECT m.id, m.created_at
+        FROM eventkit_notification AS m
+        WHERE m.channel = c.channel AND m.id > $2
+        ORDER BY m.id
+        LIMIT 1
+    ) AS n
+    ORDER BY n.id
+    LIMIT 1;
+    RETURN QUERY SELECT
+        coalesce(first.id <= settled, false),
+        CASE WHEN first.id > settled THEN first.now + greatest(2, least(1000, (first.now - first.created) / 10)) END,
+        coalesce(first.now, 0);
+END
+$$
+
+CREATE FUNCTION eventkit_latest_notification(channels text[]) RETURNS SETOF bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    settled bigint := eventkit_settled('notification', $1);
+BEGIN
+    RETURN QUERY
+    SELECT settled
+    UNION ALL
+    SELECT n.id FROM eventkit_notification AS n WHERE n.channel = ANY ($1) AND n.id > settled;
+END
+$$
+
+-- Queues.
+
+-- How many tasks count towards max_size.
+CREATE FUNCTION eventkit_size(queue text) RETURNS bigint
+LANGUAGE sql STABLE
+AS $$
+    SELECT
+        (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'ready')
+        + (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state IN ('scheduled', 'leased') AND t.wake_at IS NOT NULL)
+$$
+
+-- The queue's bound and how many tasks count towards it; no row where there is no bound.  Whoever asks holds
+-- the bound until the end of the transaction.  The row is written, not only locked, so that a transaction whose
+-- snapshot is older than somebody else's enqueue fails to serialize instead of counting too few.
+CREATE FUNCTION eventkit_room(queue text) RETURNS TABLE (max_size bigint, size bigint)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    bound bigint;
+BEGIN
+    IF EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.max_size IS NOT NULL) THEN
+        UPDATE eventkit_queue AS q SET paused = q.paused
+        WHERE q.name = $1 AND q.max_size IS NOT NULL
+        RETURNING q.max_size INTO bound;
+        IF FOUND THEN
+            RETURN QUERY SELECT bound, eventkit_size($1);
+        END IF;
+    END IF;
+END
+$$
+
+-- A task that is due now and has no key, if there is room for it.
+CREATE FUNCTION eventkit_add(queue text, payload json, headers json, priority integer, max_attempts bigint)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    added bigint;
+BEGIN
+    PERFORM eventkit_stir('task', $1);
+    IF EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
+    VALUES ($1, $2, $3, $4, $5)
+    RETURNING id INTO added;
+    RETURN added;
+END
+$$
+
+-- A task of any kind; its id, or that of the one which holds the key.  Durations in seconds.
+CREATE FUNCTION eventkit_enqueue(
+    queue text, payload json, priority integer DEFAULT 0, delay double precision DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, expires double precision DEFAULT NULL,
+    expires_at timestamptz DEFAULT NULL, key text DEFAULT NULL, headers json DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    now timestamptz := date_trunc('milliseconds', clock_timestamp());
+    due timestamptz := coalesce(now + date_trunc('milliseconds', $4 * interval '1 second'), $5, now);
+    ends timestamptz := coalesce(now + date_trunc('milliseconds', $7 * interval '1 second'), $8);
+    added bigint;
+BEGIN
+    PERFORM eventkit_stir('task', $1);
+    INSERT INTO eventkit_task (
+        queue, payload, priority, max_attempts, key, headers, state, run_at, wake_at, expires_at, enqueued_at
+    )
+    VALUES (
+        $1, $2, $3, $6, $9, $10,
+        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+        due,
+        CASE WHEN due > now THEN least(due, ends) ELSE ends END,
+        ends,
+        now
+    )
+    RETURNING id INTO added;
+    IF added IS NULL THEN
+        SELECT k.task_id INTO added FROM eventkit_key AS k WHERE k.queue = $1 AND k.key = $9;
+    END IF;
+    RETURN added;
+END
+$$
+
+-- What a claim has to know.  A queue with limits is locked for as long as the claim takes, and counted after
+-- that, in a snapshot of its own.
+CREATE FUNCTION eventkit_gate(queue text) RETURNS TABLE (
+    paused boolean, lease bigint, max_attempts bigint, rate double precision, burst double precision,
+    tokens double precision, refilled_at bigint, max_running bigint, running bigint, due boolean, now bigint
+)
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    moment timestamptz;
+BEGIN
+    PERFORM FROM eventkit_queue AS q
+    WHERE q.name = $1 AND (q.rate IS NOT NULL OR q.max_running IS NOT NULL)
+    FOR UPDATE;
+    moment := date_trunc('milliseconds', clock_timestamp());
+    RETURN QUERY
+    SELECT
+        coalesce(q.paused, false), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
+        q.rate, q.burst, q.tokens, eventkit_ms(q.refilled_at), q.max_running,
+        CASE WHEN q.max_running IS NOT NULL THEN (
+            SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at > moment
+        ) END,
+        EXISTS (
+            SELECT FROM eventkit_task AS t
+            WHERE t.queue = $1 AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= moment
+        ),
+        eventkit_ms(moment)
+    FROM (SELECT) AS one LEFT JOIN eventkit_queue AS q ON q.name = $1;
+END
+$$
