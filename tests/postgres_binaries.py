@@ -84,8 +84,8 @@ def in_folders(folders: Iterable[str]) -> Iterator[Binaries]:
     for folder in dict.fromkeys(Path(folder, "postgres").resolve().parent for folder in folders if folder):
         if all(os.access(folder / program, os.X_OK) for program in PROGRAMS):
             try:
-                said = subprocess.run((folder / "postgres", "--version"), capture_output=True, text=True, check=True)
-            except (OSError, subprocess.CalledProcessError):
+                said = subprocess.run((folder / "postgres", "--version"), capture_output=True, text=True)
+            except OSError:
                 continue
             version = re.search(r"\d+\S*", said.stdout)
             if version:

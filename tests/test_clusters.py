@@ -31,8 +31,8 @@ def answer(url: str, statement: str) -> object:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Return when the process is gone, or dead and not yet buried."""
-    deadline = time.monotonic() + 30
+    """Return when the process, which is about to end, is gone, or dead and not yet buried."""
+    deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         state = subprocess.run(("ps", "-o", "stat=", "-p", str(pid)), capture_output=True, text=True).stdout.strip()
         if not state or state.startswith("Z"):
@@ -73,16 +73,17 @@ def test_what_is_missing_is_said_with_what_was_found_and_a_remedy() -> None:
 
 
 def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> None:
-    """A client's folder, a broken program, one that is not there; links lead to what they stand for, once."""
-    whole, broken, links = (tmp_path / name for name in ("whole", "broken", "links"))
-    for folder in (whole, broken, links):
+    """No server in it, one that says nothing, one of another machine, no folder; links lead to what they stand for, once."""
+    whole, broken, foreign, links = (tmp_path / name for name in ("whole", "broken", "foreign", "links"))
+    for folder in (whole, broken, foreign, links):
         folder.mkdir()
     for program in ("initdb", "pg_ctl", "postgres"):
-        for folder, says in ((whole, "echo 'postgres (PostgreSQL) 19beta2'"), (broken, "exit 1")):
-            (folder / program).write_text(f"#!/bin/sh\n{says}\n")
+        version = "#!/bin/sh\necho 'postgres (PostgreSQL) 19beta2'\n"
+        for folder, text in ((whole, version), (broken, "#!/bin/sh\nexit 1\n"), (foreign, "\x7fELF")):
+            (folder / program).write_text(text)
             (folder / program).chmod(0o755)
         (links / program).symlink_to(whole / program)
-    found = list(in_folders(map(str, (tmp_path, broken, links, whole, tmp_path / "missing"))))
+    found = list(in_folders(map(str, (tmp_path, broken, foreign, links, whole, tmp_path / "missing"))))
     assert found == [Binaries(whole, "19beta2")]
     assert found[0].major == 19
 
@@ -183,11 +184,11 @@ def test_a_cluster_ends_with_the_process_that_made_it(end: str) -> None:
         if end == "kill":
             owner.kill()
     assert owner.returncode == (-signal.SIGKILL if end == "kill" else 0)
-    wait_until_gone(int(pid))
     deadline = time.monotonic() + owned_folder.PATIENCE
     while Path(folder).exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    wait_until_gone(int(pid))
 
 
 def test_a_url_given_wins(cluster: Cluster, folder: Path) -> None:
