@@ -38,11 +38,11 @@ class Lane:
     def configure(self, connection: Any) -> None:
         """Nothing is to be set up; apsw asks."""
 
-    async def send(self, call: Callable[[], Any]) -> Any:
-        """The result of *call*, which runs even if nobody waits for it any more."""
+    def send(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """The result of *call*, which is on its way at once, and runs even if nobody waits for it any more."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._calls.put((future, call))
-        return await future
+        return future
 
     def close(self) -> None:
         """End the thread once it has done what was sent."""
@@ -68,9 +68,9 @@ class StandardWorker:
         self._connection = connection
         self._lane = lane
 
-    async def async_run(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def async_run(self, call: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
         """The result of *call*, run in the connection's thread."""
-        return await self._lane.send(lambda: call(*arguments))
+        return self._lane.send(lambda: call(*arguments))
 
     async def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
         """Execute *sql*; the cursor, whose rows are there already."""
