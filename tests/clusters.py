@@ -119,12 +119,16 @@ class Cluster:
         self.start()
 
     def configure(self, **settings: object) -> None:
-        """Change settings; when this returns they count, even if the server had to be restarted for them."""
+        """Change settings; when this returns they count, even if the server had to be restarted for them.
+
+        Raises:
+            ClusterError: The server does not take them.
+        """
         self._settings |= settings
         quoted = {name: str(value).replace("'", "''") for name, value in self._settings.items()}
         (self.folder / "settings.conf").write_text("".join(f"{name} = '{value}'\n" for name, value in quoted.items()))
-        if self.pid is not None and self._reload():
-            self.restart()
+        if self.pid is not None:
+            self._reload()
 
     def close(self) -> None:
         """Stop the server and remove the folder, if it is the cluster's own."""
@@ -159,16 +163,27 @@ class Cluster:
                 raise ClusterError(f"the keeper does not start: try {' '.join(map(str, keeper))}")
             time.sleep(0.005)
 
-    def _reload(self) -> bool:
-        """Have the running server read its settings; return whether some of them wait for a restart."""
+    def _reload(self) -> None:
+        """Have the running server read its settings, or restart it if they ask for that."""
         import psycopg
 
         with psycopg.connect(self.url, autocommit=True) as connection:
-            loaded = connection.execute("SELECT pg_conf_load_time(), pg_reload_conf()").fetchone()
-            while connection.execute("SELECT pg_conf_load_time(), true").fetchone() == loaded:
-                time.sleep(0.001)
-            waiting = connection.execute("SELECT FROM pg_settings WHERE pending_restart")
-            return waiting.fetchone() is not None
+            refused = connection.execute(
+                """
+                SELECT f.name, f.setting, f.error, coalesce(s.context = 'postmaster', false)
+                FROM pg_file_settings f LEFT JOIN pg_settings s USING (name) WHERE f.error IS NOT NULL
+                """
+            ).fetchall()
+            if not refused:
+                loaded = connection.execute("SELECT pg_conf_load_time(), pg_reload_conf()").fetchone()
+                while connection.execute("SELECT pg_conf_load_time(), true").fetchone() == loaded:
+                    time.sleep(0.001)
+                return
+        # A running server refuses what needs a restart and what is wrong in the same words.
+        for name, value, error, at_start in refused:
+            if not at_start:
+                raise ClusterError(f"PostgreSQL {self.version} does not take {name} = {value!r}: {error}")
+        self.restart()
 
     def _run(self, program: str, *arguments: object) -> None:
         """Run one of the server's programs, which must succeed."""

@@ -73,7 +73,7 @@ def test_what_is_missing_is_said_with_what_was_found_and_a_remedy() -> None:
 
 
 def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> None:
-    """No server in it, one that says nothing, one of another machine, no folder; links lead to what they stand for, once."""
+    """Without a server, with a broken one or one of another machine; links lead to what they stand for, once."""
     whole, broken, foreign, links = (tmp_path / name for name in ("whole", "broken", "foreign", "links"))
     for folder in (whole, broken, foreign, links):
         folder.mkdir()
@@ -159,6 +159,20 @@ def test_a_server_that_does_not_start_says_why() -> None:
     with pytest.raises(ClusterError, match='invalid value for parameter "max_connections": "many"'):
         cluster.__enter__()
     assert not cluster.folder.exists()
+
+
+def test_settings_that_a_running_server_does_not_take_are_an_error() -> None:
+    """Whether they wait for a restart or not."""
+    with Cluster() as cluster:
+        with pytest.raises(ClusterError, match="does not take idle_in_transaction_session_timeout = 'soon'"):
+            cluster.configure(idle_in_transaction_session_timeout="soon")
+        with pytest.raises(ClusterError, match="does not take no_such_setting = '1'"):
+            cluster.configure(idle_in_transaction_session_timeout=0, no_such_setting=1)
+    with (
+        Cluster() as cluster,
+        pytest.raises(ClusterError, match='invalid value for parameter "max_connections": "many"'),
+    ):
+        cluster.configure(max_connections="many")
 
 
 def test_a_free_port_is_below_those_of_outgoing_connections(monkeypatch: pytest.MonkeyPatch) -> None:
