@@ -34,7 +34,7 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._statements = statements(address.schema)
-        self._pool = ConnectionPool(
+        self._pool: ConnectionPool[Driver] = ConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
             min_size=address.min_size,
@@ -94,7 +94,7 @@ class Connection:
                 case Pause(seconds):
                     return bell.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
                 case Query(sql, parameters):
-                    return self._own(lambda driver: driver.execute(sql.encode(), parameters).fetchall())
+                    return self._own(lambda driver: driver.execute(sql, parameters).fetchall())
             return self.execute(step)
 
         waiter = Waiter(probe, ring)

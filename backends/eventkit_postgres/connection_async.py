@@ -35,7 +35,7 @@ class AsyncConnection:
         self._address = address
         self._statements = statements(address.schema)
         self._loop = asyncio.get_running_loop()
-        self._pool = AsyncConnectionPool(
+        self._pool: AsyncConnectionPool[Driver] = AsyncConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
             min_size=address.min_size,
@@ -242,5 +242,5 @@ async def _adapt(driver: Driver) -> None:
     adapt(driver)
 
 
-async def _query(driver: Driver, sql: str, parameters: tuple[Any, ...]) -> Rows:
-    return await (await driver.execute(sql.encode(), parameters)).fetchall()
+async def _query(driver: Driver, sql: bytes, parameters: tuple[Any, ...]) -> Rows:
+    return await (await driver.execute(sql, parameters)).fetchall()

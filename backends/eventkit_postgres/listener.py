@@ -195,7 +195,7 @@ class Listener:
     def _listen(self, driver: Connection[Any]) -> None:
         """Begin to hear, and let everybody look at what was not heard."""
         [(bell,)] = driver.execute(self.sql.bell).fetchall()
-        driver.execute(f'LISTEN "{bell}"')
+        driver.execute(f'LISTEN "{bell}"'.encode())
         self._call_oneself(driver)
         if not self._wait_for_the_call(driver):
             raise Unavailable(

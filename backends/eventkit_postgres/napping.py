@@ -30,7 +30,7 @@ class Pause(NamedTuple):
 class Query(NamedTuple):
     """Execute a statement in a transaction of its own; its rows."""
 
-    sql: str
+    sql: bytes
     parameters: tuple[Any, ...]
 
 

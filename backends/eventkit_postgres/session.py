@@ -36,7 +36,7 @@ def adapt(driver: Connection[Any] | AsyncConnection[Any]) -> None:
     driver.adapters.register_dumper(int, Int8Dumper)
 
 
-def beginning(address: Address) -> str:
+def beginning(address: Address) -> bytes:
     """What begins a transaction of ours."""
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     if address.pooled:
@@ -45,7 +45,7 @@ def beginning(address: Address) -> str:
             for name, value in address.settings.items()
             if name != "default_transaction_isolation"
         )
-    return begin
+    return begin.encode()
 
 
 def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:

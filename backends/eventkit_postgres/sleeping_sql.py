@@ -1,6 +1,6 @@
 """What a listener asks of the table of sleepers.  These are no operations: nobody above the backend knows of them."""
 
-from eventkit_migrations.schemas import qualified
+from eventkit_migrations import schemas
 
 _ALIVE = "clock_timestamp() + interval '60 s'"
 
@@ -9,26 +9,25 @@ class SleepingSQL:
     """The statements, for the tables of *schema*."""
 
     def __init__(self, schema: str) -> None:
-        self.bell = qualified("SELECT eventkit_bell()", schema)
-        self.call = qualified("SELECT pg_notify(eventkit_bell(), %s)", schema)
+        def qualified(sql: str) -> bytes:
+            return schemas.qualified(sql, schema).encode()
+
+        self.bell = qualified("SELECT eventkit_bell()")
+        self.call = qualified("SELECT pg_notify(eventkit_bell(), %s)")
         self.register = qualified(
             f"INSERT INTO eventkit_sleeper (name, listener, registration, until) "
             f"SELECT name, %s, %s, {_ALIVE} FROM unnest(%s::text[]) AS name ORDER BY name "
             f"ON CONFLICT (name, listener) DO UPDATE SET registration = excluded.registration, until = excluded.until "
             f"RETURNING name",
-            schema,
         )
-        self.under_way = qualified("SELECT eventkit_under_way(%s::text[])", schema)
-        self.refresh = qualified(
-            f"UPDATE eventkit_sleeper SET until = {_ALIVE} WHERE listener = %s RETURNING name", schema
-        )
+        self.under_way = qualified("SELECT eventkit_under_way(%s::text[])")
+        self.refresh = qualified(f"UPDATE eventkit_sleeper SET until = {_ALIVE} WHERE listener = %s RETURNING name")
         self.bury = qualified(
             "DELETE FROM eventkit_sleeper WHERE (name, listener) IN ("
             "SELECT name, listener FROM eventkit_sleeper WHERE until < clock_timestamp() LIMIT 1000 "
             "FOR UPDATE SKIP LOCKED)",
-            schema,
         )
         self.unregister = qualified(
-            "DELETE FROM eventkit_sleeper WHERE name = %s AND listener = %s AND registration = %s", schema
+            "DELETE FROM eventkit_sleeper WHERE name = %s AND listener = %s AND registration = %s"
         )
-        self.leave = qualified("DELETE FROM eventkit_sleeper WHERE listener = %s", schema)
+        self.leave = qualified("DELETE FROM eventkit_sleeper WHERE listener = %s")
