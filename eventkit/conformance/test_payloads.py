@@ -210,6 +210,10 @@ class _Card(TypedDict):
     stamps: int
 
 
+class _Envelope(msgspec.Struct):
+    content: msgspec.Raw
+
+
 _TYPED: list[tuple[Any, Any, Any]] = [
     (_Email, _Email("ann", ["bob"], datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC)), {"to": 5}),
     (_Letter, _Letter("ann", 3), {"pages": 2}),
@@ -244,6 +248,20 @@ def test_a_type_is_encoded_and_decoded(kit: EventKit, type: Any, value: Any, bad
     with pytest.raises((TypeError, ValueError)):
         stream.publish(bad)
     assert len(kit.stream("t").read()) == 3
+
+
+@proves("G9", "G8")
+def test_a_batch_of_a_type_is_kept_exactly(kit: EventKit) -> None:
+    """JSON that is embedded as it is may have line breaks, and small payloads may stand beside large ones."""
+    contents = (b"1", b'{"a":\n[2,\n3]}', b'"' + b"x" * 500 + b'"', b"4")
+    stream, queue = kit.stream("t", type=_Envelope), kit.queue("q", type=_Envelope)
+    for count in (2, 4):
+        envelopes = [_Envelope(msgspec.Raw(content)) for content in contents[:count]]
+        after = stream.head()
+        assert len(stream.publish_many(envelopes)) == count
+        assert [event.payload for event in stream.read(after)] == envelopes
+        assert len(queue.enqueue_many(envelopes)) == count
+        assert [task.payload for task in queue.receive(9)] == envelopes
 
 
 @proves("G9", "Q14")
