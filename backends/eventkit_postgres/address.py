@@ -60,6 +60,11 @@ class Address(msgspec.Struct, frozen=True):
             "synchronous_commit": self.synchronous,
             "lock_timeout": f"{max(1, round(self.busy_timeout * 1000))}ms",
             "default_transaction_isolation": "read committed",
+            # A plan outlives what it was made for: a table that was empty, a parameter that was not known.  Every
+            # statement of ours has its index, so none may scan a table that is full by now.
+            "enable_seqscan": "off",
+            "enable_bitmapscan": "off",
+            "jit": "off",
         }
 
 

@@ -1,15 +1,16 @@
 """A kit's way to a Postgres database, for threads.  `connection_async` is the same for asyncio."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg_pool import ConnectionPool, PoolClosed
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from eventkit.children import track
 from eventkit.errors import Closed, Disconnected
@@ -18,11 +19,12 @@ from eventkit.operations import Operation, Probe, Rows
 
 from .address import Address
 from .errors import translated
-from .listener import Listener, Waiter
+from .listener import Listener
 from .napping import Pause, Query, Step, nap
-from .session import TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
+from .session import RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
 from .statements import fetch, statements
 from .transaction import Home, execute_in, unwrap
+from .waiters import Waiter
 
 T = TypeVar("T")
 Driver = psycopg.Connection[Any]
@@ -34,13 +36,16 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._statements = statements(address.schema)
+        self._trouble: BaseException | None = None
         self._pool: ConnectionPool[Driver] = ConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
             min_size=address.min_size,
             max_size=address.max_size,
-            timeout=address.busy_timeout,
-            configure=adapt,
+            timeout=max(address.busy_timeout, 0.1),
+            configure=self._connected,
+            reconnect_timeout=RECONNECTING,
+            reconnect_failed=self._unconnected,
             open=True,
         )
         self._begin = beginning(address)
@@ -76,7 +81,7 @@ class Connection:
                 answer: T = self._own(lambda driver: self._execute_on(driver, operation))
                 return answer
             except psycopg.Error as error:
-                known = translated(error, self._address)
+                known = translated(error, self._address, writing=operation.writes)
                 again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
                 if not again or monotonic() >= deadline:
                     raise known or error from error
@@ -120,15 +125,14 @@ class Connection:
         """A transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
-        driver = self._take()
+        driver = self._take_begun()
         try:
             try:
-                driver.execute(self._begin)
                 yield driver
                 if driver.info.transaction_status == TransactionStatus.INERROR:
                     raise failed()
                 if driver.info.transaction_status != TransactionStatus.IDLE:
-                    driver.execute("COMMIT")
+                    self._commit(driver)
             except BaseException:
                 self._roll_back(driver)
                 raise
@@ -166,12 +170,32 @@ class Connection:
                 driver = self._pool.getconn()
             except PoolClosed:
                 raise self._reason() from None
-            except psycopg.Error as error:
-                raise translated(error, self._address) or error from error
+            except PoolTimeout as error:
+                raise translated(self._trouble or error, self._address) or error from self._trouble
             if alive(driver):
                 return driver
             driver.close()
             self._pool.putconn(driver)
+
+    def _take_begun(self) -> Driver:
+        """A connection with a transaction open; what breaks before there is one costs nobody anything."""
+        while True:
+            driver = self._take()
+            try:
+                driver.execute(self._begin)
+                return driver
+            except psycopg.Error as error:
+                self._pool.putconn(driver)
+                known = translated(error, self._address)
+                if not isinstance(known, Disconnected):
+                    raise known or error from error
+
+    def _commit(self, driver: Driver) -> None:
+        try:
+            driver.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            known = translated(error, self._address, writing=True)
+            raise known if isinstance(known, Disconnected) else error from error
 
     def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
         def step(step: Operation[Any]) -> Rows:
@@ -192,7 +216,17 @@ class Connection:
 
     def _roll_back(self, driver: Driver) -> None:
         if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
-            driver.rollback()
+            with suppress(psycopg.OperationalError):  # Without a connection there is nothing left of it.
+                driver.rollback()
+
+    def _connected(self, driver: Driver) -> None:
+        adapt(driver)
+        self._trouble = None
+
+    def _unconnected(self, pool: ConnectionPool[Driver]) -> None:
+        """The pool calls this while it handles what a connection failed of."""
+        self._trouble = sys.exception()
+        pool.check()  # Lets it begin anew, whoever may be waiting.
 
     def _reason(self) -> Closed:
         return closed() if os.getpid() == self._process else forked()

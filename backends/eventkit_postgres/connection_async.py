@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, PoolClosed
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from eventkit.children import track
 from eventkit.errors import Closed, Disconnected
@@ -18,11 +19,12 @@ from eventkit.operations import Operation, Probe, Rows
 
 from .address import Address
 from .errors import translated
-from .listener import Listener, Waiter
+from .listener import Listener
 from .napping import Pause, Query, Step, nap
-from .session import TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
+from .session import RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
 from .statements import fetch_async, statements
 from .transaction import Home, execute_in_async, unwrap_async
+from .waiters import Waiter
 
 T = TypeVar("T")
 Driver = psycopg.AsyncConnection[Any]
@@ -34,14 +36,17 @@ class AsyncConnection:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._statements = statements(address.schema)
+        self._trouble: BaseException | None = None
         self._loop = asyncio.get_running_loop()
         self._pool: AsyncConnectionPool[Driver] = AsyncConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
             min_size=address.min_size,
             max_size=address.max_size,
-            timeout=address.busy_timeout,
-            configure=_adapt,
+            timeout=max(address.busy_timeout, 0.1),
+            configure=self._connected,
+            reconnect_timeout=RECONNECTING,
+            reconnect_failed=self._unconnected,
             open=False,
         )
         self._begin = beginning(address)
@@ -131,15 +136,14 @@ class AsyncConnection:
         """A transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
-        driver = await self._take()
+        driver = await self._take_begun()
         try:
             try:
-                await driver.execute(self._begin)
                 yield driver
                 if driver.info.transaction_status == TransactionStatus.INERROR:
                     raise failed()
                 if driver.info.transaction_status != TransactionStatus.IDLE:
-                    await driver.execute("COMMIT")
+                    await self._commit(driver)
             except BaseException:
                 await self._roll_back(driver)
                 raise
@@ -173,7 +177,7 @@ class AsyncConnection:
                 answer: T = await self._own(lambda driver: self._execute_on(driver, operation))
                 return answer
             except psycopg.Error as error:
-                known = translated(error, self._address)
+                known = translated(error, self._address, writing=operation.writes)
                 again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
                 if not again or monotonic() >= deadline:
                     raise known or error from error
@@ -206,12 +210,32 @@ class AsyncConnection:
                 driver = await self._pool.getconn()
             except PoolClosed:
                 raise self._reason() from None
-            except psycopg.Error as error:
-                raise translated(error, self._address) or error from error
+            except PoolTimeout as error:
+                raise translated(self._trouble or error, self._address) or error from self._trouble
             if alive(driver):
                 return driver
             await driver.close()
             await self._pool.putconn(driver)
+
+    async def _take_begun(self) -> Driver:
+        """A connection with a transaction open; what breaks before there is one costs nobody anything."""
+        while True:
+            driver = await self._take()
+            try:
+                await driver.execute(self._begin)
+                return driver
+            except psycopg.Error as error:
+                await self._pool.putconn(driver)
+                known = translated(error, self._address)
+                if not isinstance(known, Disconnected):
+                    raise known or error from error
+
+    async def _commit(self, driver: Driver) -> None:
+        try:
+            await driver.execute("COMMIT")
+        except psycopg.OperationalError as error:
+            known = translated(error, self._address, writing=True)
+            raise known if isinstance(known, Disconnected) else error from error
 
     async def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
         async def step(step: Operation[Any]) -> Rows:
@@ -232,14 +256,20 @@ class AsyncConnection:
 
     async def _roll_back(self, driver: Driver) -> None:
         if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
-            await driver.rollback()
+            with suppress(psycopg.OperationalError):  # Without a connection there is nothing left of it.
+                await driver.rollback()
+
+    async def _connected(self, driver: Driver) -> None:
+        adapt(driver)
+        self._trouble = None
+
+    async def _unconnected(self, pool: AsyncConnectionPool[Driver]) -> None:
+        """The pool calls this while it handles what a connection failed of."""
+        self._trouble = sys.exception()
+        await pool.check()  # Lets it begin anew, whoever may be waiting.
 
     def _reason(self) -> Closed:
         return closed() if os.getpid() == self._process else forked()
-
-
-async def _adapt(driver: Driver) -> None:
-    adapt(driver)
 
 
 async def _query(driver: Driver, sql: bytes, parameters: tuple[Any, ...]) -> Rows:

@@ -8,8 +8,11 @@ from eventkit.errors import Busy, Disconnected, EventkitError, Unavailable
 from .address import Address, shown
 
 
-def translated(error: BaseException | None, address: Address) -> EventkitError | None:
-    """What *error* is in our terms; None for a mistake in a statement, which is nobody's but ours."""
+def translated(error: BaseException | None, address: Address, *, writing: bool = False) -> EventkitError | None:
+    """What *error* is in our terms; None for a mistake in a statement, which is nobody's but ours.
+
+    *writing*: it came while something was being written, of which nobody knows whether it was.
+    """
     place = shown(address.url)
     said = str(error).strip().partition("\n")[0]
     match error:
@@ -18,10 +21,14 @@ def translated(error: BaseException | None, address: Address) -> EventkitError |
         case errors.TooManyConnections() | errors.ConfigurationLimitExceeded():
             return Busy(f"{place} has no connection left ({said}): raise max_connections, or lower max_size")
         case errors.ReadOnlySqlTransaction():
-            return Unavailable(f"{place} is read-only, a standby perhaps ({said}): name the primary in the URL")
+            return Unavailable(
+                f"{place} is read-only ({said}): name the primary in the URL, or turn default_transaction_read_only off"
+            )
         case errors.InsufficientPrivilege():
             return Unavailable(
-                f"the role may not do this on {place} ({said}): grant it the schema {address.schema}, or let another "
+                f"the role may not do this on {place} ({said}): if the tables are there, GRANT it USAGE ON SCHEMA "
+                f"{address.schema}, SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {address.schema} and USAGE "
+                f"ON ALL SEQUENCES IN SCHEMA {address.schema}; if not, GRANT it CREATE ON DATABASE, or let another "
                 f"role run python -m eventkit_migrations upgrade {place}"
             )
         case errors.DiskFull() | errors.OutOfMemory():
@@ -35,7 +42,17 @@ def translated(error: BaseException | None, address: Address) -> EventkitError |
                 f"no connection to {place} within {address.busy_timeout:g} s: check that the server is reachable, or "
                 f"raise max_size if all of the pool are in use"
             )
-        case OperationalError() if error.sqlstate is None or lost(error):
+        case errors.IdleInTransactionSessionTimeout():
+            return Disconnected(
+                f"{place} ended a transaction in which nothing happened for too long ({said}), and nothing of it is "
+                f"left: do less in it, or raise idle_in_transaction_session_timeout"
+            )
+        case OperationalError() if writing and lost(error):
+            return Disconnected(
+                f"the connection to {place} broke during the call ({said}): it was carried out or it was not, so look "
+                f"before you repeat it; dedup= and key= make it safe to repeat"
+            )
+        case OperationalError() if lost(error):
             return _without_connection(said, place)
         case errors.QueryCanceled():
             return Busy(f"{place} cancelled a statement ({said}): try again, or raise statement_timeout")
@@ -49,10 +66,18 @@ def lost(error: Error) -> bool:
 
 def _without_connection(said: str, place: str) -> Unavailable:
     # What a connection attempt failed of has no code, only words.
-    if "password" in said or "authentication" in said:
+    if any(word in said for word in ("password", "authentication", "pg_hba.conf", "role ")):
         return Unavailable(f"{place} refuses the user or the password ({said}): check both in the URL")
     if "database" in said and "does not exist" in said:
         return Unavailable(f"{place} names no database of the server ({said}): create it, or correct the URL")
-    if "too many clients" in said or "connection slots" in said:
+    if any(words in said for words in ("too many", "connection slots", "no more connections")):
         return Busy(f"{place} has no connection left ({said}): raise max_connections, or lower max_size")
+    if "hot standby" in said or "read-only" in said:
+        # Perhaps only until somebody promotes it.
+        return Disconnected(f"{place} is a standby ({said}): name the primary in the URL, or all hosts of the cluster")
+    if "startup parameter" in said:
+        return Unavailable(
+            f"{place} leads to a pooler ({said}): say ?pooler=transaction in the URL, and name the server itself in "
+            f"&listen_url="
+        )
     return Disconnected(f"no connection to {place} ({said}): check that the server is running and reachable")

@@ -3,6 +3,9 @@
 --
 -- What makes something claimable, or room for something, stirs the queue.  Several rows are locked in the order
 -- of their ids, so that no two batches wait for each other.
+--
+-- `IS TRUE` after the comparison of wake_at keeps the planner from the index of what is leased: it may think that
+-- there is next to nothing in it, and then walk through all of it for each id.
 
 -- A queue with bounds goes the longer way, because somebody may wait for the room.
 -- name: Ack
@@ -16,28 +19,22 @@ WHERE
 RETURNING id
 
 -- name: AckMany
-WITH held AS MATERIALIZED (
-    SELECT t.id
-    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
-    WHERE
-        t.token = h.token AND t.state = 'leased' AND t.wake_at > :now AND t.key IS NULL
-        AND NOT EXISTS (
-            SELECT 1 FROM eventkit_queue
-            WHERE name = t.queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
-        )
-    ORDER BY t.id
-    FOR UPDATE OF t
-)
-DELETE FROM eventkit_task
-WHERE id = ANY (ARRAY(SELECT id FROM held))
-RETURNING id
+DELETE FROM eventkit_task AS t
+USING (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) ORDER BY id) AS h
+WHERE
+    t.id = h.id AND t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE AND t.key IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM eventkit_queue
+        WHERE name = t.queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
+    )
+RETURNING t.id
 
 -- name: Finish
 WITH
 held AS MATERIALIZED (
     SELECT t.id
     FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
-    WHERE t.token = h.token AND t.state = 'leased' AND t.wake_at > :now
+    WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
     ORDER BY t.id
     FOR UPDATE OF t
 ),
@@ -140,7 +137,7 @@ RETURNING eventkit_stir('task', queue)
 WITH held AS MATERIALIZED (
     SELECT t.id
     FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
-    WHERE t.token = h.token AND t.state = 'leased' AND t.wake_at > :now
+    WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
     ORDER BY t.id
     FOR UPDATE OF t
 )

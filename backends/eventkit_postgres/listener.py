@@ -13,62 +13,34 @@ import random
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from itertools import count
 from time import monotonic
 from typing import Any
 
 from psycopg import Connection, Error, Notify
 
-from eventkit.errors import EventkitError, Unavailable
+from eventkit.errors import PASSING, EventkitError, Unavailable
 from eventkit.execute import run
-from eventkit.operations import Outlook, Probe
+from eventkit.operations import Probe
 
 from .address import Address, shown
 from .errors import translated
-from .session import adapt, options
+from .session import ImpatientConnection, adapt, options
 from .sleeping_sql import SleepingSQL
 from .statements import fetch, statements
+from .waiters import Place, Waiter
 
 _KEPT = 1.0
 """Seconds that a name stays registered when nobody waits for it any more."""
 
 _REFRESH = 20.0
 _ANSWER = 5.0
-"""Seconds between two notifications to oneself, and for one to arrive."""
+"""Seconds between two notifications to oneself, and for one to arrive, or any other answer."""
 
-
-class Waiter:
-    """Somebody who sleeps on *probe*; *ring* wakes them, and *told* says that it is worth a look at once."""
-
-    __slots__ = ("probe", "ring", "seen", "told")
-
-    def __init__(self, probe: Probe, ring: Callable[[], object]) -> None:
-        self.probe = probe
-        self.ring = ring
-        self.begin()
-
-    def begin(self) -> None:
-        """About to look: what was told before does not count."""
-        self.seen: Outlook | None = None
-        self.told = False
-
-    def tell(self) -> None:
-        """It is worth a look."""
-        self.told = True
-        self.ring()
-
-
-class Place:
-    """What waiters of this process know of one subject."""
-
-    def __init__(self) -> None:
-        self.waiters: set[Waiter] = set()
-        self.registration: int | None = None
-        self.registered_at = 0.0
-        self.under_way: set[str] = set()
-        self.left_at = 0.0
+_LONGEST_PAUSE = 1.0
+"""Seconds between two attempts to connect, when there have been some."""
 
 
 class Listener:
@@ -79,6 +51,7 @@ class Listener:
         self.sql = SleepingSQL(address.schema)
         self.hearing = False
         self.closing = False
+        self.fallback_poll = address.fallback_poll
         self.error: EventkitError | None = None
         self._address = address
         self._statements = statements(address.schema)
@@ -161,43 +134,53 @@ class Listener:
         with self._mutex:
             thread, self._thread = self._thread, None
         if thread is not None:
-            self._mouth.send(b"x")
-            thread.join(_ANSWER)
-            self._mouth.close()
-            self._ear.close()
+            with suppress(OSError):  # It may have ended by itself.
+                self._mouth.send(b"x")
+            thread.join(2 * _ANSWER)
 
     def forked(self) -> None:
         """This is a child process, which has no such thread."""
         self.closing = True
 
     def _run(self) -> None:
-        pause = 0.05
-        while not self.closing:
-            try:
-                conninfo = self._address.listen_conninfo
-                with Connection.connect(conninfo, autocommit=True, **options(self._address, conninfo)) as driver:
-                    adapt(driver)
-                    driver.add_notify_handler(self._heard)
-                    self._listen(driver)
-                    pause = 0.05
-                    self._watch(driver)
-            except (Error, OSError) as error:
-                if not self.hearing and not isinstance(translated(error, self._address), EventkitError):
-                    self.error = Unavailable(f"listening on {shown(self._address.url)} failed: {error}")
-            except EventkitError as error:
-                self.error = error
-            self.hearing = False
-            self.ring_all()
-            if not self.closing:
-                select.select([self._ear], [], [], pause)
-                pause = min(2 * pause, _ANSWER)
+        with self._ear, self._mouth:
+            pause = 0.05
+            while not self.closing:
+                try:
+                    with closing(self._connect()) as driver:
+                        self._listen(driver)
+                        pause = 0.05
+                        self._watch(driver)
+                except (Error, OSError, EventkitError) as error:
+                    self._lost(error)
+                self.hearing = False
+                self.ring_all()
+                if not self.closing:
+                    select.select([self._ear], [], [], pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _connect(self) -> Connection[Any]:
+        conninfo = self._address.listen_conninfo
+        driver = ImpatientConnection.connect(conninfo, autocommit=True, **options(self._address, conninfo))
+        driver.patience = _ANSWER
+        adapt(driver)
+        driver.add_notify_handler(self._heard)
+        return driver
+
+    def _lost(self, error: Exception) -> None:
+        """Tell everybody why nothing will be heard, unless that passes by itself."""
+        known = error if isinstance(error, EventkitError) else translated(error, self._address)
+        if known is None and not self.hearing:
+            known = Unavailable(f"listening on {shown(self._address.url)} failed: {error}")
+        if known is not None and not isinstance(known, PASSING):
+            self.error = known
 
     def _listen(self, driver: Connection[Any]) -> None:
         """Begin to hear, and let everybody look at what was not heard."""
         [(bell,)] = driver.execute(self.sql.bell).fetchall()
         driver.execute(f'LISTEN "{bell}"'.encode())
         self._call_oneself(driver)
-        if not self._wait_for_the_call(driver):
+        if not self._wait_for_the_call(driver) and not self.closing:
             raise Unavailable(
                 f"notifications do not arrive on {shown(self._address.url)}: behind a pooler in transaction mode, "
                 f"name the server itself in ?listen_url="
@@ -210,7 +193,7 @@ class Listener:
 
     def _watch(self, driver: Connection[Any]) -> None:
         refresh_at = monotonic() + _REFRESH
-        poll_at = monotonic() + self._address.fallback_poll
+        poll_at = monotonic() + self.fallback_poll
         while not self.closing:
             now = monotonic()
             if now >= refresh_at:
@@ -218,7 +201,7 @@ class Listener:
                 refresh_at = monotonic() + _REFRESH
             if now >= poll_at:
                 self._ask_probes(driver)
-                poll_at = monotonic() + self._address.fallback_poll
+                poll_at = monotonic() + self.fallback_poll
             kept = self._forget(driver)
             timeout = max(0.0, min(refresh_at, poll_at, now + _KEPT if kept else refresh_at) - monotonic())
             readable, _, _ = select.select([driver.fileno(), self._ear.fileno()], [], [], timeout)
@@ -263,7 +246,7 @@ class Listener:
                 place.registration = None
         if lost:
             self.ring_all()
-        if not self._wait_for_the_call(driver):
+        if not self._wait_for_the_call(driver) and not self.closing:
             raise OSError("a notification to oneself did not arrive")
 
     def _forget(self, driver: Connection[Any]) -> bool:

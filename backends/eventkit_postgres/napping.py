@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from eventkit.errors import PASSING
 from eventkit.operations import Outlook, Probe
 
-from .listener import Listener, Waiter
+from .listener import Listener
+from .waiters import Waiter
 
 _GLANCES = (0.001, 0.002, 0.004)
 """Pauses before registering: where much is going on there is something again by then."""
@@ -53,7 +54,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
                 return True
             due = outlook.delay
             if not listener.hearing:
-                pause = None  # It rings when it hears.
+                pause = listener.fallback_poll  # It rings when it hears.
             elif missing := listener.missing(waiter):
                 if not glances:
                     registration = listener.next_registration()

@@ -1,9 +1,11 @@
 """Connections of our own: how they are opened, begun and checked, the same for both flavours."""
 
 import select
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
 
 from psycopg import AsyncConnection, Connection, OperationalError, errors
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus
 from psycopg.types.numeric import Int8Dumper
@@ -12,8 +14,22 @@ from eventkit.errors import Closed, EventkitError
 
 from .address import Address
 
-_KEEPALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
-"""A server that has gone without a word is noticed within a minute, unless the URL says otherwise."""
+_CONNECTING = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "connect_timeout": 5,
+    "target_session_attrs": "primary",
+}
+"""A server that has gone without a word is noticed within a minute, and a standby is no place to write, nor to read:
+only the primary knows who is still publishing.  The URL may say otherwise."""
+
+RECONNECTING = 1.0
+"""Seconds for which the pool tries to replace a connection before it reports why it cannot, and begins anew.  The
+pauses in between double, so without an end they would become as long as the server has been away."""
+
+T = TypeVar("T")
 
 TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure)
 """After these nothing of the transaction has happened, so that it can be repeated whatever it was."""
@@ -22,7 +38,7 @@ TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure)
 def options(address: Address, conninfo: str) -> dict[str, Any]:
     """What the driver is told beside the URL."""
     given = conninfo_to_dict(conninfo)
-    keywords: dict[str, Any] = {name: value for name, value in _KEEPALIVE.items() if name not in given}
+    keywords: dict[str, Any] = {name: value for name, value in _CONNECTING.items() if name not in given}
     keywords.setdefault("application_name", given.get("application_name", "eventkit"))
     if address.pooled:
         # A pooler hands the server's session to somebody else after each transaction.
@@ -60,6 +76,33 @@ def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:
         except OperationalError:
             return False
     return driver.pgconn.status == ConnStatus.OK
+
+
+class ImpatientConnection(Connection[Any]):
+    """A connection on which it is an error when no answer comes within *patience* seconds.
+
+    For whoever talks to the server only now and then, and would otherwise wait for ever when the network has
+    swallowed it.
+    """
+
+    patience = 5.0
+
+    def wait(self, gen: PQGen[T], *arguments: Any, **keywords: Any) -> T:
+        """Carry out *gen*, a conversation with the server, while there is patience."""
+        return super().wait(self._limited(gen), *arguments, **keywords)
+
+    def _limited(self, gen: PQGen[T]) -> PQGen[T]:
+        until = monotonic() + self.patience
+        try:
+            step = next(gen)
+            while True:
+                ready = yield step
+                if not ready and monotonic() >= until:
+                    raise OperationalError(f"no answer within {self.patience:g} s")
+                step = gen.send(ready)
+        except StopIteration as done:
+            answer: T = done.value
+            return answer
 
 
 def closed() -> Closed:
