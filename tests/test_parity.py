@@ -1,0 +1,115 @@
+"""Random work on SQLite and on Postgres at once: every answer is the same, up to what they are free to number.
+
+The machines are those of the suite, so that every answer is also the model's.  Whatever one of the databases may do
+differently when several write at once is not here: one call comes after the other.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule, run_state_machine_as_test
+from twins import Acquaintance, Twin
+
+import eventkit
+from eventkit.conformance.machines import TICK, Ground
+from eventkit.conformance.queue_machine import QueueMachine
+from eventkit.conformance.stream_machine import StreamMachine
+
+_BEYOND = 1_000_000_000
+"""More events than there will be.  The offset after the newest is the next event's on one database, and never
+anybody's on the other, where a transaction that was rolled back has drawn it."""
+
+
+class StreamOfBoth(StreamMachine):
+    """Streams, read at positions and moments that mean the same on both."""
+
+    def position(self, where: int) -> int:
+        """An offset of an event there is, or was, or far beyond."""
+        offset = super().position(where)
+        return offset if offset <= self.model.newest else offset + _BEYOND
+
+    def moment(self, where: int) -> datetime:
+        """A moment between two ticks: within one, each database has its own order of moments and publishers."""
+        tick = where % (self.model.now + 2)
+        return self.anchor + timedelta(seconds=TICK * (tick - 0.5 - self.model.now))
+
+    @rule(count=st.integers(0, 3), commit=st.booleans(), max_keep=st.sampled_from([None, 0, 2]))
+    def notify(self, count: int, commit: bool, max_keep: int | None) -> None:
+        """Notifications to somebody who listens, some of them in a transaction; the suite has no machine for them."""
+        channel = self.ground.kit.channel(self.topics[0])
+        with channel.listen() as heard:
+            with self.ground.transaction(commit) as tx:
+                for number in range(count):
+                    channel.notify(number, headers={"trace": "1"}, tx=tx)
+            channel.notify("last")
+            expected = [*range(count if commit else 0), "last"]
+            assert [next(heard).payload for _ in expected] == expected
+        if max_keep is not None:
+            channel.prune(max_keep=max_keep)
+
+
+Walk = Callable[..., None]
+
+
+@pytest.fixture
+def walk(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
+    """Makes some runs of so many steps with a machine, on both databases."""
+    caplog.set_level("ERROR", "eventkit")  # Lost leases, which are warned of, are half of what is tried here.
+    known = Acquaintance()
+    kits: list[Any] = []
+
+    def connect(_: str) -> Any:
+        kits.append(Twin(eventkit.connect(f"sqlite:///{tmp_path}/shop.db"), eventkit.connect(postgres_url), known))
+        return kits[-1]
+
+    def walk(machine: type[Any], runs: int, steps: int, *, shrink: bool = False) -> None:
+        ground = Ground(connect, "")
+
+        def begin() -> Any:
+            known.forget()  # Or a failure would be found again in all that follows.
+            return machine(ground)
+
+        beginning: Any = seed(crc32(f"{machine.__name__} {runs}".encode()))(begin)
+        run_state_machine_as_test(
+            beginning,
+            settings=settings(
+                max_examples=runs,
+                stateful_step_count=steps,
+                phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
+                database=None,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+            ),
+        )
+
+    yield walk
+    for kit in kits:
+        kit.close()
+
+
+def test_a_queue_answers_the_same(walk: Walk) -> None:
+    """Whatever is asked of a queue, in whatever order."""
+    walk(QueueMachine, 25, 30)
+
+
+def test_a_stream_answers_the_same(walk: Walk) -> None:
+    """Whatever is asked of a stream, in whatever order."""
+    walk(StreamOfBoth, 30, 30)
+
+
+@pytest.mark.slow
+def test_a_queue_answers_the_same_for_long(walk: Walk) -> None:
+    """Five thousand steps of a queue."""
+    walk(QueueMachine, 100, 50, shrink=True)
+
+
+@pytest.mark.slow
+def test_a_stream_answers_the_same_for_long(walk: Walk) -> None:
+    """Five thousand steps of a stream."""
+    walk(StreamOfBoth, 100, 50, shrink=True)

@@ -1,0 +1,243 @@
+"""Two kits that look like one: whatever is asked is asked of both, and they have to answer the same.
+
+The same up to what the contract leaves to a database.  Ids and offsets are numbers of its own, in the same order;
+moments are of its own clock; the token of a claim is random.  What comes out is the first kit's, and what goes in is
+translated for the second one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+import eventkit
+from eventkit.operations import Operation
+from eventkit.records import Enqueued, Notification, Task
+
+_CLOSE = 40.0
+"""Seconds by which two moments may differ that are the same: some, of the hundred that make up a tick."""
+
+_TAKES_A_NUMBER: dict[str, tuple[str, int | str]] = {
+    "read": ("offsets", 0),
+    "save_offset": ("offsets", 1),
+    "seek": ("offsets", 1),
+    "subscribe": ("offsets", "start"),
+    "cancel": ("ids", 0),
+    "get": ("ids", 0),
+    "requeue": ("ids", 0),
+}
+_GIVES_NUMBERS = {
+    "publish": "offsets",
+    "publish_many": "offsets",
+    "head": "offsets",
+    "offset": "offsets",
+    "notify": "notifications",
+    "ack_many": "ids",
+}
+_OF_TWO_SIDES = ("publish", "claim", "notify", "execute", "__enter__", "__next__")
+"""What has one of these is no value, but something to ask further."""
+
+
+class Numbers:
+    """The numbers that both sides have given to the same things; 0 is before the first."""
+
+    def __init__(self, ours: list[int] | None = None, theirs: list[int] | None = None) -> None:
+        self._ours = ours or [0]
+        self._theirs = theirs or [0]
+
+    def copy(self) -> Numbers:
+        """The numbers as they are now, for when a transaction is rolled back."""
+        return Numbers(self._ours.copy(), self._theirs.copy())
+
+    def meet(self, ours: int, theirs: int) -> None:
+        """The two are of the same thing, as before, or fall into the same gap."""
+        place = bisect_left(self._ours, ours)
+        if self._ours[place : place + 1] == [ours]:
+            assert self._theirs[place] == theirs, f"{ours} is {self._theirs[place]}, not {theirs}"
+        else:
+            assert place == bisect_left(self._theirs, theirs), f"{ours} and {theirs} are in different places"
+            assert self._theirs[place : place + 1] != [theirs], f"{theirs} was something else than {ours} before"
+            self._ours.insert(place, ours)
+            self._theirs.insert(place, theirs)
+
+    def translated(self, ours: int) -> int:
+        """Their number for ours; one that was never given is as far behind the last one that was."""
+        place = bisect_right(self._ours, ours) - 1
+        theirs = self._theirs[place] + ours - self._ours[place]
+        self.meet(ours, theirs)
+        return theirs
+
+    def same_place(self, ours: int, theirs: int) -> bool:
+        """Whether as much lies before both."""
+        return bisect_right(self._ours, ours) == bisect_right(self._theirs, theirs)
+
+
+class Acquaintance:
+    """What the two sides are known to call differently."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.numbers = {"offsets": Numbers(), "ids": Numbers(), "notifications": Numbers()}
+        self._tasks: dict[tuple[int, int], Task[Any]] = {}
+
+    def copy(self) -> dict[str, Numbers]:
+        """The numbers as they are now."""
+        return {kind: numbers.copy() for kind, numbers in self.numbers.items()}
+
+    def translated(self, value: Any) -> Any:
+        """An argument, or a list of them, for the other side."""
+        match value:
+            case Twin():
+                return value.theirs
+            case Task():
+                return self._tasks[value.id, value.token]
+            case list():
+                return [self.translated(item) for item in value]
+        return value
+
+    def arguments(
+        self, name: str, given: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call for the other side."""
+        places: dict[Any, Any] = dict(enumerate(given)) | keywords
+        kind, where = _TAKES_A_NUMBER.get(name, ("", ""))
+        for place, value in places.items():
+            if kind and place == where and isinstance(value, int | list):
+                number = self.numbers[kind].translated
+                places[place] = number(value) if isinstance(value, int) else [number(one) for one in value]
+            else:
+                places[place] = self.translated(value)
+        return [places[place] for place in range(len(given))], {keyword: places[keyword] for keyword in keywords}
+
+    def compare(self, name: str, ours: Any, theirs: Any) -> None:
+        """The answers of a call, or parts of them, are the same."""
+        assert type(ours) is type(theirs), f"{name}: {ours!r} and {theirs!r}"
+        if name == "offset_at":
+            assert self.numbers["offsets"].same_place(ours, theirs), f"{name}: {ours} and {theirs}"
+        elif isinstance(ours, int) and name in _GIVES_NUMBERS:
+            self.numbers[_GIVES_NUMBERS[name]].meet(ours, theirs)
+        elif isinstance(ours, Enqueued):
+            self.numbers["ids"].meet(ours.id, theirs.id)
+            assert ours.created is theirs.created
+        elif isinstance(ours, datetime):
+            assert abs(ours - theirs) < timedelta(seconds=_CLOSE), f"{name}: {ours} and {theirs}"
+        elif isinstance(ours, list):
+            assert len(ours) == len(theirs), f"{name}: {ours!r} and {theirs!r}"
+            for our, their in zip(ours, theirs, strict=True):
+                self.compare(name, our, their)
+        elif isinstance(ours, msgspec.Struct):
+            self._compare_fields(ours, theirs)
+        else:
+            assert ours == theirs, f"{name}: {ours!r} and {theirs!r}"
+
+    def _compare_fields(self, ours: Any, theirs: Any) -> None:
+        if isinstance(ours, Task):
+            self._tasks[ours.id, ours.token] = theirs
+        for field in ours.__struct_fields__:
+            our, their = getattr(ours, field), getattr(theirs, field)
+            if field in ("id", "offset"):
+                numbers = "notifications" if isinstance(ours, Notification) else "ids" if field == "id" else "offsets"
+                self.numbers[numbers].meet(our, their)
+            elif our is not None and their is not None and (field.endswith("_ms") or field == "oldest_ready_age"):
+                apart = abs(our - their) / (1000 if field.endswith("_ms") else 1)
+                assert apart < _CLOSE, f"{field} of {ours!r} and {theirs!r}"
+            elif field != "token":
+                assert our == their, f"{field} of {ours!r} and {theirs!r}"
+
+    def compare_errors(self, ours: BaseException | None, theirs: BaseException | None) -> None:
+        """Both went well, or both went wrong in the same way."""
+        assert type(ours) is type(theirs), f"{ours!r} and {theirs!r}"
+        if isinstance(ours, eventkit.Truncated) and isinstance(theirs, eventkit.Truncated):
+            assert self.numbers["offsets"].translated(ours.first - 1) == theirs.first - 1
+            self.numbers["offsets"].meet(ours.last, theirs.last)
+        else:
+            assert str(ours) == str(theirs)
+
+
+class Twin:
+    """Two things of the same kind that are asked the same."""
+
+    def __init__(self, ours: Any, theirs: Any, known: Acquaintance) -> None:
+        self.ours = ours
+        self.theirs = theirs
+        self._known = known
+        self._rolled_back_to: dict[str, Numbers] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        ours, theirs = getattr(self.ours, name), getattr(self.theirs, name)
+        if not callable(ours):
+            return self._answer(name, ours, theirs)
+
+        def call(*given: Any, **keywords: Any) -> Any:
+            there, there_named = self._known.arguments(name, given, keywords)
+            if isinstance(keywords.get("tx"), Twin):
+                keywords["tx"] = keywords["tx"].ours
+            answer = self._both(name, lambda: ours(*given, **keywords), lambda: theirs(*there, **there_named))
+            if name == "transaction":
+                answer._rolled_back_to = self._known.copy()
+            return answer
+
+        return call
+
+    def execute(self, statement: str | Operation[Any]) -> None:
+        """Savepoints of a transaction, and an operation that tests use by itself."""
+        if statement == f"SAVEPOINT {SAVEPOINT}":
+            self._rolled_back_to = self._known.copy()
+        elif statement == f"ROLLBACK TO SAVEPOINT {SAVEPOINT}" and self._rolled_back_to is not None:
+            self._known.numbers = self._rolled_back_to
+        self.ours.execute(statement)
+        self.theirs.execute(statement)
+
+    def __iter__(self) -> Twin:
+        return self
+
+    def __next__(self) -> Any:
+        return self._both("", lambda: next(self.ours), lambda: next(self.theirs))
+
+    def __enter__(self) -> Any:
+        ours, theirs = self.ours.__enter__(), self.theirs.__enter__()
+        if isinstance(ours, Task):  # the one that handling() was given, of a lease that may be long over
+            assert theirs is self._known.translated(ours)
+            return ours
+        return self if ours is self.ours else self._answer("", ours, theirs)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+        if error is not None and self._rolled_back_to is not None:
+            self._known.numbers = self._rolled_back_to
+        done = self._both(
+            "", lambda: self.ours.__exit__(kind, error, trace), lambda: self.theirs.__exit__(kind, error, trace)
+        )
+        return bool(done)
+
+    def _both(self, name: str, ours: Callable[[], Any], theirs: Callable[[], Any]) -> Any:
+        """What both give, or the error that both raise."""
+        our, our_error = _outcome(ours)
+        their, their_error = _outcome(theirs)
+        self._known.compare_errors(our_error, their_error)
+        if our_error is not None:
+            raise our_error
+        return self._answer(name, our, their)
+
+    def _answer(self, name: str, ours: Any, theirs: Any) -> Any:
+        if any(hasattr(ours, method) for method in _OF_TWO_SIDES) and not isinstance(ours, list):
+            return Twin(ours, theirs, self._known)
+        self._known.compare(name, ours, theirs)
+        return ours
+
+
+SAVEPOINT = "model"
+"""The savepoint that the machines of the suite make."""
+
+
+def _outcome(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
