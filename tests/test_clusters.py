@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,12 +133,17 @@ def test_a_server_where_only_root_can_come_is_started_elsewhere(tmp_path: Path) 
         assert str(answer(cluster.url, "SHOW server_version")).split()[0] == package.version
 
 
-def test_a_temporary_folder_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system's usual one takes its place, as it does where only root can come."""
-    deep = tmp_path / ("x" * 80)
-    deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
-    assert owned_folder.place() == Path("/tmp")
+@pytest.mark.parametrize(("name", "mode", "usable"), [("x" * 60, 0o755, False), ("x", 0o700, os.geteuid() != 0)])
+def test_a_temporary_folder_where_no_server_can_live_is_not_used(
+    name: str, mode: int, usable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too long for the path of a socket, or open to root alone."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        os.chmod(parent, 0o755)
+        folder = Path(parent, name)
+        folder.mkdir(mode)
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        assert owned_folder.place() == (folder if usable else Path("/tmp"))
 
 
 def test_settings_count_when_configure_returns(cluster: Cluster) -> None:
