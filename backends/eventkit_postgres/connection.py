@@ -37,6 +37,7 @@ class Connection:
         self._address = address
         self._statements = statements(address.schema)
         self._trouble: BaseException | None = None
+        self._home = Home(address)
         self._pool: ConnectionPool[Driver] = ConnectionPool(
             address.conninfo,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
@@ -49,11 +50,14 @@ class Connection:
             open=True,
         )
         self._begin = beginning(address)
-        self._home = Home(address)
         self._listener = Listener(address)
         self._process = os.getpid()
         self._closed = False
         track(self)
+        try:
+            self._pool.wait(self._pool.timeout)  # Or the first call would open one more.
+        except PoolTimeout as error:
+            raise self._without_connection(error) from self._trouble
 
     @property
     def max_payload(self) -> int:
@@ -171,7 +175,7 @@ class Connection:
             except PoolClosed:
                 raise self._reason() from None
             except PoolTimeout as error:
-                raise translated(self._trouble or error, self._address) or error from self._trouble
+                raise self._without_connection(error) from self._trouble
             if alive(driver):
                 return driver
             driver.close()
@@ -184,7 +188,8 @@ class Connection:
             try:
                 driver.execute(self._begin)
                 return driver
-            except psycopg.Error as error:
+            except BaseException as error:
+                self._roll_back(driver)
                 self._pool.putconn(driver)
                 known = translated(error, self._address)
                 if not isinstance(known, Disconnected):
@@ -193,7 +198,7 @@ class Connection:
     def _commit(self, driver: Driver) -> None:
         try:
             driver.execute("COMMIT")
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             known = translated(error, self._address, writing=True)
             raise known if isinstance(known, Disconnected) else error from error
 
@@ -208,7 +213,7 @@ class Connection:
         driver.execute(self._begin)
         try:
             answer = run(operation.plan(), step)
-            driver.execute("COMMIT")
+            self._commit(driver)
         except BaseException:
             self._roll_back(driver)
             raise
@@ -221,12 +226,16 @@ class Connection:
 
     def _connected(self, driver: Driver) -> None:
         adapt(driver)
+        self._home.own(driver)
         self._trouble = None
 
     def _unconnected(self, pool: ConnectionPool[Driver]) -> None:
         """The pool calls this while it handles what a connection failed of."""
         self._trouble = sys.exception()
         pool.check()  # Lets it begin anew, whoever may be waiting.
+
+    def _without_connection(self, error: PoolTimeout) -> Exception:
+        return translated(self._trouble or error, self._address) or error
 
     def _reason(self) -> Closed:
         return closed() if os.getpid() == self._process else forked()

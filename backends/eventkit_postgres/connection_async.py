@@ -37,6 +37,7 @@ class AsyncConnection:
         self._address = address
         self._statements = statements(address.schema)
         self._trouble: BaseException | None = None
+        self._home = Home(address)
         self._loop = asyncio.get_running_loop()
         self._pool: AsyncConnectionPool[Driver] = AsyncConnectionPool(
             address.conninfo,
@@ -50,7 +51,6 @@ class AsyncConnection:
             open=False,
         )
         self._begin = beginning(address)
-        self._home = Home(address)
         self._listener = Listener(address)
         self._working: set[asyncio.Future[Any]] = set()
         self._process = os.getpid()
@@ -62,6 +62,10 @@ class AsyncConnection:
         """A connection to the database at *address*."""
         connection = cls(address)
         await connection._pool.open()
+        try:
+            await connection._pool.wait(connection._pool.timeout)  # Or the first call would open one more.
+        except PoolTimeout as error:
+            raise connection._without_connection(error) from connection._trouble
         return connection
 
     @property
@@ -211,7 +215,7 @@ class AsyncConnection:
             except PoolClosed:
                 raise self._reason() from None
             except PoolTimeout as error:
-                raise translated(self._trouble or error, self._address) or error from self._trouble
+                raise self._without_connection(error) from self._trouble
             if alive(driver):
                 return driver
             await driver.close()
@@ -224,7 +228,8 @@ class AsyncConnection:
             try:
                 await driver.execute(self._begin)
                 return driver
-            except psycopg.Error as error:
+            except BaseException as error:
+                await self._roll_back(driver)
                 await self._pool.putconn(driver)
                 known = translated(error, self._address)
                 if not isinstance(known, Disconnected):
@@ -233,7 +238,7 @@ class AsyncConnection:
     async def _commit(self, driver: Driver) -> None:
         try:
             await driver.execute("COMMIT")
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             known = translated(error, self._address, writing=True)
             raise known if isinstance(known, Disconnected) else error from error
 
@@ -248,7 +253,7 @@ class AsyncConnection:
         await driver.execute(self._begin)
         try:
             answer = await run_async(operation.plan(), step)
-            await driver.execute("COMMIT")
+            await self._commit(driver)
         except BaseException:
             await self._roll_back(driver)
             raise
@@ -261,12 +266,16 @@ class AsyncConnection:
 
     async def _connected(self, driver: Driver) -> None:
         adapt(driver)
+        self._home.own(driver)
         self._trouble = None
 
     async def _unconnected(self, pool: AsyncConnectionPool[Driver]) -> None:
         """The pool calls this while it handles what a connection failed of."""
         self._trouble = sys.exception()
         await pool.check()  # Lets it begin anew, whoever may be waiting.
+
+    def _without_connection(self, error: PoolTimeout) -> Exception:
+        return translated(self._trouble or error, self._address) or error
 
     def _reason(self) -> Closed:
         return closed() if os.getpid() == self._process else forked()

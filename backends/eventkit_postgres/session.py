@@ -31,8 +31,12 @@ pauses in between double, so without an end they would become as long as the ser
 
 T = TypeVar("T")
 
-TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure)
-"""After these nothing of the transaction has happened, so that it can be repeated whatever it was."""
+TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure, errors.AdminShutdown)
+"""After these nothing of the statement has happened, so that it can be repeated whatever it was.
+
+Of a COMMIT only the first two say that much.  A server that is told to stop, or to end our session, finishes the
+commit it is at; one that crashes, or a network that does, tells nothing.
+"""
 
 
 def options(address: Address, conninfo: str) -> dict[str, Any]:

@@ -42,6 +42,10 @@ class Home:
         """Whether *driver* has been checked."""
         return driver in self._known
 
+    def own(self, driver: Any) -> None:
+        """*driver* is one of the kit's own."""
+        self._known.add(driver)
+
     def identity_of(self, driver: psycopg.Connection[Any]) -> Identity:
         """Where *driver* leads."""
         [identity] = psycopg.ClientCursor(driver, row_factory=tuple_row).execute(self._ask.encode()).fetchall()

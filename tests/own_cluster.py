@@ -1,0 +1,65 @@
+"""A server that a module of tests has for itself, to do to it what servers suffer.
+
+A module takes the fixtures by name, and gets with them that nothing is left when a test has ended: no connection,
+no thread.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from clusters import Cluster
+
+from eventkit.conformance import fixtures
+
+PATIENCE = 30.0
+"""Seconds after which what has not come about is a failure."""
+
+connect, flavour = fixtures.connect, fixtures.flavour
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """The server."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def url(cluster: Cluster) -> str:
+    """A schema that does not exist yet."""
+    return f"{cluster.url}?schema=t_{secrets.token_hex(4)}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster: Cluster) -> Iterator[None]:
+    """When the kits of a test are closed, they have no connection and no thread any more."""
+    before = set(threading.enumerate())
+    yield
+    eventually(lambda: not set(threading.enumerate()) - before, "threads ended")
+    if cluster.pid is not None:
+        eventually(lambda: not ours(cluster), "connections ended")
+
+
+def ours(cluster: Cluster) -> list[int]:
+    """The server's processes that serve kits."""
+    return [pid for (pid,) in ask(cluster, "SELECT pid FROM pg_stat_activity WHERE application_name = 'eventkit'")]
+
+
+def ask(cluster: Cluster, statement: str) -> list[tuple[Any, ...]]:
+    """What the server's superuser gets for a statement."""
+    with psycopg.connect(cluster.url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    """Return when *condition* holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
+        time.sleep(0.01)

@@ -1,0 +1,211 @@
+"""What a server refuses, and how the library says so: one of our errors, whose message names the remedy."""
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import own_cluster
+import psycopg
+import pytest
+from clusters import Cluster, free_port
+from own_cluster import ask, eventually
+
+from eventkit import Busy, Disconnected, Unavailable
+
+cluster, url, connect, flavour = own_cluster.cluster, own_cluster.url, own_cluster.connect, own_cluster.flavour
+nothing_is_left = own_cluster.nothing_is_left
+
+Connect = Callable[..., Any]
+GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"
+
+
+def test_nobody_listens_on_the_port(url: str, connect: Connect) -> None:
+    """It is said that the server is not reachable, and where."""
+    nowhere = re.sub(r":\d+/", f":{free_port()}/", url)
+    with pytest.raises(Disconnected, match=r"no connection to postgresql://.*Connection refused.*is running"):
+        connect(nowhere)
+
+
+def test_an_unknown_database(url: str, connect: Connect) -> None:
+    """It is said that there is none of that name."""
+    with pytest.raises(Unavailable, match=r"no database of the server .*nowhere.* create it, or correct the URL"):
+        connect(url.replace("/postgres?", "/nowhere?"))
+
+
+def test_an_unknown_role(url: str, connect: Connect) -> None:
+    """It is said that the user is refused."""
+    with pytest.raises(Unavailable, match=r"refuses the user .*nobody"):
+        connect(url.replace("postgres@", "nobody@"))
+
+
+def test_a_wrong_password(cluster: Cluster, url: str, connect: Connect) -> None:
+    """It is said that it is refused, and it is not repeated; with the right one all is well."""
+    ask(cluster, "CREATE ROLE locked LOGIN SUPERUSER PASSWORD 'right'")
+    rules = cluster.folder / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    try:
+        rules.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{before}")
+        cluster.configure()
+        with pytest.raises(Unavailable, match=r"refuses the user or the password") as refused:
+            connect(url.replace("postgres@", "locked:wrong@"))
+        assert "wrong" not in str(refused.value)
+        assert not isinstance(refused.value, Disconnected)
+
+        kit = connect(url.replace("postgres@", "locked:right@") + "&busy_timeout=2")
+        assert kit.stream("t").publish(1) == 1
+        ask(cluster, "ALTER ROLE locked PASSWORD 'changed'")
+        ask(cluster, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'locked'")
+        with pytest.raises(Unavailable, match=r"refuses the user or the password"):
+            kit.stream("t").publish(2)
+        with pytest.raises(Unavailable, match=r"refuses the user or the password"):
+            next(iter(kit.stream("t").subscribe(start="latest")))
+        ask(cluster, "ALTER ROLE locked PASSWORD 'right'")
+        eventually(lambda: succeeds(lambda: kit.stream("t").publish(3)), "the password is taken again")
+        kit.close()
+    finally:
+        rules.write_text(before)
+        cluster.configure()
+        ask(cluster, "DROP OWNED BY locked CASCADE; DROP ROLE locked")
+
+
+def test_no_connection_is_left(cluster: Cluster, url: str, connect: Connect) -> None:
+    """It is said that max_connections is reached; what is connected goes on, and the rest when there is room."""
+    cluster.configure(max_connections=10)
+    others: list[psycopg.Connection[Any]] = []
+    try:
+        kit = connect(f"{url}&busy_timeout=2")
+        queue = kit.queue("q")
+        queue.enqueue("before")
+        fill(cluster, others)
+        with pytest.raises(Busy, match=r"no connection left .* raise max_connections, or lower max_size"):
+            connect(url)
+        [task] = queue.claim("w")
+        with kit.transaction() as tx:
+            queue.ack(task, tx=tx)
+            with pytest.raises(Busy, match=r"no connection left .* raise max_connections, or lower max_size"):
+                queue.enqueue("without a connection")
+
+        claimed: list[Any] = []
+        waiter = threading.Thread(target=lambda: claimed.extend(queue.claim("w", wait=30)))
+        waiter.start()
+        for other in others:
+            other.close()
+        eventually(lambda: succeeds(lambda: queue.enqueue("after")), "there is room")
+        waiter.join(own_cluster.PATIENCE)
+        assert [task.payload for task in claimed] == ["after"]
+        kit.close()
+    finally:
+        for other in others:
+            other.close()
+        cluster.configure(max_connections=200)
+
+
+def test_a_read_only_session(url: str, connect: Connect) -> None:
+    """What only reads works; what writes says that it may not."""
+    read_only = f"{url}&options=-c%20default_transaction_read_only%3Don"
+    with pytest.raises(Unavailable, match=r"is read-only .*the primary.*default_transaction_read_only"):
+        connect(read_only)
+    connect(url).stream("t").publish("written")
+    kit = connect(read_only)
+    assert [event.payload for event in kit.stream("t").read()] == ["written"]
+    for write in (kit.stream("t").publish, kit.queue("q").enqueue, kit.channel("c").notify):
+        with pytest.raises(Unavailable, match=r"is read-only .*the primary.*default_transaction_read_only"):
+            write("refused")
+
+
+def test_a_role_that_may_not_make_tables(cluster: Cluster, url: str, connect: Connect) -> None:
+    """It is told what to be granted; with what the guide grants, and no more, everything works."""
+    ask(cluster, "CREATE ROLE shop LOGIN")
+    schema = url.partition("schema=")[2]
+    of_shop = url.replace("postgres@", "shop@")
+    try:
+        needed = r"permission denied.*GRANT it USAGE ON SCHEMA.*GRANT it CREATE ON DATABASE.*_migrations upgrade"
+        with pytest.raises(Unavailable, match=needed):
+            connect(of_shop)
+        connect(url)
+        with pytest.raises(Unavailable, match=needed):
+            connect(of_shop)
+        [grants] = re.findall(r"```text\n(GRANT .*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        ask(cluster, re.sub(r"\beventkit\b", schema, grants))
+
+        kit = connect(of_shop)
+        stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
+        with kit.transaction() as tx:
+            stream.publish("event", dedup="once", tx=tx)
+            queue.enqueue("task", key="once", tx=tx)
+        events = iter(stream.subscribe("consumer", start="earliest"))
+        assert next(events).payload == "event"
+        events.close()
+        queue.configure(max_size=10, keep_done=60)
+        queue.enqueue_many(["another", "and one more"])
+        for task in queue.claim("w", limit=3):
+            with queue.handling(task):
+                pass
+        assert queue.stats().done == 3
+        heard = channel.listen()
+        channel.notify("hello")
+        assert next(iter(heard)).payload == "hello"
+        heard.close()
+        assert stream.prune(max_keep=0, keep_unconsumed=False) == 1
+        kit.close()
+    finally:
+        ask(cluster, "DROP OWNED BY shop; DROP ROLE shop")
+
+
+def test_a_lock_that_is_not_obtained_in_time(cluster: Cluster, url: str, connect: Connect) -> None:
+    """The call is `Busy`, has done nothing, and succeeds when the lock is gone."""
+    kit = connect(f"{url}&busy_timeout=0.2")
+    schema = url.partition("schema=")[2]
+    with psycopg.connect(cluster.url) as other:
+        other.execute(f"LOCK TABLE {schema}.eventkit_event".encode())
+        for call in (lambda: kit.stream("t").publish(1), lambda: kit.stream("t").publish_many([1, 2])):
+            with pytest.raises(Busy, match=r"was in the way .*lock timeout.* try again, or raise busy_timeout"):
+                call()
+    kit.stream("t").publish("free")
+    assert [event.payload for event in kit.stream("t").read()] == ["free"]
+
+
+def test_a_transaction_that_idles_for_too_long(cluster: Cluster, url: str, connect: Connect) -> None:
+    """Its end says that nothing of it is left, and the kit goes on with another connection."""
+    kit = connect(f"{url}&options=-c%20idle_in_transaction_session_timeout%3D100")
+    with (
+        pytest.raises(Disconnected, match=r"nothing of it is left.*idle_in_transaction_session_timeout"),
+        kit.transaction() as tx,
+    ):
+        kit.stream("t").publish("too slow", tx=tx)
+        eventually(lambda: "idle in transaction" not in states(cluster), "the server's patience ends")
+    assert kit.stream("t").read() == []
+    with pytest.raises(psycopg.Error), kit.transaction() as tx:
+        kit.stream("t").publish("too slow", tx=tx)
+        eventually(lambda: "idle in transaction" not in states(cluster), "the server's patience ends")
+        kit.stream("t").publish("too late", tx=tx)
+    kit.stream("t").publish("in time")
+    assert [event.payload for event in kit.stream("t").read()] == ["in time"]
+
+
+def fill(cluster: Cluster, others: list[psycopg.Connection[Any]]) -> None:
+    """Open so many *others* that the server takes no more; those that were closed just now may still count."""
+    for _ in range(10):
+        with pytest.raises(psycopg.OperationalError, match="too many clients"):
+            while True:
+                others.append(psycopg.connect(cluster.url))
+        time.sleep(0.02)
+
+
+def states(cluster: Cluster) -> set[object]:
+    """What the connections of kits are doing."""
+    return {
+        state for (state,) in ask(cluster, "SELECT state FROM pg_stat_activity WHERE application_name = 'eventkit'")
+    }
+
+
+def succeeds(call: Callable[[], object]) -> bool:
+    """Whether it does, now that it may."""
+    try:
+        call()
+    except Unavailable:
+        return False
+    return True
