@@ -6,15 +6,22 @@ server and removes the folder.
 
 import shutil
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
-from clusters import Cluster
+from clusters import Cluster, ClusterError
 from owned_folder import wait_for_owner
 from postgres_binaries import Binaries
 
 if __name__ == "__main__":
-    binaries, version, folder = sys.argv[1:]
-    (Path(folder) / "kept").touch()
-    wait_for_owner(Path(folder))
-    Cluster(Binaries(Path(binaries), version), Path(folder)).stop("immediate")
-    shutil.rmtree(folder)
+    binaries, version, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    cluster = Cluster(Binaries(Path(binaries), version), folder)
+    (folder / "kept").touch()
+    wait_for_owner(folder)
+    while folder.exists():
+        # The owner may have left in the middle of making or starting the cluster, which is still going on then.
+        with suppress(ClusterError, FileNotFoundError):
+            cluster.stop("immediate")
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
