@@ -17,31 +17,61 @@ WITH due AS MATERIALIZED (
     ORDER BY t.priority DESC, t.run_at, t.id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE eventkit_task AS t
+    SET
+        state = CASE WHEN dies THEN 'dead' ELSE 'ready' END,
+        reason = CASE WHEN dies THEN CASE WHEN expired THEN 'expired' ELSE 'exhausted' END END,
+        error = CASE
+            WHEN t.state = 'leased'
+            THEN 'the lease of worker ' || t.worker || ' ran out in attempt ' || t.attempt
+            ELSE t.error
+        END,
+        finished_at = CASE WHEN dies THEN :now END,
+        wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
+        token = NULL
+    FROM due
+    WHERE t.id = due.id
+    RETURNING t.id, t.queue, t.state, t.priority, t.run_at
+),
+lowered AS (
+    INSERT INTO eventkit_low (queue, priority, run_at)
+    SELECT m.queue, m.priority, min(m.run_at)
+    FROM moved AS m
+    WHERE
+        m.state = 'ready' AND (
+            m.run_at < :now - interval '1 s'
+            OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = m.queue AND l.priority = m.priority)
+        )
+    GROUP BY m.queue, m.priority
 )
-UPDATE eventkit_task AS t
-SET
-    state = CASE WHEN dies THEN 'dead' ELSE 'ready' END,
-    reason = CASE WHEN dies THEN CASE WHEN expired THEN 'expired' ELSE 'exhausted' END END,
-    error = CASE
-        WHEN t.state = 'leased'
-        THEN 'the lease of worker ' || t.worker || ' ran out in attempt ' || t.attempt
-        ELSE t.error
-    END,
-    finished_at = CASE WHEN dies THEN :now END,
-    wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
-    token = NULL
-FROM due
-WHERE t.id = due.id
-RETURNING t.id, t.state
+SELECT id, state
+FROM moved
+WHERE eventkit_stir('task', queue)
 
--- Expired tasks are filtered although Promote buries them: it moves a limited number at once.
+-- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
+-- searched one after the other, each from where its ready tasks begin.
 -- name: Lease
 WITH best AS MATERIALIZED (
-    SELECT id FROM eventkit_task
-    WHERE queue = :queue AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)
-    ORDER BY priority DESC, run_at, id
+    SELECT t.id
+    FROM
+        (
+            SELECT priority, min(run_at) AS run_at FROM eventkit_low
+            WHERE queue = :queue
+            GROUP BY priority
+            ORDER BY priority DESC
+        ) AS low
+        CROSS JOIN LATERAL (
+            SELECT id FROM eventkit_task
+            WHERE
+                queue = :queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                AND (expires_at IS NULL OR expires_at > :now)
+            ORDER BY run_at, id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
     LIMIT :limit
-    FOR UPDATE SKIP LOCKED
 )
 UPDATE eventkit_task AS t
 SET
@@ -58,8 +88,9 @@ UPDATE eventkit_queue
 SET tokens = :tokens, refilled_at = eventkit_moment(:refilled_at)
 WHERE name = :queue
 
--- A ready task whose row another transaction holds (xmax) is no reason to look at once, nor to sleep until
--- something changes: that transaction may give it back without a word.
+-- A task whose row is in the hands of another transaction is no reason to look at once, nor to sleep until something
+-- changes: that transaction may give it back without a word.  Whoever once locked a row stays in its xmax, and has
+-- ended when its own lock is gone.
 -- name: ReadOutlook
 SELECT
     coalesce(q.paused, false), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
@@ -67,13 +98,13 @@ SELECT
     CASE WHEN q.max_running IS NOT NULL THEN (
         SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now
     ) END,
-    coalesce(wake_at <= now, false),
+    coalesce(due, false),
     eventkit_ms(now),
     coalesce(free, false),
-    eventkit_ms(least(wake_at, CASE WHEN NOT free THEN now + interval '20 ms' END))
+    eventkit_ms(least(CASE WHEN wake_at <= now THEN later ELSE wake_at END, CASE WHEN NOT free THEN later END))
 FROM
     (
-        SELECT :now AS now, min(wake_at) AS wake_at
+        SELECT :now AS now, min(wake_at) AS wake_at, :now + interval '20 ms' AS later
         FROM (
             SELECT min(wake_at) AS wake_at FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
             UNION ALL
@@ -82,10 +113,22 @@ FROM
             SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at IS NOT NULL
         ) AS earliest
     ) AS clock
-    CROSS JOIN (
-        SELECT bool_or(xmax = 0) AS free
+    CROSS JOIN LATERAL (
+        SELECT bool_or(CASE WHEN holder = '0' THEN true ELSE NOT EXISTS (
+            SELECT FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = holder AND granted
+        ) END) AS due
         FROM (
-            SELECT xmax::text::bigint AS xmax FROM eventkit_task
+            SELECT xmax AS holder FROM eventkit_task
+            WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+            LIMIT CASE WHEN clock.wake_at <= :now THEN 20 ELSE 0 END
+        ) AS first
+    ) AS moved
+    CROSS JOIN (
+        SELECT bool_or(CASE WHEN holder = '0' THEN true ELSE NOT EXISTS (
+            SELECT FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = holder AND granted
+        ) END) AS free
+        FROM (
+            SELECT xmax AS holder FROM eventkit_task
             WHERE queue = :queue AND state = 'ready'
             ORDER BY priority DESC, run_at, id
             LIMIT 20

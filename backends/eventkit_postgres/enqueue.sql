@@ -8,39 +8,60 @@ FROM eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, :m
 WHERE id IS NOT NULL
 
 -- name: EnqueuePlain
-WITH stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue))
+WITH
+stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+opened AS (
+    INSERT INTO eventkit_low (queue, priority)
+    SELECT :queue, 0
+    WHERE NOT EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND priority = 0)
+)
 INSERT INTO eventkit_task (queue, payload)
 SELECT :queue, payload::json
 FROM stirred, unnest(:payloads::text[]) AS payload
 RETURNING id
 
 -- name: EnqueueMany
-WITH stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue))
-INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-)
-SELECT
-    :queue, payload, headers, priority, max_attempts, key,
-    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-    due,
-    CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
-    expires,
-    now
-FROM (
+WITH
+stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+added AS (
+    INSERT INTO eventkit_task (
+        queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+    )
     SELECT
-        payload::json, headers::json, priority, max_attempts, key,
-        coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
-        coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
+        :queue, payload, headers, priority, max_attempts, key,
+        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+        due,
+        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        expires,
         now
-    FROM
-        stirred,
-        (SELECT :now AS now) AS clock,
-        unnest(
-            :tasks.0::text[], :tasks.1::text[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
-            :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
-        ) AS t (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
-) AS task
-RETURNING id, key
+    FROM (
+        SELECT
+            payload::json, headers::json, priority, max_attempts, key,
+            coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
+            coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
+            now
+        FROM
+            stirred,
+            (SELECT :now AS now) AS clock,
+            unnest(
+                :tasks.0::text[], :tasks.1::text[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
+                :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
+            ) AS t (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+    ) AS task
+    RETURNING id, key, priority, state, run_at
+),
+opened AS (
+    INSERT INTO eventkit_low (queue, priority, run_at)
+    SELECT :queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
+    FROM added
+    WHERE state = 'ready'
+    GROUP BY priority
+    HAVING
+        min(run_at) < :now
+        OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = :queue AND l.priority = added.priority)
+)
+SELECT id, key
+FROM added
 
 -- Asked for keys that have just been refused: a reservation counts although it may have ended since.
 -- name: FindKeys

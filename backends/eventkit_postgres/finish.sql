@@ -2,7 +2,8 @@
 -- once wake_at has passed, the task is not theirs, whether or not somebody has moved it yet.
 --
 -- What makes something claimable, or room for something, stirs the queue.  Several rows are locked in the order
--- of their ids, so that no two batches wait for each other.
+-- of their ids, so that no two batches wait for each other.  What is released has been due for a while, so claims
+-- have to look further back for it (eventkit_low).
 --
 -- `IS TRUE` after the comparison of wake_at keeps the planner from the index of what is leased: it may think that
 -- there is next to nothing in it, and then walk through all of it for each id.
@@ -106,7 +107,13 @@ copies AS (
     SELECT dead_letter_to, payload, headers, priority
     FROM dead
     WHERE dead_letter_to IS NOT NULL
-    RETURNING queue
+    RETURNING queue, priority
+),
+opened AS (
+    INSERT INTO eventkit_low (queue, priority)
+    SELECT DISTINCT queue, priority
+    FROM copies AS c
+    WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = c.queue AND l.priority = c.priority)
 )
 SELECT eventkit_stir('task', queue)
 FROM (SELECT queue FROM dead UNION SELECT queue FROM copies) AS changed
@@ -128,23 +135,38 @@ WHERE id = :id AND token = :token
 RETURNING eventkit_stir('task', queue)
 
 -- name: Release
-UPDATE eventkit_task
-SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
-WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
-RETURNING eventkit_stir('task', queue)
+WITH released AS (
+    UPDATE eventkit_task
+    SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+    WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+    RETURNING queue, priority, run_at
+)
+INSERT INTO eventkit_low (queue, priority, run_at)
+SELECT queue, priority, run_at
+FROM released
+WHERE eventkit_stir('task', queue)
+RETURNING queue
 
 -- name: ReleaseMany
-WITH held AS MATERIALIZED (
+WITH
+held AS MATERIALIZED (
     SELECT t.id
     FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
     WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
     ORDER BY t.id
     FOR UPDATE OF t
+),
+released AS (
+    UPDATE eventkit_task
+    SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+    WHERE id = ANY (ARRAY(SELECT id FROM held))
+    RETURNING queue, priority, run_at
 )
-UPDATE eventkit_task
-SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
-WHERE id = ANY (ARRAY(SELECT id FROM held))
-RETURNING eventkit_stir('task', queue)
+INSERT INTO eventkit_low (queue, priority, run_at)
+SELECT queue, priority, min(run_at)
+FROM released
+WHERE eventkit_stir('task', queue)
+GROUP BY queue, priority
 
 -- A lease that is made shorter ends before the moment that waiters know of.
 -- name: Extend

@@ -130,19 +130,31 @@ WHERE
     AND k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
 
 -- name: Requeue
-UPDATE eventkit_task
-SET
-    state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
-    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL
-WHERE id = ANY (ARRAY(
+WITH
+dead AS MATERIALIZED (
     SELECT id FROM eventkit_task
     WHERE
         queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
         AND (:every::boolean OR id = ANY (:ids::bigint[]))
     ORDER BY id
     FOR UPDATE
-))
-RETURNING eventkit_stir('task', queue)
+),
+alive AS (
+    UPDATE eventkit_task
+    SET
+        state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
+        worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL
+    WHERE id = ANY (ARRAY(SELECT id FROM dead))
+    RETURNING queue, priority
+),
+opened AS (
+    INSERT INTO eventkit_low (queue, priority)
+    SELECT DISTINCT queue, priority
+    FROM alive AS a
+    WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = a.queue AND l.priority = a.priority)
+)
+SELECT eventkit_stir('task', queue)
+FROM alive
 
 -- name: SetPaused
 INSERT INTO eventkit_queue (name, paused)
@@ -188,6 +200,13 @@ SET
 RETURNING eventkit_stir('task', queue)
 
 -- name: AdvanceQueues
+WITH lowered AS (
+    UPDATE eventkit_low
+    SET
+        run_at = run_at - :milliseconds::bigint * interval '1 ms',
+        raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
+        look_at = look_at - :milliseconds::bigint * interval '1 ms'
+)
 UPDATE eventkit_queue
 SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
 RETURNING eventkit_stir('task', name)

@@ -187,7 +187,7 @@ POSTGRES_UPGRADE = tuple(
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
     "DROP TABLE eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, "
-    "eventkit_event, eventkit_sleeper",
+    "eventkit_event, eventkit_sleeper, eventkit_low",
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)

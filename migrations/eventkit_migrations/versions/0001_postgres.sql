@@ -30,15 +30,15 @@ AS $$
     SELECT 'eventkit:' || eventkit_lock('bell')
 $$
 
--- The last number drawn for a kind of thing; 0 before the first.
+-- The last number drawn for a kind of thing; 0 before the first.  Tasks go by moments, not by numbers.
 CREATE FUNCTION eventkit_drawn(kind text) RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
-    SELECT coalesce(pg_sequence_last_value(CASE $1
-        WHEN 'event' THEN 'eventkit_event_id_seq'::regclass
-        WHEN 'notification' THEN 'eventkit_notification_id_seq'::regclass
-        WHEN 'task' THEN 'eventkit_task_id_seq'::regclass
-    END), 0)
+    SELECT CASE $1
+        WHEN 'event' THEN coalesce(pg_sequence_last_value('eventkit_event_id_seq'::regclass), 0)
+        WHEN 'notification' THEN coalesce(pg_sequence_last_value('eventkit_notification_id_seq'::regclass), 0)
+        WHEN 'task' THEN (date_part('epoch', clock_timestamp()) * 1000)::bigint
+    END
 $$
 
 -- Everybody who changes what a waiter may wait for calls this, before a number is drawn and before the commit.
@@ -202,6 +202,21 @@ WHERE state = 'ready'
 
 CREATE INDEX eventkit_task_wake ON eventkit_task (queue, state, wake_at) WHERE wake_at IS NOT NULL
 
+-- Where the ready tasks of a priority begin: a claim does not look further back.  An index keeps an entry for
+-- every task that was there, until no transaction anywhere is older than its end; without this, each claim would
+-- walk past all of them.  Several rows for a priority are one at the earliest, so nobody waits for anybody here.
+-- Whoever makes a task ready that has been due for a second or longer, or the first of its priority, adds a row;
+-- `eventkit_raise` puts one for all of them, from time to time.
+CREATE TABLE eventkit_low (
+    queue text NOT NULL,
+    priority integer NOT NULL,
+    run_at timestamptz NOT NULL DEFAULT '-infinity',
+    raise_at timestamptz NOT NULL DEFAULT '-infinity',
+    look_at timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)
+
+CREATE INDEX eventkit_low_queue ON eventkit_low (queue, priority, run_at)
+
 CREATE INDEX eventkit_task_finished ON eventkit_task (queue, state, finished_at, id)
 WHERE finished_at IS NOT NULL
 
@@ -324,6 +339,9 @@ BEGIN
 END
 $$
 
+COMMENT ON FUNCTION eventkit_publish IS
+    'Publishes an event, in this transaction; its offset, or that of the event which has the dedup id.'
+
 CREATE FUNCTION eventkit_events_after(topic text, after bigint, "limit" bigint)
 RETURNS TABLE (id bigint, key text, payload text, headers text, created_ms bigint)
 LANGUAGE plpgsql VOLATILE
@@ -445,6 +463,9 @@ BEGIN
 END
 $$
 
+COMMENT ON FUNCTION eventkit_notify IS
+    'Notifies who listens when this transaction commits; the number of the notification.'
+
 CREATE FUNCTION eventkit_notifications_after(channels text[], after bigint, "limit" bigint)
 RETURNS TABLE (id bigint, channel text, payload text, headers text, created_ms bigint)
 LANGUAGE plpgsql VOLATILE
@@ -529,6 +550,66 @@ BEGIN
 END
 $$
 
+-- Move the beginning of the queue's priorities up to the first ready task of each; at most to two seconds before
+-- whatever is under way began, because that may add a task which is due since then.  Seldom, and the more so the
+-- longer it takes, the look begins at nothing, for tasks that came in by a plain INSERT.
+CREATE FUNCTION eventkit_raise(queue text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+    safe timestamptz := eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '2 s';
+    thorough boolean := NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began);
+    next_look timestamptz;
+BEGIN
+    WITH RECURSIVE
+    old AS MATERIALIZED (
+        SELECT l.ctid AS place, l.priority, l.run_at, l.look_at FROM eventkit_low AS l WHERE l.queue = $1
+        FOR UPDATE SKIP LOCKED
+    ),
+    gone AS (DELETE FROM eventkit_low WHERE ctid = ANY (ARRAY(SELECT place FROM old))),
+    found (priority) AS (
+        SELECT max(t.priority) FROM eventkit_task AS t WHERE thorough AND t.queue = $1 AND t.state = 'ready'
+        UNION ALL
+        SELECT (
+            SELECT max(t.priority) FROM eventkit_task AS t
+            WHERE t.queue = $1 AND t.state = 'ready' AND t.priority < f.priority
+        )
+        FROM found AS f
+        WHERE f.priority IS NOT NULL
+    ),
+    lowest (priority, run_at, look_at) AS (
+        SELECT o.priority, CASE WHEN thorough THEN '-infinity' ELSE min(o.run_at) END, max(o.look_at)
+        FROM old AS o
+        GROUP BY o.priority
+        UNION ALL
+        SELECT f.priority, '-infinity', NULL FROM found AS f
+        WHERE f.priority IS NOT NULL AND f.priority NOT IN (SELECT o.priority FROM old AS o)
+        UNION ALL
+        SELECT 0, '-infinity', NULL
+        WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1) AND NOT EXISTS (SELECT FROM found WHERE priority = 0)
+    )
+    INSERT INTO eventkit_low (queue, priority, run_at, raise_at, look_at)
+    SELECT
+        $1, w.priority,
+        least(safe, (
+            SELECT t.run_at FROM eventkit_task AS t
+            WHERE t.queue = $1 AND t.state = 'ready' AND t.priority = w.priority AND t.run_at >= w.run_at
+            ORDER BY t.run_at
+            LIMIT 1
+        )),
+        clock_timestamp() + greatest(interval '250 ms', 10 * (clock_timestamp() - began)),
+        CASE
+            WHEN thorough THEN clock_timestamp() + greatest(interval '1 s', 20 * (clock_timestamp() - began))
+            ELSE w.look_at
+        END
+    FROM lowest AS w;
+    RETURN true;
+END
+$$
+
 -- A task that is due now and has no key, if there is room for it.
 CREATE FUNCTION eventkit_add(queue text, payload json, headers json, priority integer, max_attempts bigint)
 RETURNS bigint
@@ -543,6 +624,9 @@ BEGIN
         AND EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size)
     THEN
         RETURN NULL;
+    END IF;
+    IF NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4) THEN
+        INSERT INTO eventkit_low (queue, priority) VALUES ($1, $4);
     END IF;
     INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
     VALUES ($1, $2, $3, $4, $5)
@@ -561,8 +645,8 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
-    due timestamptz := coalesce(now + date_trunc('milliseconds', $4 * interval '1 second'), $5, now);
-    ends timestamptz := coalesce(now + date_trunc('milliseconds', $7 * interval '1 second'), $8);
+    due timestamptz := coalesce(now + date_trunc('milliseconds', $4 * interval '1 second'), date_trunc('milliseconds', $5), now);
+    ends timestamptz := coalesce(now + date_trunc('milliseconds', $7 * interval '1 second'), date_trunc('milliseconds', $8));
     stirred boolean := eventkit_stir('task', $1);
     added bigint;
 BEGIN
@@ -578,12 +662,18 @@ BEGIN
         now
     )
     RETURNING id INTO added;
+    INSERT INTO eventkit_low (queue, priority, run_at)
+    SELECT $1, $3, CASE WHEN due < now THEN due ELSE '-infinity' END
+    WHERE due < now OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $3);
     IF added IS NULL THEN
         SELECT k.task_id INTO added FROM eventkit_key AS k WHERE k.queue = $1 AND k.key = $9;
     END IF;
     RETURN added;
 END
 $$
+
+COMMENT ON FUNCTION eventkit_enqueue IS
+    'Enqueues a task, in this transaction; its id, or that of the task which has the key. Delay and expires in seconds.'
 
 -- What a claim has to know.  A queue with limits is locked for as long as the claim takes, and counted after
 -- that, in a snapshot of its own.
@@ -595,7 +685,11 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     moment timestamptz;
+    raised boolean;
 BEGIN
+    IF NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.raise_at > clock_timestamp()) THEN
+        raised := eventkit_raise($1);
+    END IF;
     PERFORM FROM eventkit_queue AS q
     WHERE q.name = $1 AND (q.rate IS NOT NULL OR q.max_running IS NOT NULL)
     FOR UPDATE;
