@@ -1,13 +1,17 @@
 """The documentation is true.
 
-Every Python block of the README and of ``docs/`` is executed, those of one page in order, in one namespace and
-in an empty folder.  There are no blocks that only illustrate.  One thing is done for the reader's sake: a loop
-over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left after its first round.
+Every Python and SQL block of the README and of ``docs/`` is executed, those of one page in order, in one namespace
+and in an empty folder.  There are no blocks that only illustrate.  SQL beneath a heading that names SQLite is for a
+file, other SQL for Postgres; where Python connects to one on ``localhost``, the suite's stands in for it.  One thing is
+done for the reader's sake: a loop over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left
+after its first round.
 """
 
 import ast
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +36,26 @@ def blocks(page: Path, *languages: str) -> Iterator[tuple[int, str]]:
             yield text.count("\n", 0, match.start()) + 2, match[2]
 
 
+def sql(page: Path, *, sqlite: bool) -> list[str]:
+    """The page's SQL blocks that are for one database or the other."""
+    lines = page.read_text("utf-8").splitlines()
+    return [
+        block
+        for line, block in blocks(page, "sql")
+        if sqlite == ("SQLite" in next(above for above in reversed(lines[:line]) if above.startswith("#")))
+    ]
+
+
+POSTGRES = re.compile(r"postgresql(\+psycopg)?://localhost/shop")
+"""How the pages call a database on Postgres; SQLAlchemy's URL takes none of our options."""
+
+
+def on_our_server(block: str, url: str) -> str:
+    """The block with the suite's database in the place of the pages'."""
+    plain = re.sub(r"[?&]schema=\w+$", "", url)
+    return POSTGRES.sub(lambda name: plain.replace("postgresql", "postgresql+psycopg", 1) if name[1] else url, block)
+
+
 class OneRound(ast.NodeTransformer):
     """Lets endless loops end after their first round."""
 
@@ -50,18 +74,57 @@ class OneRound(ast.NodeTransformer):
 
 
 @page
-def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_python_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """A reader who pastes the blocks of a page one after another meets no error."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}
     try:
         for line, block in blocks(page, "python"):
+            if POSTGRES.search(block):
+                block = on_our_server(block, request.getfixturevalue("postgres_url"))
             tree = ast.fix_missing_locations(OneRound().visit(ast.parse("\n" * (line - 1) + block)))
             exec(compile(tree, page, "exec"), namespace)
     finally:
         kit = namespace.get("kit")
         if kit is not None:
             kit.close()
+
+
+@page
+def test_its_sqlite_runs(page: Path, tmp_path: Path) -> None:
+    """Python's own SQLite library, in a process without eventkit, takes the blocks that are for SQLite."""
+    file = tmp_path / "shop.db"
+    eventkit.connect(f"sqlite:///{file}").close()
+    script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.stdin.read())"
+    blocks = "\n".join(sql(page, sqlite=True))
+    subprocess.run([sys.executable, "-c", script, str(file)], input=blocks, text=True, check=True)
+
+
+@page
+def test_its_postgres_runs(page: Path, request: pytest.FixtureRequest) -> None:
+    """A bare connection, whose search_path does not have eventkit's schema, takes the blocks that are for Postgres."""
+    if not (blocks := sql(page, sqlite=False)):
+        return
+    import psycopg
+    from postgres_server import drop_schema
+
+    url = request.getfixturevalue("postgres")
+    roles = sorted(set(re.findall(r"\bTO (\w+);", "\n".join(blocks))))
+    eventkit.connect(url).close()
+    try:
+        with psycopg.connect(url, autocommit=True) as driver:
+            driver.execute("CREATE SCHEMA page; SET search_path = page")
+            for role in roles:
+                driver.execute(f"CREATE ROLE {role}")  # type: ignore[arg-type]
+            for block in blocks:
+                driver.execute(block)  # type: ignore[arg-type]
+            for role in roles:
+                driver.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")  # type: ignore[arg-type]
+    finally:
+        for schema in ("page", "eventkit"):
+            drop_schema(url, schema)
 
 
 @page
@@ -83,7 +146,7 @@ def test_its_commands_exist(page: Path) -> None:
 def test_its_blocks_are_of_known_kinds(page: Path) -> None:
     """Whatever looks like code says what it is, so that nothing escapes the tests above; ``text`` is no code."""
     fences = re.findall(r"^\s*```(.*)$", page.read_text("utf-8"), re.MULTILINE)
-    assert set(fences[::2]) <= {"python", "sh", "text"}
+    assert set(fences[::2]) <= {"python", "sh", "sql", "text"}
     assert set(fences[1::2]) <= {""}
 
 
@@ -127,9 +190,16 @@ def test_the_first_block_is_the_whole_idea() -> None:
 
 
 def test_every_url_option_is_documented() -> None:
-    """The options that a URL takes are the ones in the README's table."""
-    from eventkit_sqlite import address
+    """The options that a URL takes are the ones in the README's table, and for Postgres those in the guide's."""
+    from eventkit_postgres import address as postgres
+    from eventkit_sqlite import address as sqlite
 
-    listed = set(re.findall(r"^\| `\?(\w+)=", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE))
-    known = str(pytest.raises(ValueError, address.parse, "sqlite:///x.db?nonsense=1").value).partition("there are ")[2]
-    assert listed == set(known.split(", "))
+    listed = {
+        page: set(re.findall(r"^\| `\?(\w+)=", (ROOT / page).read_text("utf-8"), re.MULTILINE))
+        for page in ("README.md", "docs/guide.md")
+    }
+    for page, module in (("README.md", sqlite), ("docs/guide.md", postgres)):
+        assert module.__doc__
+        assert listed[page] == set(re.findall(r"^    \?(\w+)=", module.__doc__, re.MULTILINE))
+    known = str(pytest.raises(ValueError, sqlite.parse, "sqlite:///x.db?nonsense=1").value).partition("there are ")[2]
+    assert listed["README.md"] == set(known.split(", "))

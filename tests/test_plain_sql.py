@@ -1,0 +1,336 @@
+"""Whoever knows nothing but SQL, in another process, publishes, enqueues and notifies as the library does (P1)."""
+
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sql_sessions import Session
+
+import eventkit
+from eventkit import EventKit
+from eventkit.conformance import proves
+from eventkit.conformance.processes import PATIENCE, background
+from eventkit.conformance.urls import with_options
+from eventkit.testing import advance
+
+PUBLISH = {
+    "sqlite": "INSERT OR IGNORE INTO eventkit_event (topic, payload, {names}) VALUES ('t', '{payload}', {values})",
+    "postgresql": "SELECT {schema}.eventkit_publish('t', '{payload}', {named})",
+}
+ENQUEUE = {
+    "sqlite": "INSERT OR IGNORE INTO eventkit_task (queue, payload, {names}) VALUES ('q', '{payload}', {values})",
+    "postgresql": "SELECT {schema}.eventkit_enqueue('q', '{payload}', {named})",
+}
+NOTIFY = {
+    "sqlite": "INSERT INTO eventkit_notification (channel, payload) VALUES ('c', '{payload}')",
+    "postgresql": "SELECT {schema}.eventkit_notify('c', '{payload}')",
+}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh database, looked at on no occasion."""
+    fresh = f"sqlite:///{tmp_path}/shop.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return with_options(fresh, fallback_poll=3600)
+
+
+@pytest.fixture
+def kit(url: str) -> Iterator[EventKit]:
+    """A kit on it."""
+    with eventkit.connect(url) as kit:
+        yield kit
+
+
+@pytest.fixture
+def session(kit: EventKit, url: str) -> Iterator[Session]:
+    """Somebody else on it."""
+    with Session(url) as session:
+        yield session
+
+
+def said(statements: dict[str, str], session: Session, payload: object = 1, **values: object) -> list[str]:
+    """Run the statement of the session's database, with further arguments as literals."""
+    literals = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in values.items()}
+    text = statements[session.dialect]
+    if not literals:
+        text = text.replace(", {names}", "").replace(", {values}", "").replace(", {named}", "")
+    return session.run(
+        text.replace("{names}", ", ".join(literals))
+        .replace("{values}", ", ".join(literals.values()))
+        .replace("{named}", ", ".join(f"{name} => {value}" for name, value in literals.items()))
+        .replace("{payload}", str(payload))
+    )
+
+
+def parts(value: Any) -> dict[str, Any]:
+    """The fields of a record, without its number and its moments, which are told as distances."""
+    fields = {field: getattr(value, field) for field in value.__struct_fields__ if field not in ("id", "offset")}
+    moments = [field for field, moment in fields.items() if field.endswith("_ms") and moment is not None]
+    start = fields.get("enqueued_ms") or fields.get("created_ms") or 0
+    return fields | {field: round((fields[field] - start) / 1000) for field in moments}
+
+
+@proves("P1")
+def test_defaults_are_those_of_the_library(kit: EventKit, session: Session) -> None:
+    """What is left out is what the Python call leaves out, and what is given is the same."""
+    stream, queue = kit.stream("t"), kit.queue("q")
+    said(PUBLISH, session, '{"a": [1, null]}')
+    stream.publish({"a": [1, None]})
+    said(PUBLISH, session, key="k", headers='{"trace": "1"}')
+    stream.publish(1, key="k", headers={"trace": "1"})
+    events = [parts(event) for event in stream.read()]
+    assert events[0] == events[1]
+    assert events[2] == events[3]
+
+    said(ENQUEUE, session, '{"a": [1, null]}')
+    queue.enqueue({"a": [1, None]})
+    said(ENQUEUE, session, priority=5, max_attempts=7, headers='{"trace": "1"}')
+    queue.enqueue(1, priority=5, max_attempts=7, headers={"trace": "1"})
+    tasks = [parts(task) for task in queue.list()]
+    assert tasks[0] == tasks[1]
+    assert tasks[2] == tasks[3]
+
+    with kit.channel("c").listen() as heard:
+        said(NOTIFY, session, '{"a": [1, null]}')
+        kit.channel("c").notify({"a": [1, None]})
+        notifications = [parts(next(heard)) for _ in range(2)]
+    assert notifications[0] == notifications[1]
+
+
+LATER = {
+    "sqlite": """
+        INSERT INTO eventkit_task (queue, payload, state, run_at, expires_at, wake_at)
+        SELECT 'q', '1', 'scheduled', now + 30000, now + 90000, now + 30000
+        FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS now)
+        """,
+    "postgresql": "SELECT {schema}.eventkit_enqueue('q', '1', delay => 30, expires => 90)",
+}
+ENDING = {
+    "sqlite": """
+        INSERT INTO eventkit_task (queue, payload, expires_at, wake_at)
+        SELECT 'q', '2', now + 60000, now + 60000
+        FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS now)
+        """,
+    "postgresql": "SELECT {schema}.eventkit_enqueue('q', '2', expires_at => clock_timestamp() + interval '60 s')",
+}
+
+
+@proves("P1")
+def test_a_task_can_be_for_later_and_expire(kit: EventKit, session: Session) -> None:
+    """Delays and expiries come out as those of the Python call, and pass."""
+    queue = kit.queue("q")
+    session.run(LATER[session.dialect])
+    queue.enqueue(1, delay=30, expires=90)
+    session.run(ENDING[session.dialect])
+    queue.enqueue(2, expires=60)
+    later, as_later, ending, as_ending = (parts(task) for task in queue.list())
+    assert later == as_later
+    assert ending == as_ending
+    assert queue.next_due() is not None
+    advance(kit, 31)
+    assert [task.payload for task in queue.claim("w", 2)] == [2, 2]
+    assert [task.payload for task in queue.receive(4)] == [1, 1]
+    session.run(ENDING[session.dialect])
+    advance(kit, 61)
+    assert queue.claim("w") == []
+    assert [letter.reason for letter in queue.dead()] == ["expired"]
+
+
+@proves("P1", "W1")
+def test_a_commit_wakes_at_once(kit: EventKit, session: Session) -> None:
+    """Subscribers, workers and listeners that sleep are woken, by the commit and not before."""
+    waiting = [
+        background(lambda: next(iter(kit.stream("t").subscribe())).payload),
+        background(lambda: next(iter(kit.queue("q").work("w"))).payload),
+        background(lambda: next(kit.channel("c").listen()).payload),
+    ]
+    # The three are asleep, or else will see what was committed before they looked.
+    _settle()
+    session.run("BEGIN")
+    for statement in (PUBLISH, ENQUEUE, NOTIFY):
+        said(statement, session, "5")
+    _settle()
+    assert not any(future.done() for future in waiting)
+    session.run("COMMIT")
+    assert [future.result(PATIENCE) for future in waiting] == [5, 5, 5]
+
+
+@proves("P1", "W2")
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+def test_any_isolation_level_wakes(isolation: str, postgres_url: str) -> None:
+    """Also a transaction whose snapshot is older than the sleeper."""
+    url = with_options(postgres_url, fallback_poll=3600)
+    with eventkit.connect(url) as kit, Session(url) as session:
+        session.run(f"BEGIN ISOLATION LEVEL {isolation}")
+        session.run("SELECT count(*) FROM {schema}.eventkit_task")
+        waiting = background(lambda: next(iter(kit.queue("q").work("w"))).payload)
+        _settle()
+        said(ENQUEUE, session, "5")
+        session.run("COMMIT")
+        assert waiting.result(PATIENCE) == 5
+
+
+def _settle() -> None:
+    """Time for waiters to fall asleep, or to wake."""
+    time.sleep(0.3)
+
+
+@proves("P1")
+def test_unique_keys_are_unique(kit: EventKit, session: Session) -> None:
+    """A key is taken whoever took it, also when the task is done; a dedup id likewise."""
+    queue, stream = kit.queue("q"), kit.stream("t")
+    said(ENQUEUE, session, key="a")
+    said(ENQUEUE, session, key="a")
+    first = queue.list()[0].id
+    assert queue.enqueue(2, key="a") == (first, False)
+    queue.enqueue(3, key="b")
+    said(ENQUEUE, session, key="b")
+    assert [task.payload for task in queue.list()] == [1, 3]
+    for task in queue.claim("w", 2):
+        queue.ack(task)
+    said(ENQUEUE, session, key="a")
+    assert queue.size() == 0
+    said(PUBLISH, session, dedup="a")
+    said(PUBLISH, session, dedup="a")
+    assert stream.publish(2, dedup="a") == stream.head()
+    assert [event.payload for event in stream.read()] == [1]
+
+
+@proves("P1")
+def test_a_rollback_leaves_nothing(kit: EventKit, session: Session) -> None:
+    """Neither rows nor keys, whole or to a savepoint; what is outside of the savepoint stays."""
+    with kit.channel("c").listen() as heard:
+        session.run("BEGIN")
+        said(PUBLISH, session, dedup="a")
+        said(ENQUEUE, session, key="a")
+        said(NOTIFY, session)
+        session.run("ROLLBACK")
+        session.run("BEGIN")
+        session.run("SAVEPOINT s")
+        said(ENQUEUE, session, 2, key="a")
+        said(NOTIFY, session, 2)
+        session.run("ROLLBACK TO SAVEPOINT s")
+        said(PUBLISH, session, 3, dedup="a")
+        said(NOTIFY, session, 3)
+        session.run("COMMIT")
+        assert next(heard).payload == 3
+    assert [event.payload for event in kit.stream("t").read()] == [3]
+    assert kit.queue("q").list() == []
+    assert kit.queue("q").enqueue(4, key="a").created
+
+
+@proves("P1")
+def test_a_trigger_publishes_what_is_written(kit: EventKit, session: Session) -> None:
+    """The rows of a business table become events of the same transaction, whoever writes them."""
+    session.run("CREATE TABLE {place}shop_order (id integer PRIMARY KEY)".replace("{place}", _place(session)))
+    if session.dialect == "sqlite":
+        session.run(
+            "CREATE TRIGGER placed AFTER INSERT ON shop_order BEGIN INSERT INTO eventkit_event (topic, payload, key) "
+            "VALUES ('t', json_object('id', NEW.id), NEW.id); END"
+        )
+    else:
+        session.run(
+            "CREATE FUNCTION {schema}.placed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM "
+            "{schema}.eventkit_publish('t', to_json(NEW), key => NEW.id::text); RETURN NULL; END $$"
+        )
+        session.run(
+            "CREATE TRIGGER placed AFTER INSERT ON {schema}.shop_order FOR EACH ROW EXECUTE FUNCTION {schema}.placed()"
+        )
+    events = kit.stream("t").subscribe()
+    waiting = background(lambda: [(event.payload, event.key) for event in islice(events, 2)])
+    _settle()
+    session.run(f"INSERT INTO {_place(session)}shop_order VALUES (44), (45)")
+    assert waiting.result(PATIENCE) == [({"id": 44}, "44"), ({"id": 45}, "45")]
+
+
+def _place(session: Session) -> str:
+    return "" if session.dialect == "sqlite" else "{schema}."
+
+
+@proves("P1", "S2")
+@pytest.mark.parametrize("raw", [False, True], ids=["function", "INSERT"])
+def test_a_reader_waits_for_an_older_transaction(postgres_url: str, raw: bool) -> None:
+    """What was published beside an open transaction is read after it, in order; also where that one only INSERTs."""
+    statement = "INSERT INTO {schema}.eventkit_event (topic, payload) VALUES ('t', '1')" if raw else None
+    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
+        stream = kit.stream("t")
+        session.run("BEGIN")
+        session.run(statement) if statement else said(PUBLISH, session, 1)
+        stream.publish(2)
+        assert stream.read() == []
+        session.run("COMMIT")
+        assert [event.payload for event in stream.read()] == [1, 2]
+
+
+@proves("P1", "S2")
+def test_no_event_is_skipped(kit: EventKit, url: str) -> None:
+    """A subscriber receives what several of them commit, in order, while as much is rolled back beside it."""
+    received: list[Any] = []
+    subscription = kit.stream("t").subscribe()
+    following = background(lambda: received.extend(_until_the_end(subscription)))
+    with ThreadPoolExecutor(4) as pool:
+        committed = [payload for some in pool.map(_publish_some, [url] * 4, range(4)) for payload in some]
+    kit.stream("t").publish("the end")
+    following.result(PATIENCE)
+    offsets = [offset for offset, _ in received]
+    assert offsets == sorted(set(offsets))
+    assert sorted(payload for _, payload in received) == sorted(committed)
+
+
+def _until_the_end(subscription: Any) -> Iterator[tuple[int, Any]]:
+    for event in subscription:
+        if event.payload == "the end":
+            return
+        yield event.offset, event.payload
+
+
+def _publish_some(url: str, number: int) -> list[int]:
+    """Publish in transactions of a process of its own; what was committed."""
+    chance, committed = random.Random(number), []
+    with Session(url) as session:
+        for start in range(number * 1000, number * 1000 + 150, 3):
+            session.run("BEGIN IMMEDIATE" if session.dialect == "sqlite" else "BEGIN")
+            for payload in range(start, start + 3):
+                said(PUBLISH, session, payload)
+            if chance.random() < 0.5:
+                session.run("COMMIT")
+                committed += range(start, start + 3)
+            else:
+                session.run("ROLLBACK")
+    return committed
+
+
+@proves("P1")
+def test_the_functions_depend_on_no_search_path(postgres_url: str) -> None:
+    """Nor on what the caller has set otherwise; and they say what they are for."""
+    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
+        session.run("SET search_path = ''")
+        session.run("SET DateStyle = 'SQL, DMY'")
+        session.run("SET TimeZone = 'Asia/Kathmandu'")
+        said(PUBLISH, session, dedup="a")
+        said(ENQUEUE, session, key="a", delay=0.5)
+        said(NOTIFY, session)
+        assert [event.payload for event in kit.stream("t").read()] == [1]
+        assert kit.queue("q").enqueue(2, key="a").created is False
+        [undescribed] = session.run(
+            "SELECT count(*) FROM pg_catalog.unnest('{publish,enqueue,notify}'::text[]) AS name "
+            "WHERE obj_description(to_regproc('{schema}.eventkit_' || name), 'pg_proc') IS NULL"
+        )
+        assert undescribed == "0"
+
+
+@proves("P1")
+def test_the_functions_answer_with_numbers(postgres_url: str) -> None:
+    """The offset, or the id; where a dedup id or a key is known, those of who has it."""
+    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
+        [offset] = said(PUBLISH, session, dedup="a")
+        assert said(PUBLISH, session, dedup="a") == [offset] == [str(kit.stream("t").head())]
+        [id] = said(ENQUEUE, session, key="a")
+        assert said(ENQUEUE, session, key="a") == [id] == [str(kit.queue("q").list()[0].id)]
+        with kit.channel("c").listen() as heard:
+            assert said(NOTIFY, session) == [str(next(heard).id)]
