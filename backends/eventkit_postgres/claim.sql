@@ -4,19 +4,22 @@
 SELECT paused, lease, max_attempts, rate, burst, tokens, refilled_at, max_running, running, due, now
 FROM eventkit_gate(:queue)
 
+-- What has been due for a while may lie before the place where claims begin to look (eventkit_low).
 -- name: Promote
-WITH due AS MATERIALIZED (
+WITH
+stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+due AS MATERIALIZED (
     SELECT
         t.id, t.expires_at <= :now AS expired,
         t.expires_at <= :now
         OR t.state = 'leased' AND t.attempt >= coalesce(
             t.max_attempts, (SELECT q.max_attempts FROM eventkit_queue AS q WHERE q.name = :queue), 3
         ) AS dies
-    FROM eventkit_task AS t
+    FROM stirred, eventkit_task AS t
     WHERE t.queue = :queue AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
     ORDER BY t.priority DESC, t.run_at, t.id
     LIMIT :limit
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF t SKIP LOCKED
 ),
 moved AS (
     UPDATE eventkit_task AS t
@@ -41,14 +44,13 @@ lowered AS (
     FROM moved AS m
     WHERE
         m.state = 'ready' AND (
-            m.run_at < :now - interval '1 s'
+            m.run_at < :now - interval '25 ms'
             OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = m.queue AND l.priority = m.priority)
         )
     GROUP BY m.queue, m.priority
 )
 SELECT id, state
 FROM moved
-WHERE eventkit_stir('task', queue)
 
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
 -- searched one after the other, each from where its ready tasks begin.
@@ -89,8 +91,7 @@ SET tokens = :tokens, refilled_at = eventkit_moment(:refilled_at)
 WHERE name = :queue
 
 -- A task whose row is in the hands of another transaction is no reason to look at once, nor to sleep until something
--- changes: that transaction may give it back without a word.  Whoever once locked a row stays in its xmax, and has
--- ended when its own lock is gone.
+-- changes: that transaction may give it back without a word.
 -- name: ReadOutlook
 SELECT
     coalesce(q.paused, false), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
@@ -114,9 +115,7 @@ FROM
         ) AS earliest
     ) AS clock
     CROSS JOIN LATERAL (
-        SELECT bool_or(CASE WHEN holder = '0' THEN true ELSE NOT EXISTS (
-            SELECT FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = holder AND granted
-        ) END) AS due
+        SELECT bool_or(holder = '0' OR NOT eventkit_in_hand(holder)) AS due
         FROM (
             SELECT xmax AS holder FROM eventkit_task
             WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
@@ -124,9 +123,7 @@ FROM
         ) AS first
     ) AS moved
     CROSS JOIN (
-        SELECT bool_or(CASE WHEN holder = '0' THEN true ELSE NOT EXISTS (
-            SELECT FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = holder AND granted
-        ) END) AS free
+        SELECT bool_or(holder = '0' OR NOT eventkit_in_hand(holder)) AS free
         FROM (
             SELECT xmax AS holder FROM eventkit_task
             WHERE queue = :queue AND state = 'ready'

@@ -56,6 +56,7 @@ class Listener:
         self._address = address
         self._statements = statements(address.schema)
         self._registrations = count(1)
+        self._hearing_since = 0
         self._mutex = threading.Lock()
         self._places: dict[str, Place] = {}
         self._thread: threading.Thread | None = None
@@ -93,6 +94,8 @@ class Listener:
     def register(self, subjects: list[str], registration: int, under_way: set[str]) -> None:
         """The subjects stand in the table now, and these transactions may not have seen them there."""
         with self._mutex:
+            if registration < self._hearing_since:
+                return  # What was notified since may not have been heard.
             for subject in subjects:
                 place = self._places[subject]
                 place.registration = registration
@@ -177,19 +180,32 @@ class Listener:
 
     def _listen(self, driver: Connection[Any]) -> None:
         """Begin to hear, and let everybody look at what was not heard."""
+        if self._address.pooled and self._address.listen_conninfo == self._address.conninfo:
+            raise self._deaf()
         [(bell,)] = driver.execute(self.sql.bell).fetchall()
         driver.execute(f'LISTEN "{bell}"'.encode())
-        self._call_oneself(driver)
+        if self._address.pooled:
+            # A pooler that shares out the server's sessions lets us hear ourselves, and nobody else.
+            with closing(self._connect()) as somebody_else:
+                self._call_oneself(somebody_else)
+        else:
+            self._call_oneself(driver)
         if not self._wait_for_the_call(driver) and not self.closing:
-            raise Unavailable(
-                f"notifications do not arrive on {shown(self._address.url)}: behind a pooler in transaction mode, "
-                f"name the server itself in ?listen_url="
-            )
+            raise self._deaf()
         with self._mutex:
+            # What is registered under the old one is nobody's, and expires.
+            self.id = random.getrandbits(62)
+            self._hearing_since = self.next_registration()
             for place in self._places.values():
                 place.registration = None
         self.hearing, self.error = True, None
         self.ring_all()
+
+    def _deaf(self) -> Unavailable:
+        return Unavailable(
+            f"notifications do not arrive on {shown(self._address.url)}: behind a pooler in transaction mode, "
+            f"name the server itself in ?listen_url="
+        )
 
     def _watch(self, driver: Connection[Any]) -> None:
         refresh_at = monotonic() + _REFRESH
@@ -252,19 +268,17 @@ class Listener:
     def _forget(self, driver: Connection[Any]) -> bool:
         """Unregister what nobody has waited for lately; whether there will be more to unregister."""
         now = monotonic()
-        left: list[tuple[str, int]] = []
+        left: list[str] = []
         with self._mutex:
-            deserted = [
-                (subject, place)
-                for subject, place in self._places.items()
-                if not place.waiters and place.registration is not None
-            ]
+            # Two may have registered one subject; whoever comes from now on registers with a higher number.
+            last = self.next_registration()
+            deserted = [(subject, place) for subject, place in self._places.items() if not place.waiters]
             for subject, place in deserted:
-                if now - place.left_at >= _KEPT and place.registration is not None:
-                    left.append((subject, place.registration))
+                if now - place.left_at >= _KEPT:
+                    left.append(subject)
                     del self._places[subject]
-        for subject, registration in left:
-            driver.execute(self.sql.unregister, (subject, self.id, registration))
+        for subject in left:
+            driver.execute(self.sql.unregister, (subject, self.id, last))
         return len(deserted) > len(left)
 
     def _ask_probes(self, driver: Connection[Any]) -> None:

@@ -4,6 +4,9 @@ Whoever changes something looks, after leaving a mark, whether anybody sleeps (s
 migrations).  So the order here is: register as a sleeper and commit; take the marks of those who may have
 looked before that; look once more in a new snapshot.  Whoever had left a mark by then may commit without a
 word, so while one of them is under way we look again and again; everybody else will notify us.
+
+Several may wait for the same subject, and register for each other.  So what was known before a look decides what
+the look is worth.
 """
 
 from collections.abc import Generator
@@ -47,6 +50,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
         waiter.begin()
         pause: float | None = _AFTER_AN_ERROR
         due = None
+        missing, doubtful = listener.missing(waiter), listener.under_way(waiter)
         try:
             outlook: Outlook = yield waiter.probe
             waiter.seen = outlook
@@ -55,7 +59,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
             due = outlook.delay
             if not listener.hearing:
                 pause = listener.fallback_poll  # It rings when it hears.
-            elif missing := listener.missing(waiter):
+            elif missing:
                 if not glances:
                     registration = listener.next_registration()
                     yield Query(listener.sql.register, (listener.id, registration, missing))
@@ -63,7 +67,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
                     listener.register(missing, registration, {id for (id,) in under_way})
                     continue
                 pause = glances.pop(0)
-            elif listener.under_way(waiter):
+            elif doubtful:
                 under_way = yield Query(listener.sql.under_way, (list(waiter.probe.subjects),))
                 pause = listener.patience(waiter, {id for (id,) in under_way})
             else:

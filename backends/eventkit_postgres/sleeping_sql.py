@@ -21,13 +21,17 @@ class SleepingSQL:
             f"RETURNING name",
         )
         self.under_way = qualified("SELECT eventkit_under_way(%s::text[])")
-        self.refresh = qualified(f"UPDATE eventkit_sleeper SET until = {_ALIVE} WHERE listener = %s RETURNING name")
+        # What has expired may have been passed over already, or is just being.
+        self.refresh = qualified(
+            f"UPDATE eventkit_sleeper SET until = {_ALIVE} "
+            f"WHERE listener = %s AND until > clock_timestamp() + interval '10 s' RETURNING name"
+        )
         self.bury = qualified(
             "DELETE FROM eventkit_sleeper WHERE (name, listener) IN ("
             "SELECT name, listener FROM eventkit_sleeper WHERE until < clock_timestamp() LIMIT 1000 "
             "FOR UPDATE SKIP LOCKED)",
         )
         self.unregister = qualified(
-            "DELETE FROM eventkit_sleeper WHERE name = %s AND listener = %s AND registration = %s"
+            "DELETE FROM eventkit_sleeper WHERE name = %s AND listener = %s AND registration <= %s"
         )
         self.leave = qualified("DELETE FROM eventkit_sleeper WHERE listener = %s")

@@ -129,6 +129,25 @@ AS $$
     SELECT to_timestamp($1 / 1000.0)
 $$
 
+-- Whether a row with this xmax is in the hands of another transaction.  Whoever once locked or changed a row stays
+-- in its xmax; a savepoint's number has no lock to look for, but a status.  Of 64 bits xmax has the lower 32.
+CREATE FUNCTION eventkit_in_hand(holder xid) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    newest bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    distance bigint := (newest - $1::text::bigint) & 4294967295;
+BEGIN
+    IF $1 = '0' OR age($1) <= 0 THEN
+        RETURN false;
+    END IF;
+    IF distance >= 2147483648 THEN  -- Those under way may be newer.
+        distance := distance - 4294967296;
+    END IF;
+    RETURN newest > distance AND pg_xact_status((newest - distance)::text::xid8) IS NOT DISTINCT FROM 'in progress';
+END
+$$
+
 -- The numbers of plain INSERTs: marked too, as if the transaction wrote to every topic.
 CREATE FUNCTION eventkit_next(kind text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
@@ -205,7 +224,7 @@ CREATE INDEX eventkit_task_wake ON eventkit_task (queue, state, wake_at) WHERE w
 -- Where the ready tasks of a priority begin: a claim does not look further back.  An index keeps an entry for
 -- every task that was there, until no transaction anywhere is older than its end; without this, each claim would
 -- walk past all of them.  Several rows for a priority are one at the earliest, so nobody waits for anybody here.
--- Whoever makes a task ready that has been due for a second or longer, or the first of its priority, adds a row;
+-- Whoever makes a task ready that has been due for some time, or the first of its priority, adds a row;
 -- `eventkit_raise` puts one for all of them, from time to time.
 CREATE TABLE eventkit_low (
     queue text NOT NULL,
@@ -550,8 +569,8 @@ BEGIN
 END
 $$
 
--- Move the beginning of the queue's priorities up to the first ready task of each; at most to two seconds before
--- whatever is under way began, because that may add a task which is due since then.  Seldom, and the more so the
+-- Move the beginning of the queue's priorities up to the first ready task of each; at most to a moment
+-- before whatever is under way began, because that may add a task which is due since then.  Seldom, and the more so the
 -- longer it takes, the look begins at nothing, for tasks that came in by a plain INSERT.
 CREATE FUNCTION eventkit_raise(queue text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -560,7 +579,7 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     began timestamptz := clock_timestamp();
-    safe timestamptz := eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '2 s';
+    safe timestamptz := eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '50 ms';
     thorough boolean := NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began);
     next_look timestamptz;
 BEGIN
@@ -600,7 +619,7 @@ BEGIN
             ORDER BY t.run_at
             LIMIT 1
         )),
-        clock_timestamp() + greatest(interval '250 ms', 10 * (clock_timestamp() - began)),
+        clock_timestamp() + greatest(interval '100 ms', 10 * (clock_timestamp() - began)),
         CASE
             WHEN thorough THEN clock_timestamp() + greatest(interval '1 s', 20 * (clock_timestamp() - began))
             ELSE w.look_at

@@ -1,0 +1,277 @@
+"""W1 and W2 where several write at once: no order of a commit and of falling asleep loses a wake.
+
+Whoever changes something is held at each of their steps, whoever falls asleep goes step by step, and nobody looks
+on no occasion.  `stepping` says how.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, LiteralString, NamedTuple, cast
+from urllib.parse import parse_qs, urlsplit
+
+import eventkit_postgres
+import psycopg
+import pytest
+from eventkit_postgres import listener, napping
+from psycopg import IsolationLevel
+from psycopg.sql import SQL, Identifier
+from stepping import Held, Sleeper, install_halts
+
+from eventkit.conformance.threads import eventually
+from eventkit.conformance.urls import with_options
+from eventkit.kit import Kit
+from eventkit.operations import Operation, Probe
+from eventkit.operations.channel import NotificationsAhead
+from eventkit.operations.claim import ReadOutlook
+from eventkit.operations.enqueue import RoomAhead
+from eventkit.operations.stream import EventsAhead
+from eventkit.protocols import Connection
+
+ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
+
+
+class Change(NamedTuple):
+    """What somebody may wait for: how it is prepared, made, and looked for."""
+
+    make: Callable[[Any, str, Any], object]
+    probe: Callable[[str], Probe] = ReadOutlook
+    prepare: Callable[[Any, str], Any] = lambda kit, name: None
+
+
+def _held(kit: Any, name: str) -> Any:
+    kit.queue(name).enqueue("held")
+    return kit.queue(name).claim("worker")[0]
+
+
+def _dead(kit: Any, name: str) -> None:
+    kit.queue(name).fail(_held(kit, name), "broken")
+
+
+def _paused(kit: Any, name: str) -> None:
+    kit.queue(name).enqueue(None)
+    kit.queue(name).pause()
+
+
+def _full(kit: Any, name: str) -> Any:
+    kit.queue(name).configure(max_size=1)
+    return _held(kit, name)
+
+
+def _busy(kit: Any, name: str) -> Any:
+    kit.queue(name).configure(max_running=1)
+    kit.queue(name).enqueue("waits", delay=0, priority=-1)
+    return _held(kit, name)
+
+
+def _events(name: str) -> Probe:
+    return EventsAhead(name, 0)
+
+
+def _notifications(name: str) -> Probe:
+    return NotificationsAhead((name, f"{name} too"), 0)
+
+
+def _room(name: str) -> Probe:
+    return RoomAhead(name, 1)
+
+
+CHANGES = {
+    "publish": Change(lambda kit, name, _: kit.stream(name).publish(1), _events),
+    "publish_many": Change(lambda kit, name, _: kit.stream(name).publish_many([1, 2]), _events),
+    "publish with dedup": Change(lambda kit, name, _: kit.stream(name).publish(1, dedup="id"), _events),
+    "notify": Change(lambda kit, name, _: kit.channel(name).notify(1), _notifications),
+    "enqueue": Change(lambda kit, name, _: kit.queue(name).enqueue(1)),
+    "enqueue with a key": Change(lambda kit, name, _: kit.queue(name).enqueue(1, key="key")),
+    "enqueue_many": Change(lambda kit, name, _: kit.queue(name).enqueue_many([1, 2])),
+    "retry": Change(lambda kit, name, task: kit.queue(name).retry(task, delay=0), prepare=_held),
+    "release": Change(lambda kit, name, task: kit.queue(name).release(task), prepare=_held),
+    "requeue": Change(lambda kit, name, _: kit.queue(name).requeue(), prepare=_dead),
+    "resume": Change(lambda kit, name, _: kit.queue(name).resume(), prepare=_paused),
+    "configure": Change(lambda kit, name, _: kit.queue(name).configure(max_running=2), prepare=_busy),
+    "ack at max_running": Change(lambda kit, name, task: kit.queue(name).ack(task), prepare=_busy),
+    "ack makes room": Change(lambda kit, name, task: kit.queue(name).ack(task), _room, _full),
+    "fail makes room": Change(lambda kit, name, task: kit.queue(name).fail(task, "broken"), _room, _full),
+    "cancel makes room": Change(lambda kit, name, task: kit.queue(name).cancel(task.id, running=True), _room, _full),
+    "purge makes room": Change(lambda kit, name, _: kit.queue(name).purge("leased"), _room, _full),
+    "configure makes room": Change(lambda kit, name, _: kit.queue(name).configure(max_size=2), _room, _full),
+}
+OVERTAKEN = ("publish", "publish_many", "notify")
+
+
+class Within:
+    """A kit's connection whose every call is made in one transaction."""
+
+    max_payload = 1000
+
+    def __init__(self, connection: Any, tx: Any) -> None:
+        self._connection = connection
+        self._tx = tx
+
+    def execute(self, operation: Operation[Any], tx: None = None) -> Any:
+        """The answer."""
+        return self._connection.execute(operation, self._tx)
+
+
+class Stage:
+    """A database with somebody who changes something, and any number of sleepers in one process."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = eventkit_postgres.connect(with_options(url, fallback_poll=86_400))
+        self.kit = Kit(self.connection)
+        base, [schema] = url.partition("?")[0], parse_qs(urlsplit(url).query)["schema"]
+        with psycopg.connect(base) as driver:
+            places = install_halts(driver, schema)
+        self.held = Held(base, places)
+        self._rounds = 0
+        first = self.sleeper(EventsAhead("warm up", 0))
+        eventually(lambda: self.connection._listener.hearing)
+        first.close()
+
+    def play(self, change: Change, isolation: IsolationLevel, commit: bool, overtaken: bool, seed: int) -> None:
+        """One change that is committed or rolled back, while one sleeper or several fall asleep in between."""
+        chance = random.Random(seed)
+        self._rounds += 1
+        name = f"round {self._rounds}"
+        given = change.prepare(self.kit, name)
+        self.held.prepare(
+            lambda tx: change.make(Kit(cast(Connection, Within(self.connection, tx))), name, given), isolation, commit
+        )
+        sleepers = [self.sleeper(change.probe(name)) for _ in range(chance.choice((1, 1, 2, 3)))]
+        haste = chance.choice((0.2, 0.4, 0.6))
+        try:
+            overtaken_at = chance.randrange(1, 8) if overtaken else None
+            step = 0
+            while not self.held.done:
+                able = [sleeper for sleeper in sleepers if not sleeper.asleep]
+                if able and chance.random() > haste:
+                    chance.choice(able).step()
+                else:
+                    step += 1
+                    self.held.step()
+                    if step == overtaken_at:
+                        change.make(self.kit, name, None)
+                assert self.held.done or overtaken or not any(sleeper.awake for sleeper in sleepers)
+            if overtaken_at is not None and step < overtaken_at:
+                change.make(self.kit, name, None)
+            if not commit and not overtaken:
+                for sleeper in sleepers:
+                    sleeper.fall_asleep()
+                change.make(self.kit, name, given)
+            for sleeper in sleepers:
+                sleeper.wake()
+        finally:
+            for sleeper in sleepers:
+                sleeper.close()
+
+    def close(self) -> None:
+        """Leave it."""
+        self.held.close()
+        self.kit.close()
+
+    def sleeper(self, probe: Probe) -> Sleeper:
+        """Somebody who is about to look."""
+        return Sleeper(self.connection, self.connection._listener, probe)
+
+
+@pytest.fixture
+def stage(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A stage of the test's own."""
+    monkeypatch.setattr(napping, "_GLANCES", ())  # They are looks like the first.
+    stage = Stage(postgres_url)
+    yield stage
+    stage.close()
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", CHANGES)
+def test_no_order_of_steps_loses_a_wake(stage: Stage, what: str, rounds: int) -> None:
+    """Committed, the change wakes everybody; rolled back, it leaves them asleep, and the next one wakes them."""
+    for isolation in ISOLATIONS:
+        for commit in (True, False):
+            for seed in range(rounds):
+                stage.play(CHANGES[what], isolation, commit, False, seed)
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", OVERTAKEN)
+def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: int) -> None:
+    """What another has committed meanwhile is received as soon as the one before it is committed or rolled back."""
+    for isolation in ISOLATIONS:
+        for commit in (True, False):
+            for seed in range(rounds):
+                stage.play(CHANGES[what], isolation, commit, True, seed)
+
+
+def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
+    """Two wait for the same; what is committed between the look of one and the registration of the other wakes both."""
+    early, late = stage.sleeper(_events("t")), stage.sleeper(_events("t"))
+    late.step()  # has looked, and not yet thought about it
+    stage.held.prepare(lambda tx: stage.kit.stream("t").publish(1, tx=tx), ISOLATIONS[0], True)
+    while not stage.held.returned:
+        stage.held.step()
+    for _ in range(4):  # a look, and the registration
+        early.step()
+    stage.held.step()
+    early.wake()
+    late.wake()
+    early.close()
+    late.close()
+
+
+def _ask(url: str, sql: LiteralString) -> int:
+    """The number that a statement about the sleepers of a schema gives."""
+    base, [schema] = url.partition("?")[0], parse_qs(urlsplit(url).query)["schema"]
+    with psycopg.connect(base) as driver:
+        [(number,)] = driver.execute(SQL(sql).format(Identifier(schema, "eventkit_sleeper"))).fetchall()
+        return int(number)
+
+
+def test_nobody_is_notified_when_all_have_left(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when two have registered the same at once."""
+    monkeypatch.setattr(listener, "_REFRESH", 1.0)
+    monkeypatch.setattr(napping, "_GLANCES", ())
+    stage = Stage(postgres_url)
+    both = [stage.sleeper(_events("t")), stage.sleeper(_events("t"))]
+    for _ in range(12):
+        for sleeper in both:
+            sleeper.step()
+    count = "SELECT count(*) FROM {} WHERE name = 'event:t'"
+    assert _ask(postgres_url, count) == 1
+    for sleeper in both:
+        sleeper.close()
+    eventually(lambda: not _ask(postgres_url, count))
+    stage.close()
+
+
+def test_a_process_that_stood_still_for_long_looks_when_it_goes_on(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its registration has expired, so nobody notified it."""
+    monkeypatch.setattr(listener, "_REFRESH", 1.0)
+    stage = Stage(postgres_url)
+    sleeper = stage.sleeper(_events("t"))
+    sleeper.fall_asleep()
+    assert _ask(postgres_url, "UPDATE {} SET until = clock_timestamp() WHERE name = 'event:t' RETURNING 1") == 1
+    stage.kit.stream("t").publish(1)
+    sleeper.wake()
+    sleeper.close()
+    stage.close()
+
+
+def test_a_task_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
+    """Not without a pause, and no longer than the transaction lasts that has it in hand."""
+    queue, outlook = stage.kit.queue("q"), ReadOutlook("q")
+    for prepare in (lambda: queue.enqueue("ready"), lambda: queue.enqueue("due", delay=0.001)):
+        prepare()
+        eventually(lambda: stage.connection.execute(outlook).ready)
+        with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
+            assert queue.claim("worker", tx=tx)
+            held = stage.connection.execute(outlook)
+            assert not held.ready
+            assert held.delay == 0.02
+            raise ZeroDivisionError
+        assert stage.connection.execute(outlook).ready
+        [task] = queue.claim("worker")
+        queue.retry(task, delay=0)
+        assert stage.connection.execute(outlook).ready
+        assert queue.receive()
