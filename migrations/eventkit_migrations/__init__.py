@@ -18,8 +18,16 @@ and in its ``env.py``, so that ``--autogenerate`` does not propose to drop what 
     context.configure(..., include_object=eventkit_migrations.include_object)
 
 The revision a database is at stands in the table ``eventkit_version``, beside the application's own
-``alembic_version``.  Importing this package loads neither Alembic nor SQLAlchemy: both are needed when a
-schema changes, and not by a process that finds it current.
+``alembic_version``.
+
+On Postgres the tables are in a schema of their own, ``eventkit`` or what ``?schema=`` in the URL says, made with
+them by whoever has the right to; in an application's tree the keyword ``schema=`` says which.  A table in use holds a
+change up for five seconds at most, then it is `Busy` and nothing has happened::
+
+    python -m eventkit_migrations upgrade "postgresql://localhost/shop?schema=tenant_7"
+
+Importing this package loads neither Alembic nor SQLAlchemy: both are needed when a schema changes, and not by a
+process that finds it current.
 """
 
 from __future__ import annotations

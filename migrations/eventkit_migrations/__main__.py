@@ -13,6 +13,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from eventkit.errors import EventkitError
 
+    from . import database
+
     asked = _parser().parse_args(arguments)
     try:
         if asked.command == "upgrade":
@@ -24,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(str(error))
     except SQLAlchemyError as error:
         # The driver's own words; SQLAlchemy adds the statement and a link on further lines.
-        return _failed(f"{asked.url}: {getattr(error, 'orig', error)}")
+        return _failed(f"{database.shown(asked.url)}: {getattr(error, 'orig', error)}")
     return 0
 
 
@@ -32,7 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m eventkit_migrations",
         description="Create, upgrade or drop eventkit's tables. Each command prints the revision it ends at.",
-        epilog="URL is what eventkit.connect takes: sqlite:///relative.db, sqlite:////absolute.db",
+        epilog="URL is what eventkit.connect takes: sqlite:///relative.db, sqlite:////absolute.db, "
+        "postgresql://user@host/database?schema=eventkit",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     upgrade = commands.add_parser("upgrade", help="create the tables, or bring them up to date; data is kept")

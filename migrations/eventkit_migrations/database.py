@@ -37,6 +37,12 @@ def schema(url: str) -> str | None:
     return name
 
 
+def shown(url: str) -> str:
+    """The URL for messages, without a password."""
+    text: str = _module(url).shown(url)
+    return text
+
+
 @contextmanager
 def reading(url: str) -> Iterator[Connection]:
     """A connection that keeps nobody from writing."""

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from .schemas import alone
+
 TIMEOUT = 30.0
 """Seconds to wait for other processes, which may be changing the same schema."""
 
@@ -27,6 +29,11 @@ def schema(url: str) -> str:
     return address.parse(url).schema
 
 
+def shown(url: str) -> str:
+    """The URL without its password."""
+    return address.shown(url)
+
+
 @contextmanager
 def reading(url: str) -> Iterator[Connection]:
     """A connection that keeps nobody from writing."""
@@ -38,9 +45,9 @@ def reading(url: str) -> Iterator[Connection]:
 def locked(url: str) -> Iterator[Connection]:
     """A connection in a transaction that is alone in changing the schema, and commits at the end."""
     with _connection(url) as connection, connection.begin():
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{TIMEOUT:.0f}s'")
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtextextended('eventkit {schema(url)}', 0))")
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT:.0f}s'")
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{TIMEOUT * 1000:.0f}ms'")
+        alone(connection, schema(url))
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT * 1000:.0f}ms'")
         yield connection
 
 

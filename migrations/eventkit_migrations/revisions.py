@@ -16,6 +16,8 @@ from sqlalchemy import Connection
 
 from eventkit_migrations import VERSION_TABLE
 
+from .schemas import alone
+
 
 def current(connection: Connection, schema: str | None) -> str | None:
     """The revision the database is at, known to this code or not; None without a schema."""
@@ -25,6 +27,7 @@ def current(connection: Connection, schema: str | None) -> str | None:
 def upgrade(connection: Connection, to: str, schema: str | None) -> None:
     """Run what lies between the database's revision and *to*; nothing if it is there or beyond."""
     context = _context(connection, schema)
+    alone(connection, schema)
     make_room(connection, schema)
     for script in _history()[_reached(context) : _position(to)]:
         script.module.upgrade(connection, schema)
@@ -34,6 +37,7 @@ def upgrade(connection: Connection, to: str, schema: str | None) -> None:
 def downgrade(connection: Connection, to: str, schema: str | None) -> None:
     """Undo what lies between the database's revision and *to*; nothing if it is there or below."""
     context = _context(connection, schema)
+    alone(connection, schema)
     for script in reversed(_history()[_position(to) : _reached(context)]):
         script.module.downgrade(connection, schema)
         context.stamp(_scripts(), _names()[_position(script.revision) - 1])

@@ -9,8 +9,6 @@ import re
 
 from sqlalchemy import Connection
 
-DEFAULT = "eventkit"
-
 # An index and a trigger go where their table is, and are named without.
 _OURS = re.compile(r"(?<![\w.\"])(?<!INDEX )(?<!TRIGGER )eventkit_(?=\w)")
 
@@ -18,6 +16,12 @@ _OURS = re.compile(r"(?<![\w.\"])(?<!INDEX )(?<!TRIGGER )eventkit_(?=\w)")
 def qualified(sql: str, schema: str) -> str:
     """*sql* with the schema before each of eventkit's names."""
     return _OURS.sub(f'"{schema}".eventkit_', sql)
+
+
+def alone(connection: Connection, schema: str | None) -> None:
+    """Wait until nobody else changes the schema; nobody does from then on until the transaction ends."""
+    if schema is not None:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtextextended('eventkit {schema}', 0))")
 
 
 def execute(connection: Connection, statement: str, schema: str | None) -> None:
