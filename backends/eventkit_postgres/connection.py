@@ -22,12 +22,12 @@ from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
 from .session import RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
-from .statements import fetch, statements
+from .statements import Kept, fetch_alone, statements
 from .transaction import Home, execute_in, unwrap
 from .waiters import Waiter
 
 T = TypeVar("T")
-Driver = psycopg.Connection[Any]
+Driver = Kept
 
 
 class Connection:
@@ -40,6 +40,7 @@ class Connection:
         self._home = Home(address)
         self._pool: ConnectionPool[Driver] = ConnectionPool(
             address.conninfo,
+            connection_class=Driver,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
             min_size=address.min_size,
             max_size=address.max_size,
@@ -204,7 +205,7 @@ class Connection:
 
     def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
         def step(step: Operation[Any]) -> Rows:
-            return fetch(driver, self._statements, step)
+            return fetch_alone(driver, self._statements, step)
 
         statement = self._statements.get(type(operation))
         alone = not operation.writes or (statement is not None and statement.single)

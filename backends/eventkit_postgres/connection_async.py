@@ -22,12 +22,12 @@ from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
 from .session import RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
-from .statements import fetch_async, statements
+from .statements import AsyncKept, fetch_alone_async, statements
 from .transaction import Home, execute_in_async, unwrap_async
 from .waiters import Waiter
 
 T = TypeVar("T")
-Driver = psycopg.AsyncConnection[Any]
+Driver = AsyncKept
 
 
 class AsyncConnection:
@@ -41,6 +41,7 @@ class AsyncConnection:
         self._loop = asyncio.get_running_loop()
         self._pool: AsyncConnectionPool[Driver] = AsyncConnectionPool(
             address.conninfo,
+            connection_class=Driver,
             kwargs={"autocommit": True, **options(address, address.conninfo)},
             min_size=address.min_size,
             max_size=address.max_size,
@@ -244,7 +245,7 @@ class AsyncConnection:
 
     async def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
         async def step(step: Operation[Any]) -> Rows:
-            return await fetch_async(driver, self._statements, step)
+            return await fetch_alone_async(driver, self._statements, step)
 
         statement = self._statements.get(type(operation))
         alone = not operation.writes or (statement is not None and statement.single)

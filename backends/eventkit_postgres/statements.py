@@ -14,6 +14,9 @@ from eventkit.sql import Statement, load
 NOW = "date_trunc('milliseconds', statement_timestamp())"
 """The moment of the call: stable in a statement, so that an index can be searched for it."""
 
+_SMALL = 100
+"""Rows up to which a cursor is kept, because it keeps its rows too."""
+
 Statements = dict[type[Operation[Any]], Statement]
 
 
@@ -36,20 +39,69 @@ def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     return tuple(columns)
 
 
+class Kept(Connection[Any]):
+    """A connection of ours, which keeps a cursor for each statement: a new one costs a third of a call.
+
+    Only for whoever has the connection alone.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.cursors: dict[type[Operation[Any]], RawCursor[Any]] = {}
+
+
+class AsyncKept(AsyncConnection[Any]):
+    """The same for asyncio."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.cursors: dict[type[Operation[Any]], AsyncRawCursor[Any]] = {}
+
+
 def fetch(driver: Connection[Any], known: Statements, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*; its rows."""
-    statement = known[type(step)]
-    cursor = RawCursor(driver, row_factory=tuple_row)
-    cursor.execute(statement.sql.encode(), parameters(statement, step))
+    return _fetch(RawCursor(driver, row_factory=tuple_row), known[type(step)], step)
+
+
+def fetch_alone(driver: Kept, known: Statements, step: Operation[Any]) -> Rows:
+    """`fetch`, by somebody who has *driver* alone."""
+    kind = type(step)
+    cursor = driver.cursors.pop(kind, None) or RawCursor(driver, row_factory=tuple_row)
+    rows = _fetch(cursor, known[kind], step)
+    if len(rows) <= _SMALL:
+        driver.cursors[kind] = cursor
+    return rows
+
+
+def _fetch(cursor: RawCursor[Any], statement: Statement, step: Operation[Any]) -> Rows:
+    cursor.execute(_encoded(statement.sql), parameters(statement, step))
     return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
 async def fetch_async(driver: AsyncConnection[Any], known: Statements, step: Operation[Any]) -> Rows:
     """`fetch`, awaited."""
-    statement = known[type(step)]
-    cursor = AsyncRawCursor(driver, row_factory=tuple_row)
-    await cursor.execute(statement.sql.encode(), parameters(statement, step))
+    return await _fetch_async(AsyncRawCursor(driver, row_factory=tuple_row), known[type(step)], step)
+
+
+async def fetch_alone_async(driver: AsyncKept, known: Statements, step: Operation[Any]) -> Rows:
+    """`fetch_alone`, awaited."""
+    kind = type(step)
+    cursor = driver.cursors.pop(kind, None) or AsyncRawCursor(driver, row_factory=tuple_row)
+    rows = await _fetch_async(cursor, known[kind], step)
+    if len(rows) <= _SMALL:
+        driver.cursors[kind] = cursor
+    return rows
+
+
+async def _fetch_async(cursor: AsyncRawCursor[Any], statement: Statement, step: Operation[Any]) -> Rows:
+    await cursor.execute(_encoded(statement.sql), parameters(statement, step))
     return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+
+
+@cache
+def _encoded(sql: str) -> bytes:
+    # Always the same object, by which a cursor sees that it has executed it before.
+    return sql.encode()
 
 
 def _qualified(statement: Statement, schema: str) -> Statement:
