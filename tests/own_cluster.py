@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from clusters import Cluster
 
+from eventkit import Unavailable
 from eventkit.conformance import fixtures
 
 PATIENCE = 30.0
@@ -63,3 +64,34 @@ def eventually(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {PATIENCE:.0f} s: {what}"
         time.sleep(0.01)
+
+
+def succeeds(call: Callable[[], object]) -> bool:
+    """Whether it does, now that it may."""
+    try:
+        call()
+    except Unavailable:
+        return False
+    return True
+
+
+def exercise(kit: Any) -> None:
+    """Do with *kit* whatever applications do, once."""
+    stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
+    with kit.transaction() as tx:
+        stream.publish("event", dedup="once", tx=tx)
+        queue.enqueue("task", key="once", tx=tx)
+    events = iter(stream.subscribe("consumer", start="earliest"))
+    assert next(events).payload == "event"
+    events.close()
+    queue.configure(max_size=10, keep_done=60)
+    queue.enqueue_many(["another", "and one more"])
+    for task in queue.claim("w", limit=3):
+        with queue.handling(task):
+            pass
+    assert queue.stats().done == 3
+    heard = channel.listen()
+    channel.notify("hello")
+    assert next(iter(heard)).payload == "hello"
+    heard.close()
+    assert stream.prune(max_keep=0, keep_unconsumed=False) == 1

@@ -11,7 +11,7 @@ import own_cluster
 import psycopg
 import pytest
 from clusters import Cluster, free_port
-from own_cluster import ask, eventually
+from own_cluster import ask, eventually, exercise, succeeds
 
 from eventkit import Busy, Disconnected, Unavailable
 
@@ -132,24 +132,7 @@ def test_a_role_that_may_not_make_tables(cluster: Cluster, url: str, connect: Co
         ask(cluster, re.sub(r"\beventkit\b", schema, grants))
 
         kit = connect(of_shop)
-        stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
-        with kit.transaction() as tx:
-            stream.publish("event", dedup="once", tx=tx)
-            queue.enqueue("task", key="once", tx=tx)
-        events = iter(stream.subscribe("consumer", start="earliest"))
-        assert next(events).payload == "event"
-        events.close()
-        queue.configure(max_size=10, keep_done=60)
-        queue.enqueue_many(["another", "and one more"])
-        for task in queue.claim("w", limit=3):
-            with queue.handling(task):
-                pass
-        assert queue.stats().done == 3
-        heard = channel.listen()
-        channel.notify("hello")
-        assert next(iter(heard)).payload == "hello"
-        heard.close()
-        assert stream.prune(max_keep=0, keep_unconsumed=False) == 1
+        exercise(kit)
         kit.close()
     finally:
         ask(cluster, "DROP OWNED BY shop; DROP ROLE shop")
@@ -200,12 +183,3 @@ def states(cluster: Cluster) -> set[object]:
     return {
         state for (state,) in ask(cluster, "SELECT state FROM pg_stat_activity WHERE application_name = 'eventkit'")
     }
-
-
-def succeeds(call: Callable[[], object]) -> bool:
-    """Whether it does, now that it may."""
-    try:
-        call()
-    except Unavailable:
-        return False
-    return True

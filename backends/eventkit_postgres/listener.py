@@ -151,6 +151,7 @@ class Listener:
             while not self.closing:
                 try:
                     with closing(self._connect()) as driver:
+                        driver.add_notify_handler(self._heard)
                         self._listen(driver)
                         pause = 0.05
                         self._watch(driver)
@@ -167,7 +168,6 @@ class Listener:
         driver = ImpatientConnection.connect(conninfo, autocommit=True, **options(self._address, conninfo))
         driver.patience = _ANSWER
         adapt(driver)
-        driver.add_notify_handler(self._heard)
         return driver
 
     def _lost(self, error: Exception) -> None:
