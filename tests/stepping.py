@@ -23,7 +23,7 @@ from eventkit.operations import Probe
 SOON = 5.0
 """Seconds within which a waiter that will ever wake has woken: no look on no occasion comes to its help."""
 
-_FUNCTIONS = ("stir", "publish", "notify", "add")
+_FUNCTIONS = ("stir", "next", "publish", "notify", "add", "settled", "events_after", "notifications_after")
 
 
 def install_halts(driver: psycopg.Connection[Any], schema: str) -> int:
@@ -32,7 +32,7 @@ def install_halts(driver: psycopg.Connection[Any], schema: str) -> int:
     driver.execute(
         SQL(
             "CREATE FUNCTION {}(place bigint) RETURNS void LANGUAGE plpgsql AS $$BEGIN "
-            "IF current_setting('test.held', true) = 'on' THEN "
+            "IF current_setting('test.held', true) <> '' THEN place := place + current_setting('test.held')::bigint; "
             "PERFORM pg_advisory_lock_shared(place); PERFORM pg_advisory_unlock_shared(place); END IF; END$$"
         ).format(halt)
     )
@@ -58,13 +58,14 @@ def install_halts(driver: psycopg.Connection[Any], schema: str) -> int:
 class Held:
     """A transaction with one call in it, made by *call*, that goes on when it is told to.
 
-    Its steps: begin and take a snapshot; begin the call, and go on from halt to halt until it returns; end.
+    Several at once have different *numbers*.  Its steps: begin and take a snapshot; begin the call, and go on from
+    halt to halt until it returns; end.
     """
 
-    def __init__(self, url: str, places: int) -> None:
-        self._places = places
+    def __init__(self, url: str, places: int, number: int = 0) -> None:
+        self._places = range(1000 * number + 1, 1000 * number + places + 1)
         self._driver = psycopg.connect(url)
-        self._driver.execute("SET test.held = 'on'")
+        self._driver.execute("SELECT set_config('test.held', %s, false)", (str(1000 * number),))
         self._driver.commit()
         self._holder = psycopg.connect(url, autocommit=True)
         self._thread = ThreadPoolExecutor(1)
@@ -88,7 +89,7 @@ class Held:
         self._driver.close()
 
     def _steps(self, call: Callable[[Any], object], commit: bool) -> Any:
-        self._holder.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, %s::bigint) AS n", (self._places,))
+        self._holder.execute("SELECT pg_advisory_lock(n) FROM unnest(%s::bigint[]) AS n", ([*self._places],))
         self._driver.execute("SELECT 1")
         yield
         calling = self._thread.submit(call, self._driver)

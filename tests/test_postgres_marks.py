@@ -1,0 +1,284 @@
+"""S2 and N2 where several write at once: the marks of publishers, raced and held at each of their steps."""
+
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import eventkit_postgres
+import psycopg
+import pytest
+from psycopg import IsolationLevel
+from psycopg.sql import SQL, Identifier
+from racing_publisher import NAMES, publish_in_every_way, publish_slowly
+from stepping import Held, install_halts
+
+import eventkit
+from eventkit.codec import Codec
+from eventkit.conformance.flavours import Blocking, Loop
+from eventkit.conformance.processes import spawn
+from eventkit.conformance.streaming import END, until_end
+from eventkit.conformance.threads import in_thread
+from eventkit.conformance.urls import with_options
+from eventkit.kit import Kit
+from eventkit.operations.channel import ReadNotifications
+from eventkit.operations.stream import ReadEvents
+
+
+def _schema(url: str) -> str:
+    [schema] = parse_qs(urlsplit(url).query)["schema"]
+    return schema
+
+
+@pytest.fixture
+def driver(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection that knows nothing of eventkit."""
+    with psycopg.connect(postgres_url.partition("?")[0]) as driver:
+        yield driver
+        if not driver.closed:
+            driver.rollback()
+
+
+@pytest.fixture
+def kit(postgres_url: str) -> Iterator[Any]:
+    """A kit that looks for nothing of its own accord."""
+    with eventkit.connect(with_options(postgres_url, fallback_poll=86_400)) as kit:
+        yield kit
+
+
+def _race(url: str, writers: int, seconds: float, bulk: int) -> Counter[str]:
+    """Received is what was committed, in order, by everybody who reads in whatever way; how they published."""
+    loop = Loop()
+    sync_kit = eventkit.connect(f"{url}&max_size=20")
+    async_kit = Blocking(loop.run(eventkit.connect_async(f"{url}&max_size=20")), loop)
+    try:
+        kits = {"sync": sync_kit, "async": async_kit}
+        following: dict[tuple[str, str], Any] = {}
+        for flavour, kit in kits.items():
+            for name, every in zip(NAMES, (1, 1000), strict=True):
+                stream = kit.stream(name)
+                following[flavour, name] = in_thread(until_end, stream.subscribe(flavour, batch=7, save_every_n=every))
+            following[flavour, "heard"] = in_thread(until_end, kit.listen(*NAMES))
+        following["poll", NAMES[0]] = in_thread(_poll, sync_kit.stream(NAMES[0]))
+        with psycopg.connect(url.partition("?")[0]) as elsewhere:
+            elsewhere.isolation_level = IsolationLevel.REPEATABLE_READ
+            elsewhere.execute("CREATE TEMPORARY TABLE unrelated AS SELECT 1")
+            slow = spawn(publish_slowly, url, writers, bulk, seconds)
+            processes = [spawn(publish_in_every_way, url, writer, seconds) for writer in range(writers)]
+            answers = [process.result() for process in processes]
+            committed = [(writer, *sent) for writer, (all_sent, _) in enumerate(answers) for sent in all_sent]
+            committed += [(writers, *sent) for sent in slow.result()]
+        for name in NAMES:
+            sync_kit.stream(name).publish(END)
+        sync_kit.channel(NAMES[0]).notify(END)
+
+        for name in NAMES:
+            stored = sync_kit.stream(name).read(limit=10_000_000)[:-1]
+            sent = [(writer, number) for writer, kind, to, number in committed if (kind, to) == ("event", name)]
+            assert sorted(tuple(event.payload) for event in stored) == sorted(sent)
+            _in_order(stored)
+            for (_, followed), received in following.items():
+                if followed == name:
+                    assert received.result(300) == stored
+        heard = [following[flavour, "heard"].result(300) for flavour in kits]
+        assert heard[0] == heard[1]
+        assert sorted((*message.payload, message.channel) for message in heard[0]) == sorted(
+            (writer, number, to) for writer, kind, to, number in committed if kind == "notification"
+        )
+        _in_order(heard[0])
+        return sum((ways for _, ways in answers), Counter())
+    finally:
+        async_kit.close()
+        sync_kit.close()
+        loop.close()
+
+
+def _in_order(messages: list[Any]) -> None:
+    """Of each writer, what was sent first comes first."""
+    last: dict[tuple[int, str], int] = {}
+    for message in messages:
+        writer, number = message.payload
+        subject = (writer, getattr(message, "channel", ""))
+        assert number > last.get(subject, 0)
+        last[subject] = number
+
+
+def _poll(stream: Any) -> list[Any]:
+    seen: list[Any] = []
+    while not seen or seen[-1].payload != END:
+        seen += stream.read(seen[-1].offset if seen else 0, limit=50)
+    return seen[:-1]
+
+
+def test_nothing_is_skipped_in_a_race_of_all_ways_to_publish(postgres_url: str) -> None:
+    """For a moment."""
+    _race(postgres_url, writers=4, seconds=1.5, bulk=1000)
+
+
+@pytest.mark.slow
+def test_nothing_is_skipped_in_a_long_race_of_all_ways_to_publish(postgres_url: str) -> None:
+    """Sixteen publishers for half a minute, beside a transaction that publishes a hundred thousand one by one."""
+    ways = _race(postgres_url, writers=16, seconds=35, bulk=100_000)
+    assert min(ways[way] for way in ("prepared", "rolled back to a savepoint", "broad", "plain")) > 20
+
+
+Way = Callable[[Any, Any], object]
+
+
+def _after_a_savepoint(kit: Any, tx: Any) -> None:
+    tx.execute("SAVEPOINT inner_part")
+    kit.stream("t").publish(1, tx=tx)
+    tx.execute("ROLLBACK TO inner_part")
+    kit.stream("t").publish(2, tx=tx)
+
+
+def _to_many(kit: Any, tx: Any) -> None:
+    for n in range(34):
+        kit.stream(f"topic {n}").publish(None, tx=tx)
+    kit.stream("t").publish(1, tx=tx)
+
+
+_WAYS: dict[str, Way] = {
+    "publish": lambda kit, tx: kit.stream("t").publish(1, tx=tx),
+    "publish_many": lambda kit, tx: kit.stream("t").publish_many([1, 2], tx=tx),
+    "dedup": lambda kit, tx: kit.stream("t").publish(1, dedup=str(random.random()), tx=tx),
+    "after a savepoint": _after_a_savepoint,
+    "to many topics": _to_many,
+}
+
+
+class Scene:
+    """Two publishers and a reader, each of whom can be held at each step."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = eventkit_postgres.connect(url)
+        self._kit = Kit(self._connection)
+        self._schema = _schema(url)
+        base = url.partition("?")[0]
+        with psycopg.connect(base) as driver:
+            places = install_halts(driver, self._schema)
+        self._publishers = [Held(base, places, 0), Held(base, places, 1)]
+        self._reader = Held(base, places, 2)
+
+    def play(self, kind: str, seed: int) -> None:
+        """Two transactions that end in any order while somebody reads all the time."""
+        chance = random.Random(seed)
+        isolations = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ]
+        for publisher in self._publishers:
+            publisher.prepare(self._way(kind, chance), chance.choice(isolations), chance.random() < 0.8)
+        with psycopg.connect(self._connection._address.conninfo) as driver:
+            [(before,)] = driver.execute(
+                SQL("SELECT coalesce(max(id), 0) FROM {}").format(Identifier(self._schema, f"eventkit_{kind}"))
+            ).fetchall()
+        seen: list[int] = [before]
+        while active := [publisher for publisher in self._publishers if not publisher.done]:
+            if self._reader.done:
+                self._reader.prepare(lambda tx: seen.extend(self._read(kind, seen[-1], tx)), isolations[0], True)
+            chance.choice([*active, self._reader, self._reader]).step()
+        while not self._reader.done:
+            self._reader.step()
+        seen += self._read(kind, seen[-1], None)
+        assert seen[1:] == self._read(kind, before, None)
+
+    def close(self) -> None:
+        """Leave it."""
+        for held in (*self._publishers, self._reader):
+            held.close()
+        self._kit.close()
+
+    def _way(self, kind: str, chance: random.Random) -> Callable[[Any], object]:
+        if kind == "event":
+            if chance.random() < 0.2:
+                insert = SQL("INSERT INTO {} (topic, payload) VALUES ('t', '1')").format(
+                    Identifier(self._schema, "eventkit_event")
+                )
+                return lambda tx: tx.execute(insert)
+            way = _WAYS[chance.choice(list(_WAYS))]
+            return lambda tx: way(self._kit, tx)
+        return lambda tx: self._kit.channel("t").notify(1, tx=tx)
+
+    def _read(self, kind: str, after: int, tx: Any) -> list[int]:
+        codec = Codec(None, 1000)
+        if kind == "event":
+            return [event.offset for event in self._connection.execute(ReadEvents("t", after, 1000, codec, False), tx)]
+        return [each.id for each in self._connection.execute(ReadNotifications(("t", "u"), after, 1000, codec), tx)]
+
+
+@pytest.fixture
+def scene(postgres_url: str) -> Iterator[Scene]:
+    """A scene of the test's own."""
+    scene = Scene(postgres_url)
+    yield scene
+    scene.close()
+
+
+@pytest.mark.parametrize("rounds", [25, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["event", "notification"])
+def test_no_order_of_steps_skips(scene: Scene, kind: str, rounds: int) -> None:
+    """Whoever has read up to a number never finds a lower one."""
+    for seed in range(rounds):
+        scene.play(kind, seed)
+
+
+def test_a_plain_insert_is_marked(kit: Any, driver: Any, postgres_url: str) -> None:
+    """Readers of every topic stay below the number of one under way."""
+    stream = kit.stream("orders")
+    insert = SQL("INSERT INTO {} (topic, payload) VALUES ('orders', '\"early\"')")
+    driver.execute(insert.format(Identifier(_schema(postgres_url), "eventkit_event")))
+    late = stream.publish("late, and committed first")
+    other = kit.stream("others").publish("later still")
+    assert stream.read() == kit.stream("others").read() == []
+    driver.commit()
+    assert [event.payload for event in stream.read()] == ["early", "late, and committed first"]
+    assert [stream.head(), kit.stream("others").head()] == [late, other]
+
+
+def test_a_prepared_transaction_keeps_its_marks(kit: Any, driver: Any, postgres_url: str) -> None:
+    """Also when the connection that prepared it is gone; subscribers have everything soon after its end."""
+    stream = kit.stream("orders")
+    events = stream.subscribe()
+    received = in_thread(lambda: [next(events).payload for _ in range(2)])
+    driver.tpc_begin(driver.xid(1, _schema(postgres_url), "marks"))
+    driver.execute("SET LOCAL eventkit.notify_off = 'on'")
+    early = stream.publish("early", tx=driver)
+    driver.tpc_prepare()
+    assert stream.publish("late, and committed first") > early
+    assert stream.read() == []
+    driver.close()
+    time.sleep(0.1)
+    assert not received.done()
+    with psycopg.connect(postgres_url.partition("?")[0], autocommit=True) as another:
+        [xid] = [xid for xid in another.tpc_recover() if xid.gtrid == _schema(postgres_url)]
+        another.tpc_commit(xid)
+    assert received.result(5) == ["early", "late, and committed first"]
+
+
+def test_transactions_elsewhere_delay_nobody(kit: Any, driver: Any, postgres_url: str) -> None:
+    """A writer of other tables, a publisher of another topic, one of another schema; all arrives while they last."""
+    driver.isolation_level = IsolationLevel.REPEATABLE_READ
+    driver.execute("CREATE TEMPORARY TABLE unrelated AS SELECT 1")
+    other_url = postgres_url.replace("schema=", "schema=other_")
+    delays = []
+    with eventkit.connect(other_url) as other, other.transaction() as there, kit.transaction() as tx:
+        other.stream("orders").publish("open", tx=there)
+        kit.stream("others").publish("open", tx=tx)
+        events, heard = kit.stream("orders").subscribe(), kit.channel("orders").listen()
+        for n in range(50):
+            following = [in_thread(lambda: (next(events).payload, time.monotonic())) for _ in range(1)]
+            following += [in_thread(lambda: (next(heard).payload, time.monotonic()))]
+            time.sleep(0.01)
+            began = time.monotonic()
+            kit.stream("orders").publish(n)
+            kit.channel("orders").notify(n)
+            for payload, moment in [future.result(5) for future in following]:
+                assert payload == n
+                delays.append(moment - began)
+        events.close()
+        heard.close()
+    driver.rollback()
+    driver.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(_schema(other_url))))
+    driver.commit()
+    assert statistics.median(delays) < 0.1
