@@ -93,7 +93,8 @@ def parse(url: str) -> Address:
 
 def shown(url: str) -> str:
     """*url* without its password, for messages."""
-    return re.sub(r"(?<=://)([^:@/]*):[^@/]*@", r"\1:***@", re.sub(r"password=[^&]*", "password=***", url))
+    # What a password holds need not be as it should be in a URL, so it is taken to go as far as it can.
+    return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", re.sub(r"(password|listen_url)=[^&]*", r"\1=***", url))
 
 
 def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
@@ -103,14 +104,27 @@ def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
     ours = {name: given.pop(name) for name in _OPTIONS if name in given}
     query = urlencode(given, quote_via=quote)
     conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
+    if mistake := _mistake(parts.netloc, conninfo):
+        raise ValueError(
+            f"{shown(url)!r} is not a Postgres URL: {mistake}. "
+            f"Write it as in postgresql://user@host:5432/database; options beyond libpq's are {', '.join(_OPTIONS)}"
+        )
+    return conninfo, ours
+
+
+def _mistake(netloc: str, conninfo: str) -> str | None:
+    """What is wrong with it.  libpq would quote the password, so it is asked again without."""
     try:
         conninfo_to_dict(conninfo)
+    except ProgrammingError:
+        pass
+    else:
+        return "the password is not percent-encoded" if netloc.count("@") > 1 else None
+    try:
+        conninfo_to_dict(shown(conninfo))
     except ProgrammingError as error:
-        raise ValueError(
-            f"{shown(url)!r} is not a Postgres URL: {str(error).strip()}. "
-            f"Write it as in postgresql://user@host:5432/database; options beyond libpq's are {', '.join(_OPTIONS)}"
-        ) from None
-    return conninfo, ours
+        return str(error).strip()
+    return "the password is not percent-encoded"
 
 
 def _schema(name: str) -> str:

@@ -29,5 +29,5 @@ def execute(connection: Connection, statement: str, schema: str | None) -> None:
     if schema is None:
         connection.exec_driver_sql(statement)
     else:
-        # Past SQLAlchemy, which would have the driver look for parameters in it.
-        connection.connection.cursor().execute(qualified(statement, schema))
+        # SQLAlchemy has the driver look for parameters in it.
+        connection.exec_driver_sql(qualified(statement, schema).replace("%", "%%"))

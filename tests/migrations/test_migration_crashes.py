@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import eventkit_migrations
 import pytest
-from eventkit_migrations import HEAD, VERSION_TABLE, database, sqlite
-from schemas import connected, python, schema
+from eventkit_migrations import HEAD, VERSION_TABLE, database, postgres, sqlite
+from schemas import connected, on_postgres, only_sqlite, place, python, schema
 
 from eventkit.errors import Busy
 
@@ -22,7 +22,7 @@ created = 0
 @event.listens_for(Engine, "before_cursor_execute")
 def count(connection, cursor, statement, *rest):
     global created
-    created += statement.startswith("CREATE TABLE eventkit_event ")
+    created += statement.startswith("CREATE TABLE") and "eventkit_event (" in statement
 
 for url in sys.argv[1:]:
     print("ready", flush=True)
@@ -34,7 +34,7 @@ print(created)
 
 def test_twenty_processes_create_the_schema_once(url: str) -> None:
     """Twenty processes that meet at a new file all return normally, and one of them made the tables."""
-    urls = [url.replace("shop.db", f"shop{n}.db") for n in range(3)]
+    urls = [place(url, f"shop{n}") for n in range(1 if on_postgres(url) else 3)]
     racers = [python(RACER, *urls) for _ in range(20)]
     for _ in urls:
         assert [racer.stdout.readline() for racer in racers if racer.stdout] == ["ready\n"] * 20
@@ -68,7 +68,7 @@ def die(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
 command, url, *to = sys.argv[1:]
-for left in itertools.count(1):
+for left in itertools.count(1, 1 if url.startswith("sqlite") else 6):
     child = os.fork()
     if child == 0:
         getattr(eventkit_migrations, command)(url.replace("shop", f"shop{left}"), *to)
@@ -80,23 +80,24 @@ for left in itertools.count(1):
 """
 
 
-def killed(*arguments: str) -> int:
-    """Run the command on one file after the other, killed one statement later each time until it ends."""
+def killed(*arguments: str) -> range:
+    """Run the command on one place after the other, killed some statements later each time until it ends; which."""
     output = python(MORTAL, *arguments).communicate()[0]
     *deaths, last = [int(status) for status in output.split()]
     assert last == 0
     assert set(deaths) == {signal.SIGKILL}
-    return len(deaths)
+    step = 6 if on_postgres(arguments[1]) else 1
+    return range(1, 1 + step * len(deaths), step)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL to survive")
 def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
     """Killed after any of its statements, an upgrade has done nothing, and the next one does everything."""
     deaths = killed("upgrade", url)
-    assert deaths > 20
+    assert deaths[-1] > 20
     eventkit_migrations.upgrade(url)
-    for death in range(1, deaths + 1):
-        struck = url.replace("shop", f"shop{death}")
+    for death in deaths:
+        struck = place(url, f"shop{death}")
         assert schema(struck) == set()
         eventkit_migrations.upgrade(struck)
         assert schema(struck) == schema(url)
@@ -106,24 +107,25 @@ def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
 def test_a_killed_downgrade_leaves_everything(url: str) -> None:
     """Killed after any of its statements, a downgrade has dropped nothing."""
     eventkit_migrations.upgrade(url)
-    for n in range(1, 40):
-        eventkit_migrations.upgrade(url.replace("shop", f"shop{n}"))
+    for n in range(1, 80, 6) if on_postgres(url) else range(1, 40):
+        eventkit_migrations.upgrade(place(url, f"shop{n}"))
     deaths = killed("downgrade", url, "base")
-    assert 5 < deaths < 39
-    for death in range(1, deaths + 1):
-        struck = url.replace("shop", f"shop{death}")
+    assert 5 < deaths[-1] < (79 if on_postgres(url) else 39)
+    for death in deaths:
+        struck = place(url, f"shop{death}")
         assert schema(struck) == schema(url)
         assert eventkit_migrations.current(struck) == HEAD
 
 
 def test_a_lock_that_is_not_given_up_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits in vain for another process's migration gets Busy, not the driver's error."""
-    monkeypatch.setattr(sqlite, "TIMEOUT", 0.1)
+    monkeypatch.setattr(postgres if on_postgres(url) else sqlite, "TIMEOUT", 0.1)
     eventkit_migrations.upgrade(url)
     with database.locked(url), pytest.raises(Busy, match="try again"):
         eventkit_migrations.upgrade(url)
 
 
+@only_sqlite
 def test_a_database_without_wal_waits_for_its_writer(url: str) -> None:
     """Switching to WAL is refused at once while somebody writes; upgrade tries again instead of failing."""
     with connected(url) as connection:

@@ -6,8 +6,10 @@ import eventkit_migrations
 import pytest
 from alembic.script import ScriptDirectory
 from eventkit_migrations import HEAD, VERSION_TABLE
-from schemas import connected, journal_mode, python, schema, tables
+from eventkit_postgres import address
+from schemas import connected, journal_mode, on_postgres, place, python, schema, tables
 
+from eventkit.conformance.urls import with_options
 from eventkit.errors import NotMigrated, UnknownBackend
 
 PACKAGE = Path(eventkit_migrations.__file__).parent
@@ -26,12 +28,12 @@ def test_importing_loads_no_migration_library() -> None:
 
 
 def test_upgrade_creates_the_schema(url: str) -> None:
-    """An empty place gets the tables, the newest revision and WAL."""
+    """An empty place gets the tables, the newest revision and, where it is a file, WAL."""
     assert eventkit_migrations.current(url) is None
     eventkit_migrations.upgrade(url)
     assert eventkit_migrations.current(url) == HEAD
     assert {"eventkit_event", "eventkit_task", "eventkit_notification", VERSION_TABLE} <= tables(url)
-    assert journal_mode(url) == "wal"
+    assert on_postgres(url) or journal_mode(url) == "wal"
 
 
 def test_upgrade_is_idempotent(url: str) -> None:
@@ -103,10 +105,14 @@ def test_an_unknown_target_is_refused(url: str) -> None:
 
 
 def test_what_is_no_database_is_not_made_one(url: str, tmp_path: Path) -> None:
-    """Asking for the revision of a missing file, or downgrading it, does not create it."""
+    """Asking for the revision of a missing file or schema, or downgrading it, does not create it."""
     assert eventkit_migrations.current(url) is None
     eventkit_migrations.downgrade(url, "base")
     assert list(tmp_path.iterdir()) == []
+    if on_postgres(url):
+        with connected(place(url, "looking")) as connection:
+            found = connection.exec_driver_sql("SELECT to_regnamespace(%s)", (address.parse(url).schema,))
+            assert found.scalar() is None
 
 
 @pytest.mark.parametrize("nowhere", ["sqlite://", "sqlite:///:memory:", "sqlite+pysqlite:///:memory:"])
@@ -124,8 +130,9 @@ def test_an_unknown_scheme_is_refused() -> None:
 
 def test_the_kits_options_stay_out_of_it(url: str, tmp_path: Path) -> None:
     """Whatever eventkit.connect understands in a URL, the migrations take the same URL."""
-    eventkit_migrations.upgrade(f"{url}?durability=full&busy_timeout=5&watch=poll")
-    assert eventkit_migrations.current(f"{url}?durability=off") == HEAD
+    option = {"pooler": "transaction"} if on_postgres(url) else {"watch": "poll"}
+    eventkit_migrations.upgrade(with_options(url, durability="full", busy_timeout=5, **option))
+    assert eventkit_migrations.current(with_options(url, durability="off")) == HEAD
     assert {path.name for path in tmp_path.iterdir()} <= {"shop.db", "shop.db-wal", "shop.db-shm"}
 
 

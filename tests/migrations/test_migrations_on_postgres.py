@@ -1,0 +1,155 @@
+"""What only Postgres has: schemas, roles, locks on tables, and passwords."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import eventkit_migrations
+import psycopg
+import pytest
+from eventkit_migrations import HEAD, VERSION_TABLE, postgres
+from eventkit_postgres import address
+from schemas import connected, place, python, schema, tables
+
+import eventkit
+from eventkit.errors import Busy, NotMigrated, Unavailable
+from eventkit.testing import advance
+
+on_postgres = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+pytestmark = on_postgres
+
+
+def bare(url: str) -> "psycopg.Connection[Any]":
+    """A connection to the database, in autocommit."""
+    return psycopg.connect(address.parse(url).conninfo, autocommit=True)
+
+
+def test_a_table_in_use_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change does not queue up behind a long transaction, with everybody else behind it: it gives up, undone."""
+    monkeypatch.setattr(postgres, "LOCK_TIMEOUT", 0.1)
+    eventkit_migrations.upgrade(url)
+    before = schema(url)
+    with connected(url) as reader:
+        reader.exec_driver_sql("SELECT * FROM eventkit_event").all()
+        with pytest.raises(Busy, match="try again"):
+            eventkit_migrations.downgrade(url, "base")
+    assert schema(url) == before
+    eventkit_migrations.downgrade(url, "base")
+    assert eventkit_migrations.current(url) is None
+
+
+CARRIED = """
+import sys
+from types import SimpleNamespace
+from sqlalchemy import create_engine
+import eventkit_migrations
+
+url, schema = sys.argv[1:]
+with create_engine(url).begin() as connection:
+    eventkit_migrations.upgrade_op(SimpleNamespace(get_bind=lambda: connection), schema=schema)
+    print("upgraded", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_an_applications_migration_is_waited_for(url: str) -> None:
+    """While it is under way nobody else begins to make the same tables, and then they are there."""
+    there = address.parse(url)
+    carrier = python(CARRIED, there.conninfo.replace("postgresql", "postgresql+psycopg", 1), there.schema)
+    assert carrier.stdout
+    assert carrier.stdout.readline() == "upgraded\n"
+    with ThreadPoolExecutor() as pool:
+        upgrading = pool.submit(eventkit_migrations.upgrade, url)
+        time.sleep(0.3)
+        assert not upgrading.done()
+        carrier.communicate("\n")
+        upgrading.result()
+    assert eventkit_migrations.current(url) == HEAD
+
+
+def test_a_role_without_the_right_to_make_schemas(url: str) -> None:
+    """It is told what it lacks; in a schema that somebody has made for it, it makes the tables."""
+    there = address.parse(url)
+    role = there.schema
+    as_role = url + f"&options=-crole%3D{role}"
+    with bare(url) as admin:
+        admin.execute(f"CREATE ROLE {role}")  # type: ignore[arg-type]
+        try:
+            with pytest.raises(Unavailable, match="eventkit_migrations upgrade"):
+                eventkit_migrations.upgrade(as_role)
+            assert eventkit_migrations.current(url) is None
+            admin.execute(f"CREATE SCHEMA {there.schema} AUTHORIZATION {role}")  # type: ignore[arg-type]
+            eventkit_migrations.upgrade(as_role)
+            with eventkit.connect(as_role) as kit:
+                assert kit.stream("orders").publish(1) == kit.stream("orders").head()
+            eventkit_migrations.downgrade(as_role, "base")
+            assert tables(url) == {VERSION_TABLE}
+        finally:
+            admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("version", "remedy"), [("0000", "eventkit_migrations upgrade"), ("9999", "install")])
+def test_a_schema_of_another_version_is_refused(url: str, version: str, remedy: str) -> None:
+    """Connecting upgrades nothing silently, and works on nothing that it does not know."""
+    eventkit_migrations.upgrade(url)
+    with connected(url) as connection:
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'")
+    before = schema(url)
+    with pytest.raises(NotMigrated, match=remedy) as refused:
+        eventkit.connect(url)
+    assert version in str(refused.value)
+    assert schema(url) == before
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "postgresql://ann:s3cret@127.0.0.1:1/shop",
+        "postgresql://ann:s3cret/s3cret@127.0.0.1:1/shop",
+        "postgresql://ann:s3cret@s3cret@127.0.0.1:1/shop",
+        "postgresql://ann:100%s3cret@127.0.0.1:1/shop",
+        "postgresql://127.0.0.1:1/shop?user=ann&password=s3cret",
+        "postgresql://127.0.0.1:1/shop?password=s3cret&nonsense=1",
+        "postgresql://127.0.0.1:1/shop?listen_url=postgresql%3A%2F%2Fann%3As3cret%40127.0.0.1",
+        "postgresql://ann:s3cret@127.0.0.1:1/shop?schema=no-such",
+    ],
+)
+def test_passwords_are_not_shown(url: str, secret: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is wrong with a URL, the message is about the rest of it."""
+    from eventkit_migrations.__main__ import main
+
+    assert main(["upgrade", secret]) == 1
+    said = capsys.readouterr()
+    assert "s3cret" not in said.out + said.err
+    for connect in (eventkit.connect, eventkit_migrations.upgrade):
+        with pytest.raises((ValueError, Unavailable)) as error:
+            connect(secret)
+        assert "s3cret" not in str(error.value)
+
+
+def test_two_schemas_are_strangers(url: str) -> None:
+    """Neither sees, wakes, delays, locks or advances anything of the other, and the same keys are free in both."""
+    ours, theirs = eventkit.connect(f"{url}&fallback_poll=3600"), eventkit.connect(place(url, "other"))
+    with ours, theirs, ThreadPoolExecutor() as pool:
+        listening = pool.submit(lambda: next(ours.channel("c").listen()).payload)
+        time.sleep(0.3)
+        with theirs.transaction() as tx:
+            theirs.stream("t").publish("theirs", dedup="a", tx=tx)
+            theirs.queue("q").enqueue("theirs", key="a", tx=tx)
+            theirs.channel("c").notify("theirs", tx=tx)
+            assert ours.stream("t").publish("ours", dedup="a") == 1
+            assert [event.payload for event in ours.stream("t").read()] == ["ours"]
+            assert ours.queue("q").enqueue("ours", key="a").created
+        assert not listening.done()
+        assert [task.payload for task in ours.queue("q").claim("w", 9)] == ["ours"]
+        theirs.queue("q").configure(max_size=1)
+        theirs.queue("q").pause()
+        ours.queue("q").enqueue("more")
+        advance(theirs, 3600)
+        assert [info.state for info in ours.queue("q").list()] == ["leased", "ready"]
+        theirs.stream("t").prune(max_keep=0)
+        assert [event.payload for event in ours.stream("t").read()] == ["ours"]
+        ours.channel("c").notify("ours")
+        assert listening.result(60) == "ours"
+        eventkit_migrations.downgrade(place(url, "other"), "base")
+        assert ours.stream("t").publish("still there") == 2
