@@ -4,6 +4,7 @@ A module takes the fixtures by name, and gets with them that nothing is left whe
 no thread.
 """
 
+import re
 import secrets
 import threading
 import time
@@ -56,6 +57,12 @@ def ask(cluster: Cluster, statement: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(cluster.url, autocommit=True) as connection:
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
+
+
+def sleepers(cluster: Cluster, url: str) -> list[tuple[Any, ...]]:
+    """Who is registered as asleep in the schema of *url*, and on what."""
+    [schema] = re.findall(r"schema=(\w+)", url)
+    return ask(cluster, f"SELECT name, listener FROM {schema}.eventkit_sleeper")
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:

@@ -9,7 +9,7 @@ import own_cluster
 import pooler
 import pytest
 from clusters import Cluster
-from own_cluster import ask, eventually
+from own_cluster import ask, eventually, sleepers
 from pooler import Pooler
 
 from eventkit import Unavailable
@@ -62,7 +62,7 @@ def test_settings_are_the_transaction_s(cluster: Cluster, front: Pooler, url: st
         assert other.execute("SHOW lock_timeout").fetchone() == ("0",)
 
 
-def test_waiters_are_woken_by_publishers_behind_the_pooler(url: str, connect: Connect) -> None:
+def test_waiters_are_woken_by_publishers_behind_the_pooler(cluster: Cluster, url: str, connect: Connect) -> None:
     """A subscriber, a worker and a listener hear of what comes through the pooler, and need no poll for it."""
     url += "&fallback_poll=3600"
     waiting, working = connect(url), connect(url)
@@ -74,8 +74,7 @@ def test_waiters_are_woken_by_publishers_behind_the_pooler(url: str, connect: Co
     threads = [threading.Thread(target=lambda s=source: heard.append(s().payload)) for source in sources]
     for thread in threads:
         thread.start()
-    schema = url.partition("schema=")[2].partition("&")[0]
-    eventually(lambda: len(asleep(waiting, schema)) == 2, "both sleep")
+    eventually(lambda: len(sleepers(cluster, url)) == 2, "both sleep")
     working.stream("t").publish("event")
     working.queue("q").enqueue("task")
     for thread in threads:
@@ -135,9 +134,3 @@ def setting(tx: Any, name: str) -> str:
     """What the setting is in a transaction."""
     [(value,)] = tx.execute(f"SHOW {name}").fetchall()
     return str(value)
-
-
-def asleep(kit: Any, schema: str) -> list[Any]:
-    """The names that somebody sleeps on."""
-    with kit.transaction() as tx:
-        return list(tx.execute(f"SELECT name FROM {schema}.eventkit_sleeper").fetchall())
