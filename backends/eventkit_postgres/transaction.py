@@ -162,9 +162,14 @@ def _begun(driver: _D) -> _D:
 
 
 def _postgres_driver(connection: Any) -> Any:
+    from sqlalchemy.engine import TwoPhaseTransaction
+
     if connection.dialect.name != "postgresql":
         raise ForeignTransaction(
             f"tx= is a transaction on {connection.engine.url.render_as_string()}, which is not Postgres: "
             f"use the session of the database that the kit is connected to"
         )
+    if isinstance(connection.get_transaction(), TwoPhaseTransaction):
+        # What has notified cannot be prepared.  Set again in each call, for a savepoint may have taken it back.
+        connection.exec_driver_sql("SELECT set_config('eventkit.notify_off', 'on', true)")
     return connection.connection.driver_connection
