@@ -13,7 +13,7 @@ help:
 	@echo 'make test           every test but the slow ones'
 	@echo 'make test-slow      long races, crash loops and soaks'
 	@echo 'make test-postgres  the tests on PostgreSQL, with PG=18 on that major version'
-	@echo 'make bench          side by side with bare SQLite and other queues'
+	@echo 'make bench          side by side with bare SQLite, bare Postgres and other queues'
 	@echo 'make lint           ruff, mypy and pyright'
 	@echo 'make clean          remove the environment and everything built'
 
@@ -52,7 +52,7 @@ $(VENV)/.dev: $(VENV)/.made pyproject.toml
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/.core $@
 
-$(VENV)/.bench: $(VENV)/.core benchmarks/requirements.txt benchmarks/requirements-honker.txt
+$(VENV)/.bench: $(VENV)/.dev benchmarks/requirements.txt benchmarks/requirements-honker.txt
 	@echo 'Installing what eventkit is measured against into $(VENV) …'
 	@$(PIP) --requirement benchmarks/requirements.txt
 	@$(PIP) --requirement benchmarks/requirements-honker.txt 2>/dev/null || echo 'honker has no wheel for this system'

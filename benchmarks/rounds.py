@@ -9,11 +9,9 @@ show how far to trust it.
 import statistics
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
-
-from .processes import Remote
 
 SLICES = 10
 """How many slices a round has."""
@@ -66,13 +64,20 @@ class Result(msgspec.Struct, frozen=True):
         return Spread.of([mine / theirs for mine, theirs in pairs])
 
 
+class Party(Protocol):
+    """A contestant as seen from here: somewhere else, and called by the names of its methods."""
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What the method returns."""
+
+
 def contest(
-    contestants: Mapping[str, Remote],
+    contestants: Mapping[str, Party],
     work: str,
     count: int,
     *arguments: Any,
     rounds: int,
-    prepare: Callable[[Remote, int], object] = lambda contestant, count: None,
+    prepare: Callable[[Any, int], object] = lambda contestant, count: None,
 ) -> Result:
     """Let those who can do *work* on *count* items *rounds* times, after a slice that does not count.
 

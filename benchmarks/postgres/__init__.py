@@ -1,0 +1,18 @@
+"""The same on Postgres: eventkit beside the bare statements, and beside other queues.
+
+Everything happens in one run on one machine, on a server with default settings and fsync on.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ..report import Table
+from ..settings import Settings
+from . import crew, idling, pinned, throughput, waking
+
+GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
+    "postgres-throughput": throughput.measure,
+    "postgres-crew": crew.measure,
+    "postgres-waking": waking.measure,
+    "postgres-pinned": pinned.measure,
+    "postgres-idling": idling.measure,
+}
