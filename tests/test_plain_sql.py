@@ -141,6 +141,25 @@ def test_a_task_can_be_for_later_and_expire(kit: EventKit, session: Session) -> 
     assert [letter.reason for letter in queue.dead()] == ["expired"]
 
 
+OVERDUE = {
+    "sqlite": "INSERT INTO eventkit_task (queue, payload, run_at) VALUES ('q', '1', 0)",
+    "postgresql": "SELECT {schema}.eventkit_enqueue('q', '1', run_at => '1970-01-01 00:00:00.0001+00')",
+}
+
+
+@proves("P1")
+def test_what_is_long_due_is_next(kit: EventKit, session: Session) -> None:
+    """A moment in the past comes before what is due since then, also where nothing that old was left to claim."""
+    queue = kit.queue("q")
+    for _ in range(3):
+        queue.enqueue(2)
+        assert [task.payload for task in queue.receive()] == [2]
+        time.sleep(0.4)
+    queue.enqueue(3)
+    session.run(OVERDUE[session.dialect])
+    assert [task.payload for task in queue.receive(2)] == [1, 3]
+
+
 @proves("P1", "W1")
 def test_a_commit_wakes_at_once(kit: EventKit, session: Session) -> None:
     """Subscribers, workers and listeners that sleep are woken, by the commit and not before."""
