@@ -1,0 +1,187 @@
+"""Connections that end at a known moment: idle, in a call, in a transaction, while everybody waits."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import own_cluster
+import psycopg
+import pytest
+from clusters import Cluster
+from own_cluster import PATIENCE, ask, eventually, ours, sleepers, succeeds
+
+from eventkit import Disconnected, Unavailable
+
+cluster, url, connect, flavour = own_cluster.cluster, own_cluster.url, own_cluster.connect, own_cluster.flavour
+nothing_is_left = own_cluster.nothing_is_left
+
+Connect = Callable[..., Any]
+WAITING: dict[str, Callable[[Any], Any]] = {
+    "event": lambda kit: next(iter(kit.stream("event").subscribe(start="earliest"))),
+    "task": lambda kit: kit.queue("task").claim("w", wait=PATIENCE)[0],
+    "work": lambda kit: next(iter(kit.queue("work").work("w"))),
+    "notification": lambda kit: next(iter(kit.channel("notification").listen())),
+}
+
+
+def test_idle_connections_that_ended_cost_no_call(cluster: Cluster, url: str, connect: Connect) -> None:
+    """Every call after it is done, whatever it is, and done once."""
+    kit = connect(url)
+    for number in range(10):
+        end_ours(cluster)
+        kit.stream("t").publish(number)
+        end_ours(cluster)
+        assert len(kit.stream("t").read()) == number + 1
+        end_ours(cluster)
+        kit.queue("q").enqueue(number)
+        end_ours(cluster)
+        [task] = kit.queue("q").claim("w")
+        end_ours(cluster)
+        assert kit.queue("q").ack(task)
+        end_ours(cluster)
+        with kit.transaction() as tx:
+            kit.channel("c").notify(number, tx=tx)
+    assert [event.payload for event in kit.stream("t").read()] == [*range(10)]
+
+
+def test_a_call_whose_connection_is_ended_is_repeated(cluster: Cluster, url: str, connect: Connect) -> None:
+    """The server says that nothing came of it, so it is done again, and once."""
+    kit = connect(f"{url}&busy_timeout=20")
+    kit.stream("t").publish("before")
+    schema = url.partition("schema=")[2]
+    with ThreadPoolExecutor() as threads, psycopg.connect(cluster.url) as other:
+        other.execute(f"LOCK TABLE {schema}.eventkit_event, {schema}.eventkit_task".encode())
+        calls = [
+            threads.submit(kit.stream("t").publish, "published"),
+            threads.submit(kit.stream("t").publish_many, ["one", "two"]),
+            threads.submit(kit.queue("q").enqueue_many, ["first", "second"]),
+        ]
+        stuck = "SELECT pid FROM pg_stat_activity WHERE application_name = 'eventkit' AND wait_event_type = 'Lock'"
+        for _ in range(3):
+            eventually(lambda: len(ask(cluster, stuck)) == len(calls), "the calls wait for the lock")
+            for (pid,) in ask(cluster, stuck):
+                ask(cluster, f"SELECT pg_terminate_backend({pid}, 5000)")
+    for call in calls:
+        call.result(PATIENCE)
+    assert sorted(event.payload for event in kit.stream("t").read()) == ["before", "one", "published", "two"]
+    assert [task.payload for task in kit.queue("q").claim("w", limit=10)] == ["first", "second"]
+
+
+def test_a_transaction_whose_connection_ends(cluster: Cluster, url: str, connect: Connect) -> None:
+    """Nothing of it is left; its own statements get the driver's error, its end ours; and the kit goes on."""
+    kit = connect(url)
+    stream = kit.stream("t")
+    with pytest.raises(psycopg.OperationalError), kit.transaction() as tx:
+        stream.publish(1, tx=tx)
+        end_ours(cluster)
+        stream.publish(2, tx=tx)
+    with pytest.raises(Disconnected, match=r"broke during the call.*look before you repeat"), kit.transaction() as tx:
+        stream.publish(3, tx=tx)
+        end_ours(cluster)
+    with pytest.raises(LookupError), kit.transaction() as tx:
+        stream.publish(4, tx=tx)
+        end_ours(cluster)
+        raise LookupError
+    assert stream.read() == []
+    with kit.transaction() as tx:
+        stream.publish(5, tx=tx)
+    assert [event.payload for event in stream.read()] == [5]
+
+
+@pytest.mark.parametrize("blow", ["terminate", "crash", "restart"])
+def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
+    """Waiting resumes by itself, with the polls off, and of what is committed from then on nothing is missed."""
+    url += "&fallback_poll=3600"
+    waiting, working = connect(url), connect(url)
+    with ThreadPoolExecutor() as threads:
+        found = {name: threads.submit(wait, waiting) for name, wait in WAITING.items()}
+        eventually(lambda: len(sleepers(cluster, url)) == len(WAITING), "all sleep")
+        if blow == "terminate":
+            end_ours(cluster)
+        else:
+            cluster.restart("immediate" if blow == "crash" else "fast")
+        for send in (
+            lambda: working.stream("event").publish("later"),
+            lambda: working.queue("task").enqueue("later"),
+            lambda: working.queue("work").enqueue("later"),
+            lambda: working.channel("notification").notify("later"),
+        ):
+            eventually(lambda s=send: succeeds(s), "the server serves")  # type: ignore[misc]
+        for name, result in found.items():
+            assert result.result(PATIENCE).payload == "later", name
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_for_ten_seconds(cluster: Cluster, url: str, connect: Connect) -> None:
+    """Attempts to reach it come at a pace, and calls are told; when it is back, everything goes on."""
+    kit = connect(f"{url}&fallback_poll=3600&busy_timeout=2")
+    received: list[Any] = []
+    told: list[Unavailable] = []
+    acknowledged: list[int] = []
+    ended = threading.Event()
+
+    def publish() -> None:
+        number = 0
+        while not ended.wait(0.001):
+            number += 1
+            try:
+                kit.stream("t").publish(number)
+            except Unavailable as error:
+                told.append(error)
+            else:
+                acknowledged.append(number)
+
+    def subscribe() -> None:
+        for event in kit.stream("t").subscribe(start="earliest"):
+            received.append(event.payload)
+
+    def work() -> None:
+        for task in kit.queue("q").work("w"):
+            received.append(task.payload)
+
+    threads = [threading.Thread(target=target) for target in (publish, subscribe, work)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: received, "all are at work")
+    cluster.stop()
+    port = int(cluster.url.rpartition(":")[2].partition("/")[0])
+    with socket.create_server(("127.0.0.1", port)) as door:
+        door.settimeout(0.1)
+        attempts, spent, until = 0, time.process_time(), time.monotonic() + 10
+        while time.monotonic() < until:
+            try:
+                door.accept()[0].close()
+            except TimeoutError:
+                continue
+            attempts += 1
+        spent = time.process_time() - spent
+    cluster.start()
+    began = time.monotonic()
+    so_far = len(acknowledged)
+    eventually(lambda: len(acknowledged) > so_far + 10, "publishing goes on")
+    kit.queue("q").enqueue("task")
+    eventually(lambda: "task" in received and set(acknowledged[: so_far + 10]) <= set(received), "receiving goes on")
+    ended.set()
+    took = time.monotonic() - began
+    threads[0].join(PATIENCE)
+    eventually(lambda: set(acknowledged) <= set(received), "everything arrives")
+    kit.close()
+    for thread in threads:
+        thread.join(PATIENCE)
+    print(f"{attempts} attempts, {spent:.2f} s of CPU, {took:.2f} s to go on, {len(told)} calls were told")
+    assert told
+    assert all(isinstance(error, Disconnected) for error in told)
+    assert len(received) == len(set(received))
+    assert attempts < 150
+    assert spent < 5
+    assert took < 20
+
+
+def end_ours(cluster: Cluster) -> None:
+    """End every connection of the kits, and return when they are gone."""
+    pids = set(ours(cluster))
+    ask(cluster, f"SELECT pg_terminate_backend(pid) FROM unnest(ARRAY{[*pids]}::integer[]) AS pid")
+    eventually(lambda: not pids & set(ours(cluster)), "they are gone")
