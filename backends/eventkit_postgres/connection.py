@@ -21,7 +21,7 @@ from .address import Address
 from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
-from .session import RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
+from .session import IDLE, RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
 from .statements import Kept, fetch_alone, statements
 from .transaction import Home, execute_in, unwrap
 from .waiters import Waiter
@@ -46,6 +46,7 @@ class Connection:
             max_size=address.max_size,
             timeout=max(address.busy_timeout, 0.1),
             configure=self._connected,
+            max_idle=IDLE,
             reconnect_timeout=RECONNECTING,
             reconnect_failed=self._unconnected,
             open=True,

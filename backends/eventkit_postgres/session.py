@@ -31,6 +31,9 @@ pauses in between double, so without an end they would become as long as the ser
 
 T = TypeVar("T")
 
+IDLE = 30.0
+"""Seconds after which a pool closes connections that it had no use for in that time, down to its least number."""
+
 TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure, errors.AdminShutdown)
 """After these nothing of the statement has happened, so that it can be repeated whatever it was.
 
