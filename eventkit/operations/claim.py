@@ -95,10 +95,10 @@ class Lease(Operation[None], frozen=True):
 
 
 class SpendTokens(Operation[None], frozen=True):
-    """Store what is left in the queue's bucket."""
+    """Store what is left in the queue's bucket, if it has one."""
 
     queue: str
-    tokens: float
+    tokens: float | None
     refilled_at: int
 
 
@@ -127,8 +127,9 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
             if not poisonous:
                 break
         tokens = gate.tokens_now()
-        if tasks and tokens is not None:
-            yield SpendTokens(self.queue, tokens - len(tasks), gate.now)
+        # Also without a rate: whoever counts what is running in an older snapshot then fails to serialize.
+        if tasks and (tokens is not None or gate.max_running is not None):
+            yield SpendTokens(self.queue, None if tokens is None else tokens - len(tasks), gate.now)
         return tasks
 
     def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
