@@ -53,7 +53,7 @@ def _prepare(address: Address, create: bool) -> None:
 def _version(address: Address) -> str | None:
     """The revision of eventkit's schema; None where there is none."""
     try:
-        with psycopg.connect(address.conninfo, **options(address, address.conninfo)) as driver:
+        with psycopg.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
             sql = statements(address.schema)[ReadSchema].sql
             return ReadSchema().decode(driver.execute(sql.encode()).fetchall())
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):

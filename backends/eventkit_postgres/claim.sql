@@ -52,6 +52,48 @@ lowered AS (
 SELECT id, state
 FROM moved
 
+-- The gate is asked from time to time all the same, because it moves the beginning of the priorities.
+-- name: Take
+WITH
+settings AS MATERIALIZED (
+    SELECT coalesce(:lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts
+    FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = :queue
+    WHERE
+        paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
+        AND EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND raise_at > :now)
+        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at <= :now)
+        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at <= :now)
+        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at <= :now)
+),
+best AS MATERIALIZED (
+    SELECT t.id, settings.lease, settings.max_attempts
+    FROM
+        settings
+        CROSS JOIN (
+            SELECT priority, min(run_at) AS run_at FROM eventkit_low
+            WHERE queue = :queue
+            GROUP BY priority
+            ORDER BY priority DESC
+        ) AS low
+        CROSS JOIN LATERAL (
+            SELECT id FROM eventkit_task
+            WHERE queue = :queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+            ORDER BY run_at, id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    LIMIT :limit
+)
+UPDATE eventkit_task AS t
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
+    claimed_at = :now, wake_at = :now + best.lease * interval '1 ms'
+FROM best
+WHERE t.id = best.id
+RETURNING
+    t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease
+
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
 -- searched one after the other, each from where its ready tasks begin.
 -- name: Lease
@@ -83,7 +125,7 @@ FROM best
 WHERE t.id = best.id
 RETURNING
     t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(max_attempts, :max_attempts::bigint),
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint
 
 -- name: SpendTokens
 UPDATE eventkit_queue

@@ -205,17 +205,26 @@ class Connection:
             raise known if isinstance(known, Disconnected) else error from error
 
     def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
-        def step(step: Operation[Any]) -> Rows:
-            return fetch_alone(driver, self._statements, step)
-
         statement = self._statements.get(type(operation))
         alone = not operation.writes or (statement is not None and statement.single)
-        if alone and not self._address.pooled:
-            return run(operation.plan(), step)
-        driver.execute(self._begin)
+        # How many statements go without a transaction: all, the first, or none.
+        free = -1 if alone else 1 if operation.first_alone else 0
+        if self._address.pooled:
+            free = 0
+        begun = False
+
+        def step(step: Operation[Any]) -> Rows:
+            nonlocal free, begun
+            if not free and not begun:
+                driver.execute(self._begin)
+                begun = True
+            free -= 1
+            return fetch_alone(driver, self._statements, step)
+
         try:
             answer = run(operation.plan(), step)
-            self._commit(driver)
+            if begun:
+                self._commit(driver)
         except BaseException:
             self._roll_back(driver)
             raise

@@ -245,17 +245,26 @@ class AsyncConnection:
             raise known if isinstance(known, Disconnected) else error from error
 
     async def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
-        async def step(step: Operation[Any]) -> Rows:
-            return await fetch_alone_async(driver, self._statements, step)
-
         statement = self._statements.get(type(operation))
         alone = not operation.writes or (statement is not None and statement.single)
-        if alone and not self._address.pooled:
-            return await run_async(operation.plan(), step)
-        await driver.execute(self._begin)
+        # How many statements go without a transaction: all, the first, or none.
+        free = -1 if alone else 1 if operation.first_alone else 0
+        if self._address.pooled:
+            free = 0
+        begun = False
+
+        async def step(step: Operation[Any]) -> Rows:
+            nonlocal free, begun
+            if not free and not begun:
+                await driver.execute(self._begin)
+                begun = True
+            free -= 1
+            return await fetch_alone_async(driver, self._statements, step)
+
         try:
             answer = await run_async(operation.plan(), step)
-            await self._commit(driver)
+            if begun:
+                await self._commit(driver)
         except BaseException:
             await self._roll_back(driver)
             raise

@@ -18,6 +18,7 @@ opened AS (
 INSERT INTO eventkit_task (queue, payload)
 SELECT :queue, payload::json
 FROM stirred, unnest(:payloads::text[]) AS payload
+WHERE NOT EXISTS (SELECT FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
 RETURNING id
 
 -- name: EnqueueMany

@@ -77,7 +77,7 @@ def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:
         return False
     poll = select.poll()
     poll.register(driver.pgconn.socket, select.POLLIN)
-    if poll.poll(0):
+    while poll.poll(0):  # First the last words, then the end.
         try:
             driver.pgconn.consume_input()
         except OperationalError:

@@ -38,6 +38,31 @@ FROM (
 WHERE eventkit_task.id = now.id
 RETURNING id, state
 
+-- name: Take
+UPDATE eventkit_task
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token, claimed_at = :now,
+    wake_at = :now + coalesce(:lease, (SELECT lease FROM eventkit_queue WHERE name = :queue), 300000)
+WHERE id IN (
+    SELECT id FROM eventkit_task
+    WHERE
+        queue = :queue AND state = 'ready'
+        AND NOT EXISTS (
+            SELECT 1 FROM eventkit_queue
+            WHERE name = :queue AND (paused OR rate IS NOT NULL OR max_running IS NOT NULL)
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM eventkit_task
+            WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+        )
+    ORDER BY priority DESC, run_at, id
+    LIMIT :limit
+)
+RETURNING
+    id, queue, payload, key, headers, priority, attempt,
+    coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
+    run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at
+
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.
 -- name: Lease
 UPDATE eventkit_task
@@ -52,7 +77,7 @@ WHERE id IN (
 )
 RETURNING
     id, queue, payload, key, headers, priority, attempt, coalesce(max_attempts, :max_attempts),
-    run_at, enqueued_at, expires_at, wake_at, token
+    run_at, enqueued_at, expires_at, wake_at, token, :lease
 
 -- name: SpendTokens
 UPDATE eventkit_queue

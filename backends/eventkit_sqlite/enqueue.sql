@@ -18,6 +18,7 @@ RETURNING id
 INSERT INTO eventkit_task (queue, payload)
 SELECT :queue, value
 FROM json_each(:payloads)
+WHERE NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
 RETURNING id
 
 -- name: EnqueueMany

@@ -31,6 +31,10 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     writes: ClassVar[bool] = True
     """Whether anything is changed; what only reads runs beside the writer."""
 
+    first_alone: ClassVar[bool] = False
+    """Whether the first statement of the plan can stand for itself: mostly nothing follows it, and what does may be
+    a transaction of its own."""
+
     def decode(self, rows: Rows) -> T:
         """The answer that *rows* stand for.  An operation whose rows matter only to a plan has none."""
         raise TypeError(f"{type(self).__name__} is a step of a plan and has no answer of its own")

@@ -1,13 +1,13 @@
 """What is asked of a database to hand out tasks.
 
-A claim is a plan: it reads the *gate* (may anything be handed out, is anything due?), moves what is due,
-and leases the best of what is ready.  Only a claim, a sweep and plain SQL ever move tasks that are due.
+A claim is a plan: it takes the best of what is ready, where nothing else has to be considered; or it reads the
+*gate* (may anything be handed out, is anything due?), moves what is due, and leases what the gate lets through.  Only a claim, a sweep and plain SQL ever move tasks that are due.
 """
 
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..records import Task
@@ -83,6 +83,19 @@ class Promote(Operation[None], frozen=True):
     limit: int
 
 
+class Take(Operation[None], frozen=True):
+    """Give the best ready tasks to a worker, if the queue has no limits and nothing has to be moved first.
+
+    This is the common case, in one statement.  A lease that is not given is the queue's.
+    """
+
+    queue: str
+    worker: str
+    limit: int
+    lease: int | None
+    token: int
+
+
 class Lease(Operation[None], frozen=True):
     """Give the best ready tasks to a worker."""
 
@@ -105,6 +118,7 @@ class SpendTokens(Operation[None], frozen=True):
 class Claim(Operation[list[Task[Any]]], frozen=True):
     """Lease up to *limit* tasks to *worker*, best first.  *token* proves the claim."""
 
+    first_alone: ClassVar[bool] = True
     queue: str
     worker: str
     limit: int
@@ -113,7 +127,21 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
     codec: Codec
 
     def plan(self) -> Plan[list[Task[Any]]]:
-        """The gate, what is due, the lease; then the poisonous ones are taken out and more are leased."""
+        """What can be taken at once; or the gate, what is due, and the lease.  Poisonous tasks are replaced by others."""
+        tasks: list[Task[Any]] = []
+        while len(tasks) < self.limit:
+            rows = yield Take(self.queue, self.worker, self.limit - len(tasks), self.lease, self.token)
+            if rows and not (yield from self._decode_into(tasks, rows)):
+                return tasks
+            if not rows:
+                break
+        return tasks or (yield from self._through_the_gate())
+
+    def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
+        """The release of the tasks, so that somebody else gets them at once."""
+        return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
+
+    def _through_the_gate(self) -> Plan[list[Task[Any]]]:
         gate = Gate(*(yield ReadGate(self.queue))[0])
         if gate.due:
             yield from promote(self.queue, max(MOVED_AT_ONCE, self.limit))
@@ -123,8 +151,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         while len(tasks) < most:
             wanted = most - len(tasks)
             rows = yield Lease(self.queue, self.worker, wanted, lease, self.token, gate.max_attempts)
-            poisonous = yield from self._decode_into(tasks, rows, lease)
-            if not poisonous:
+            if not (yield from self._decode_into(tasks, rows)):
                 break
         tokens = gate.tokens_now()
         # Also without a rate: whoever counts what is running in an older snapshot then fails to serialize.
@@ -132,11 +159,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
             yield SpendTokens(self.queue, None if tokens is None else tokens - len(tasks), gate.now)
         return tasks
 
-    def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
-        """The release of the tasks, so that somebody else gets them at once."""
-        return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
-
-    def _decode_into(self, tasks: list[Task[Any]], rows: Rows, lease: int) -> Plan[int]:
+    def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
         """Append the tasks of *rows*, best first; bury those that do not decode and say how many."""
         if len(rows) > 1:
             rows.sort(key=_due_then_id)
@@ -146,7 +169,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         poisonous = 0
         for row in rows:
             try:
-                columns = [*row, lease]
+                columns = [*row]
                 columns[2] = decode(row[2])
                 columns[4] = decode_headers(row[4]) if row[4] else {}
                 tasks.append(Task(*columns))

@@ -13,6 +13,9 @@ TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | 
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``: JSON text, and
 milliseconds from now or since 1970."""
 
+_PLAIN = (None, 0, None, None, None, None, None, None)
+"""What `TaskRow` says beside the payload of a task of which nothing else is said."""
+
 
 class Enqueue(Operation[Enqueued], frozen=True):
     """Add one task that is due now, has no key and never expires: the common case, in one statement."""
@@ -31,17 +34,17 @@ class Enqueue(Operation[Enqueued], frozen=True):
 
 
 class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
-    """Add tasks of which nothing but the payload is said."""
+    """Add tasks of which nothing but the payload is said, to a queue without a bound."""
 
+    first_alone: ClassVar[bool] = True
     queue: str
     payloads: list[str]
 
     def plan(self) -> Plan[list[Enqueued]]:
-        """One statement, and a look at the bound where there is one."""
-        yield from check_batch(self.queue, len(self.payloads))
+        """One statement, which adds nothing where there is a bound; then the longer way."""
         rows = yield self
-        if rows:
-            yield from check_bound(self.queue)
+        if not rows and self.payloads:
+            return (yield from EnqueueMany(self.queue, [(payload, *_PLAIN) for payload in self.payloads]).plan())
         # As `Enqueued(id, True)` for each, in half the time.
         return list(map(tuple.__new__, repeat(Enqueued), zip(chain.from_iterable(rows), repeat(True))))
 

@@ -18,6 +18,7 @@ Held = tuple[int, int]
 class Ack(Operation[bool], frozen=True):
     """Finish a task.  The statement deletes it if nothing of it has to stay, which is the common case."""
 
+    first_alone: ClassVar[bool] = True
     id: int
     token: int
     result: str | None
@@ -32,6 +33,7 @@ class Ack(Operation[bool], frozen=True):
 class AckMany(Operation[list[int]], frozen=True):
     """Finish tasks; the ids of those that were still ours, in ascending order."""
 
+    first_alone: ClassVar[bool] = True
     held: list[Held]
 
     def plan(self) -> Plan[list[int]]:

@@ -41,14 +41,12 @@ AS $$
     END
 $$
 
--- Everybody who changes what a waiter may wait for calls this, before a number is drawn and before the commit.
--- It leaves a mark, a shared lock that says "a transaction is under way, and all it draws lies above this
--- number"; then, in a snapshot that is younger than the mark, it looks whether anybody sleeps.  Whoever falls
--- asleep later sees the mark.  So once is enough for a name and a transaction, and the memory of it is a
--- setting that goes when the lock goes: at the end of the transaction, or with the savepoint.
--- After 32 names one mark stands for all of the kind, or the lock table would run out.
--- In a snapshot that is older than the mark a sleeper may be missing, so there everybody is notified.
-CREATE FUNCTION eventkit_stir(kind text, name text) RETURNS boolean
+-- Leave a mark: a shared lock that says "a transaction is under way, and all that it draws lies above this number".
+-- The answer is whether sleepers have to be looked for now.  Once is enough for a name and a transaction, because
+-- whoever falls asleep later sees the mark; the memory of it is a setting that goes when the lock goes: at the end
+-- of the transaction, or with the savepoint.  After 32 names one mark stands for all of the kind, or the lock table
+-- would run out, and then it is not known which names had been looked for.
+CREATE FUNCTION eventkit_mark(kind text, name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -57,7 +55,7 @@ DECLARE
     done boolean;  -- Assigning what a function returns costs a tenth of PERFORM, which plans and runs a query.
 BEGIN
     IF strpos(marks, ',' || lock || ',') > 0 THEN
-        RETURN true;
+        RETURN false;
     END IF;
     IF cardinality(string_to_array(marks, ',')) > 33 THEN
         lock := eventkit_lock($1 || ':*');
@@ -66,11 +64,35 @@ BEGIN
         done := pg_advisory_xact_lock_shared(lock, (eventkit_drawn($1) & 2147483647)::integer) IS NULL;
         done := set_config('eventkit.marks', marks || lock || ',', true) IS NULL;
     END IF;
-    IF (
-        current_setting('transaction_isolation') <> 'read committed'
-        OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || $2 AND s.until > clock_timestamp())
-    ) AND current_setting('eventkit.notify_off', true) IS DISTINCT FROM 'on' THEN
+    RETURN true;
+END
+$$
+
+-- Notify whoever sleeps on a name; not in a transaction that will be prepared, which must not notify.
+CREATE FUNCTION eventkit_wake(kind text, name text) RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    IF current_setting('eventkit.notify_off', true) IS DISTINCT FROM 'on' THEN
         PERFORM pg_notify(eventkit_bell(), $1 || ':' || $2);
+    END IF;
+END
+$$
+
+-- Everybody who changes what a waiter may wait for calls this before the commit, or does the same around the
+-- statement that changes it: leave a mark, look for sleepers in a snapshot that is younger, and notify them.  Where
+-- there is no younger snapshot, a sleeper may be missing from it, and everybody is notified.
+CREATE FUNCTION eventkit_stir(kind text, name text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    IF eventkit_mark($1, $2) THEN  -- In a statement of its own, so that the snapshot of the next one is younger.
+        IF
+            current_setting('transaction_isolation') <> 'read committed'
+            OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || $2 AND s.until > clock_timestamp())
+        THEN
+            PERFORM eventkit_wake($1, $2);
+        END IF;
     END IF;
     RETURN true;
 END
@@ -338,13 +360,16 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
 DECLARE
-    stirred boolean := eventkit_stir('event', $1);
+    marked boolean := eventkit_mark('event', $1);
+    asleep boolean;
     published bigint;
 BEGIN
     IF $5 IS NULL THEN
         INSERT INTO eventkit_event (id, topic, payload, key, headers)
         VALUES (nextval('eventkit_event_id_seq'), $1, $2, $3, $4)
-        RETURNING id INTO published;
+        RETURNING id, marked AND EXISTS (
+            SELECT FROM eventkit_sleeper AS s WHERE s.name = 'event:' || $1 AND s.until > clock_timestamp()
+        ) INTO published, asleep;
     ELSE
         INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
         VALUES (nextval('eventkit_event_id_seq'), $1, $2, $3, $4, $5)
@@ -353,6 +378,12 @@ BEGIN
         IF published IS NULL THEN
             SELECT id INTO published FROM eventkit_event WHERE topic = $1 AND dedup = $5;
         END IF;
+        asleep := marked AND EXISTS (
+            SELECT FROM eventkit_sleeper AS s WHERE s.name = 'event:' || $1 AND s.until > clock_timestamp()
+        );
+    END IF;
+    IF asleep OR marked AND current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM eventkit_wake('event', $1);
     END IF;
     RETURN published;
 END
@@ -629,27 +660,42 @@ BEGIN
 END
 $$
 
--- A task that is due now and has no key, if there is room for it.
+-- A task that is due now and has no key, if there is room for it.  Mostly there is no bound, and claims look at the
+-- priority already: then it is one statement.
 CREATE FUNCTION eventkit_add(queue text, payload json, headers json, priority integer, max_attempts bigint)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    stirred boolean := eventkit_stir('task', $1);
+    marked boolean := eventkit_mark('task', $1);
+    asleep boolean;
     added bigint;
 BEGIN
-    IF
-        EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.max_size IS NOT NULL)
-        AND EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size)
-    THEN
-        RETURN NULL;
-    END IF;
-    IF NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4) THEN
-        INSERT INTO eventkit_low (queue, priority) VALUES ($1, $4);
-    END IF;
     INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
-    VALUES ($1, $2, $3, $4, $5)
-    RETURNING id INTO added;
+    SELECT $1, $2, $3, $4, $5
+    WHERE
+        NOT EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.max_size IS NOT NULL)
+        AND EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4)
+    RETURNING id, marked AND EXISTS (
+        SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp()
+    ) INTO added, asleep;
+    IF added IS NULL THEN
+        IF EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size) THEN
+            RETURN NULL;
+        END IF;
+        IF NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4) THEN
+            INSERT INTO eventkit_low (queue, priority) VALUES ($1, $4);
+        END IF;
+        INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
+        VALUES ($1, $2, $3, $4, $5)
+        RETURNING id INTO added;
+        asleep := marked AND EXISTS (
+            SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp()
+        );
+    END IF;
+    IF asleep OR marked AND current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM eventkit_wake('task', $1);
+    END IF;
     RETURN added;
 END
 $$
