@@ -18,6 +18,8 @@ class Proxy:
         self.port = self._door.getsockname()[1]
         self._peers: dict[socket.socket, socket.socket] = {}
         self._silent: list[socket.socket] = []
+        self._doomed: bytes | None = None
+        self._breaking: set[socket.socket] = set()
         self._mutex = threading.Lock()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
@@ -42,10 +44,9 @@ class Proxy:
             self._peers.clear()
             return silent
 
-    @property
-    def open(self) -> int:
-        """How many connections are being served."""
-        return len(self._peers) // 2
+    def break_at(self, sent: bytes) -> None:
+        """Break the connection on which a client sends these bytes, when the server answers it."""
+        self._doomed = sent
 
     def _run(self) -> None:
         while not self._ended:
@@ -68,6 +69,11 @@ class Proxy:
         data = b""
         with suppress(OSError):
             data = source.recv(65536)
+            if self._doomed is not None and self._doomed in data:
+                self._doomed = None
+                self._breaking.add(self._peers[source])
+            if source in self._breaking:
+                data = b""
             self._peers[source].sendall(data)
         if not data:
             for each in (source, self._peers[source]):

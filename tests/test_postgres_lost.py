@@ -44,7 +44,9 @@ def test_idle_connections_that_ended_cost_no_call(cluster: Cluster, url: str, co
         end_ours(cluster)
         with kit.transaction() as tx:
             kit.channel("c").notify(number, tx=tx)
-    assert [event.payload for event in kit.stream("t").read()] == [*range(10)]
+    cluster.restart("immediate")  # Whoever is idle is told nothing but that it is over.
+    kit.stream("t").publish(10)
+    assert [event.payload for event in kit.stream("t").read()] == [*range(11)]
 
 
 def test_a_call_whose_connection_is_ended_is_repeated(cluster: Cluster, url: str, connect: Connect) -> None:

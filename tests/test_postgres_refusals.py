@@ -128,7 +128,7 @@ def test_a_role_that_may_not_make_tables(cluster: Cluster, url: str, connect: Co
         connect(url)
         with pytest.raises(Unavailable, match=needed):
             connect(of_shop)
-        [grants] = re.findall(r"```text\n(GRANT .*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        [grants] = re.findall(r"```sql\n(GRANT .*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
         ask(cluster, re.sub(r"\beventkit\b", schema, grants))
 
         kit = connect(of_shop)
@@ -153,7 +153,7 @@ def test_a_lock_that_is_not_obtained_in_time(cluster: Cluster, url: str, connect
 
 def test_a_transaction_that_idles_for_too_long(cluster: Cluster, url: str, connect: Connect) -> None:
     """Its end says that nothing of it is left, and the kit goes on with another connection."""
-    kit = connect(f"{url}&options=-c%20idle_in_transaction_session_timeout%3D100")
+    kit = connect(f"{url}&options=-c%20idle_in_transaction_session_timeout%3D500")
     with (
         pytest.raises(Disconnected, match=r"nothing of it is left.*idle_in_transaction_session_timeout"),
         kit.transaction() as tx,

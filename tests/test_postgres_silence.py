@@ -14,6 +14,8 @@ from eventkit_postgres import listener
 from own_cluster import PATIENCE, eventually, sleepers
 from tcp_proxy import Proxy
 
+from eventkit import Disconnected
+
 cluster, connect, flavour = own_cluster.cluster, own_cluster.connect, own_cluster.flavour
 direct, nothing_is_left = own_cluster.url, own_cluster.nothing_is_left
 
@@ -82,3 +84,21 @@ def test_a_listener_that_finds_nobody(cluster: Cluster, url: str, proxy: Proxy, 
     kit.queue("q").enqueue("found by a poll")
     waiter.join(PATIENCE)
     assert [task.payload for task in claimed] == ["found by a poll"]
+
+
+def test_an_answer_that_is_lost(cluster: Cluster, direct: str, proxy: Proxy, connect: Connect) -> None:
+    """A call that was carried out unheard is not repeated; it is said that it may have been."""
+    kit = connect(re.sub(r":\d+/", f":{proxy.port}/", direct))
+    stream, queue = kit.stream("t"), kit.queue("q")
+    for number, call in enumerate((stream.publish, queue.enqueue)):
+        mark = f"mark {number}"
+        proxy.break_at(mark.encode())
+        with pytest.raises(Disconnected, match=r"carried out or it was not.*look before you repeat"):
+            call(mark)
+    with pytest.raises(Disconnected, match=r"carried out or it was not"), kit.transaction() as tx:
+        stream.publish("committed", tx=tx)
+        proxy.break_at(b"COMMIT")
+    assert [event.payload for event in stream.read()] == ["mark 0", "committed"]
+    assert [task.payload for task in queue.peek(10)] == ["mark 1"]
+    proxy.break_at(b"events_after")
+    assert len(stream.read()) == 2
