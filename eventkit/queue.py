@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from os import urandom
 from typing import Any
 
@@ -104,7 +105,9 @@ class Queue:
 
     def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Any:
         """Finish tasks; the ids of those that were still ours."""
-        return self._execute(finish.AckMany(sorted((task.id, task.token) for task in tasks)), tx)
+        batch = sorted(tasks, key=attrgetter("id"))
+        operation = finish.FinishMany if any(task.key is not None for task in batch) else finish.AckMany
+        return self._execute(operation([(task.id, task.token) for task in batch]), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
         """Put a task back for another attempt; dead if it has had them all."""

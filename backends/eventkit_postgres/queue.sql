@@ -112,22 +112,33 @@ WHERE
     queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running::boolean)
     AND EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = n.id AND t.state = n.stored_state FOR UPDATE)
 
+-- What another transaction has in hand is left to it, so that nobody waits who has moved what was due before.
 -- name: Purge
 DELETE FROM eventkit_task
-WHERE
-    queue = :queue AND state = :state
-    AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
+WHERE id = ANY (ARRAY(
+    SELECT id FROM eventkit_task
+    WHERE
+        queue = :queue AND state = :state
+        AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
+    FOR UPDATE SKIP LOCKED
+))
 RETURNING eventkit_stir('task', queue)
 
--- What is done has had its key reserved when it was finished, and the key may be another task's by now.
+-- What is done has had its key reserved when it was finished, and the key may be another task's by now.  A key is
+-- touched only by whoever has its task, so the tasks are locked first.
 -- name: ReserveKeysOfState
+WITH held AS MATERIALIZED (
+    SELECT queue, key, id, enqueued_at FROM eventkit_task
+    WHERE
+        queue = :queue AND state = :state AND state <> 'done'
+        AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
+    FOR UPDATE SKIP LOCKED
+)
 UPDATE eventkit_key AS k
 SET reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms'
-FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
+FROM held AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE
-    t.queue = :queue AND t.state = :state AND t.state <> 'done'
-    AND (:older_than::bigint IS NULL OR t.finished_at <= :now - :older_than::bigint * interval '1 ms')
-    AND k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
+    k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
 
 -- name: Requeue
 WITH
@@ -136,8 +147,7 @@ dead AS MATERIALIZED (
     WHERE
         queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
         AND (:every::boolean OR id = ANY (:ids::bigint[]))
-    ORDER BY id
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 ),
 alive AS (
     UPDATE eventkit_task
