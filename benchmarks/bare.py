@@ -15,8 +15,8 @@ from eventkit_sqlite.statements import STATEMENTS
 
 import eventkit
 from eventkit.operations import Operation
-from eventkit.operations.claim import Lease, ReadGate
-from eventkit.operations.enqueue import Enqueue, EnqueuePlain, ReadRoom
+from eventkit.operations.claim import Take
+from eventkit.operations.enqueue import Enqueue, EnqueuePlain
 from eventkit.operations.finish import Ack, AckMany
 from eventkit.operations.stream import Publish, PublishPlain, ReadEvents
 
@@ -39,9 +39,7 @@ def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
 
 _ENQUEUE = _sql(Enqueue, "queue", "payload", "headers", "priority", "max_attempts")
 _ENQUEUE_PLAIN = _sql(EnqueuePlain, "queue", "payloads")
-_READ_ROOM = _sql(ReadRoom, "queue")
-_READ_GATE = _sql(ReadGate, "queue")
-_LEASE = _sql(Lease, "worker", "token", "lease", "queue", "limit", "max_attempts")
+_TAKE = _sql(Take, "worker", "token", "lease", "queue", "limit")
 _ACK = _sql(Ack, "id", "token")
 _ACK_MANY = _sql(AckMany, "held")
 _PUBLISH = _sql(Publish, "topic", "key", "payload", "headers")
@@ -78,21 +76,14 @@ class Bare(Contestant):
         source = payloads(count)
         for _ in range(count // size):
             texts = [encode(payload).decode() for payload in islice(source, size)]
-            execute("BEGIN IMMEDIATE")
-            execute(_READ_ROOM, ("other",)).fetchall()
             execute(_ENQUEUE_PLAIN, ("other", encode(texts).decode())).fetchall()
-            execute(_READ_ROOM, ("other",)).fetchall()
-            execute("COMMIT")
 
     def claim(self, count: int) -> None:
         """Claim and ack, one by one."""
         execute = self._connection.execute
         for _ in range(count):
             token = _token()
-            execute("BEGIN IMMEDIATE")
-            execute(_READ_GATE, ("work",)).fetchall()
-            [row] = execute(_LEASE, ("worker", token, 300_000, "work", 1, 3)).fetchall()
-            execute("COMMIT")
+            [row] = execute(_TAKE, ("worker", token, None, "work", 1)).fetchall()
             decode(row[2])
             execute(_ACK, (row[0], token)).fetchall()
 
@@ -101,10 +92,7 @@ class Bare(Contestant):
         execute = self._connection.execute
         for _ in range(count // size):
             token = _token()
-            execute("BEGIN IMMEDIATE")
-            execute(_READ_GATE, ("work",)).fetchall()
-            rows = execute(_LEASE, ("worker", token, 300_000, "work", size, 3)).fetchall()
-            execute("COMMIT")
+            rows = execute(_TAKE, ("worker", token, None, "work", size)).fetchall()
             for row in rows:
                 decode(row[2])
             execute(_ACK_MANY, (encode([(row[0], token) for row in rows]).decode(),)).fetchall()
@@ -159,7 +147,7 @@ class ByHand(Bare):
         execute = self._connection.execute
         for _ in range(count):
             token = _token()
-            [row] = execute(_LEASE, ("worker", token, 300_000, "work", 1, 3)).fetchall()
+            [row] = execute(_TAKE, ("worker", token, None, "work", 1)).fetchall()
             decode(row[2])
             execute(_ACK, (row[0], token)).fetchall()
 
@@ -168,7 +156,7 @@ class ByHand(Bare):
         execute = self._connection.execute
         for _ in range(count // size):
             token = _token()
-            rows = execute(_LEASE, ("worker", token, 300_000, "work", size, 3)).fetchall()
+            rows = execute(_TAKE, ("worker", token, None, "work", size)).fetchall()
             for row in rows:
                 decode(row[2])
             execute("BEGIN IMMEDIATE")

@@ -10,7 +10,7 @@ from typing import Any
 
 from eventkit.errors import Closed, Unavailable
 from eventkit.execute import run
-from eventkit.operations import Operation
+from eventkit.operations import Operation, Plan
 
 from .address import Address
 from .file import File
@@ -45,6 +45,22 @@ class Job:
         return self.answer
 
 
+class _Rest(Operation[Any], frozen=True):
+    """What is left of a plan whose first statement stood for itself; to be run once."""
+
+    begun: Any
+    step: Operation[Any]
+
+    def plan(self) -> Plan[Any]:
+        """The steps that are left."""
+        step = self.step
+        try:
+            while True:
+                step = self.begun.send((yield step))
+        except StopIteration as done:
+            return done.value
+
+
 class Writer:
     """Runs operations on the one connection that writes.  Not thread-safe: one caller at a time.
 
@@ -66,10 +82,13 @@ class Writer:
             statement = STATEMENTS.get(type(operation))
             if statement is not None and statement.single:
                 return operation.decode(fetch(connection, operation))
-            connection.execute("BEGIN IMMEDIATE")
-            answer = run(operation.plan(), self._fetch)
-            connection.execute("COMMIT")
-            return answer
+            if not operation.first_alone:
+                connection.execute("BEGIN IMMEDIATE")
+                answer = run(operation.plan(), self._fetch)
+                connection.execute("COMMIT")
+                return answer
+            plan = operation.plan()
+            rows = fetch(connection, next(plan))
         except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -77,8 +96,13 @@ class Writer:
                 raise
             if not is_busy(error):
                 raise translate(error, self._address.path) from error
-        job = Job(operation, caller, time.monotonic() + self._address.busy_timeout)
-        self.together([job])
+            self.together([job := self._job(operation, caller)])
+            return job.result()
+        try:
+            step = plan.send(rows)
+        except StopIteration as done:
+            return done.value
+        self.together([job := self._job(_Rest(plan, step), caller)])
         return job.result()
 
     def together(self, jobs: list[Job]) -> None:
@@ -107,6 +131,9 @@ class Writer:
                     job.finish(error=cause if isinstance(cause, Exception) else interrupted())
             if not isinstance(error, Exception):
                 raise
+
+    def _job(self, operation: Operation[Any], caller: object) -> Job:
+        return Job(operation, caller, time.monotonic() + self._address.busy_timeout)
 
     def _begin(self, jobs: list[Job]) -> bool:
         """Take the write lock; False when jobs that could wait no longer have been finished instead."""

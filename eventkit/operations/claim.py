@@ -1,7 +1,8 @@
 """What is asked of a database to hand out tasks.
 
 A claim is a plan: it takes the best of what is ready, where nothing else has to be considered; or it reads the
-*gate* (may anything be handed out, is anything due?), moves what is due, and leases what the gate lets through.  Only a claim, a sweep and plain SQL ever move tasks that are due.
+*gate* (may anything be handed out, is anything due?), moves what is due, and leases what the gate lets through.
+Only a claim, a sweep and plain SQL ever move tasks that are due.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
     codec: Codec
 
     def plan(self) -> Plan[list[Task[Any]]]:
-        """What can be taken at once; or the gate, what is due, and the lease.  Poisonous tasks are replaced by others."""
+        """What can be taken at once; or the gate, what is due, and the lease.  Others take the place of poison."""
         tasks: list[Task[Any]] = []
         while len(tasks) < self.limit:
             rows = yield Take(self.queue, self.worker, self.limit - len(tasks), self.lease, self.token)
