@@ -15,7 +15,7 @@ from eventkit_sqlite.statements import STATEMENTS
 
 import eventkit
 from eventkit.operations import Operation
-from eventkit.operations.claim import Take
+from eventkit.operations.claim import Lease, Take
 from eventkit.operations.enqueue import Enqueue, EnqueuePlain
 from eventkit.operations.finish import Ack, AckMany
 from eventkit.operations.stream import Publish, PublishPlain, ReadEvents
@@ -40,6 +40,7 @@ def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
 _ENQUEUE = _sql(Enqueue, "queue", "payload", "headers", "priority", "max_attempts")
 _ENQUEUE_PLAIN = _sql(EnqueuePlain, "queue", "payloads")
 _TAKE = _sql(Take, "worker", "token", "lease", "queue", "limit")
+_LEASE = _sql(Lease, "worker", "token", "lease", "queue", "limit", "max_attempts")
 _ACK = _sql(Ack, "id", "token")
 _ACK_MANY = _sql(AckMany, "held")
 _PUBLISH = _sql(Publish, "topic", "key", "payload", "headers")
@@ -147,7 +148,7 @@ class ByHand(Bare):
         execute = self._connection.execute
         for _ in range(count):
             token = _token()
-            [row] = execute(_TAKE, ("worker", token, None, "work", 1)).fetchall()
+            [row] = execute(_LEASE, ("worker", token, 300_000, "work", 1, 3)).fetchall()
             decode(row[2])
             execute(_ACK, (row[0], token)).fetchall()
 
@@ -156,7 +157,7 @@ class ByHand(Bare):
         execute = self._connection.execute
         for _ in range(count // size):
             token = _token()
-            rows = execute(_TAKE, ("worker", token, None, "work", size)).fetchall()
+            rows = execute(_LEASE, ("worker", token, 300_000, "work", size, 3)).fetchall()
             for row in rows:
                 decode(row[2])
             execute("BEGIN IMMEDIATE")
