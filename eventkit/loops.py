@@ -26,6 +26,9 @@ from .telemetry import tracing
 
 M = TypeVar("M")
 
+_LINGER = 0.1
+"""Seconds without an event after which progress is saved."""
+
 
 class Loops:
     """The loops of one kit."""
@@ -55,6 +58,9 @@ class Loops:
         automatic = consumer is not None and (every_n > 0 or every_s > 0)
         window = every_n if automatic and every_n else sys.maxsize
         save_at = monotonic() + every_s if automatic and every_s else float("inf")
+
+        def unsaved() -> bool:
+            return automatic and handled is not None and handled.offset > saved
 
         def save() -> None:
             nonlocal saved, save_at
@@ -97,8 +103,11 @@ class Loops:
                         save()
                         left = window
                     if not found:
+                        # What comes at once is waited for, or a busy stream would cost a write for each few events.
+                        if unsaved() and connection.sleep(stream.EventsAhead(topic, after), _LINGER):
+                            continue
                         save()
-                        if not connection.sleep(stream.EventsAhead(topic, after)):
+                        if connection.closing or not connection.sleep(stream.EventsAhead(topic, after)):
                             return
             except Closed:
                 return

@@ -21,6 +21,9 @@ from .telemetry import tracing
 
 M = TypeVar("M")
 
+_LINGER = 0.1
+"""Seconds without an event after which progress is saved."""
+
 
 class AsyncLoops:
     """The loops of one kit."""
@@ -55,6 +58,9 @@ class AsyncLoops:
             if after < 0:
                 after, seen = await self._locate(origin)
                 saved = after
+
+        def unsaved() -> bool:
+            return automatic and handled is not None and handled.offset > saved
 
         async def save() -> None:
             nonlocal saved, save_at
@@ -98,8 +104,11 @@ class AsyncLoops:
                         await save()
                         left = window
                     if not found:
+                        # What comes at once is waited for, or a busy stream would cost a write for each few events.
+                        if unsaved() and await connection.sleep(stream.EventsAhead(topic, after), _LINGER):
+                            continue
                         await save()
-                        if not await connection.sleep(stream.EventsAhead(topic, after)):
+                        if connection.closing or not await connection.sleep(stream.EventsAhead(topic, after)):
                             return
             except Closed:
                 return
