@@ -106,7 +106,8 @@ class Queue:
     def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Any:
         """Finish tasks; the ids of those that were still ours."""
         batch = sorted(tasks, key=attrgetter("id"))
-        operation = finish.FinishMany if any(task.key is not None for task in batch) else finish.AckMany
+        careful = tx is not None or any(task.key is not None for task in batch)
+        operation = finish.FinishMany if careful else finish.AckMany
         return self._execute(operation([(task.id, task.token) for task in batch]), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:

@@ -161,10 +161,11 @@ def test_a_claim_whose_snapshot_is_old_does_not_exceed_max_running(
         assert claimed == []
 
 
-_IN_BATCHES: dict[str, Callable[[Any, list[Any]], object]] = {
-    "ack_many": lambda queue, tasks: queue.ack_many(tasks),
-    "ack_many with keys": lambda queue, tasks: queue.ack_many(tasks),
-    "release": lambda queue, tasks: queue._execute(ReleaseMany([(task.id, task.token) for task in tasks])),
+_IN_BATCHES: dict[str, Callable[[Any, list[Any], Any], object]] = {
+    "ack_many": lambda queue, tasks, tx: queue.ack_many(tasks),
+    "ack_many with keys": lambda queue, tasks, tx: queue.ack_many(tasks),
+    "ack_many in a transaction": lambda queue, tasks, tx: queue.ack_many(tasks, tx=tx),
+    "release": lambda queue, tasks, tx: queue._execute(ReleaseMany([(task.id, task.token) for task in tasks])),
 }
 
 
@@ -177,6 +178,7 @@ def test_batches_are_locked_in_the_order_of_their_ids(postgres_url: str, what: s
         eventkit.connect(with_options(postgres_url, busy_timeout=60)) as kit,
         psycopg.connect(base) as holder,
         psycopg.connect(base) as observer,
+        psycopg.connect(base) as caller,
     ):
         queue = kit.queue("jobs")
         queue.enqueue_many(
@@ -190,7 +192,7 @@ def test_batches_are_locked_in_the_order_of_their_ids(postgres_url: str, what: s
         middle = ids[count // 2]
         table = _table(postgres_url)
         holder.execute(SQL("SELECT FROM {} WHERE id = %s FOR UPDATE").format(table), (middle,))
-        call = in_thread(_IN_BATCHES[what], queue, tasks)
+        call = in_thread(_IN_BATCHES[what], queue, tasks, caller)
         waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'"
         eventually(lambda: observer.execute(waiting).fetchall())
         free = observer.execute(SQL("SELECT id FROM {} FOR UPDATE SKIP LOCKED").format(table)).fetchall()

@@ -46,9 +46,10 @@ class AckMany(Operation[list[int]], frozen=True):
 
 
 class FinishMany(Operation[list[int]], frozen=True):
-    """`AckMany` where some of the tasks have keys.
+    """`AckMany` where some of the tasks have keys, or in a caller's transaction.
 
-    All of them go the longer way: taken in two turns, rows would be locked in another order than others lock them.
+    All of them go the longer way, which locks them in the order of their ids before anything else: what would be
+    a deadlock is repeated only where the transaction is ours.
     """
 
     held: list[Held]
