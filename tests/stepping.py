@@ -23,7 +23,18 @@ from eventkit.operations import Probe
 SOON = 5.0
 """Seconds within which a waiter that will ever wake has woken: no look on no occasion comes to its help."""
 
-_FUNCTIONS = ("mark", "wake", "stir", "next", "publish", "notify", "add", "settled", "events_after", "notifications_after")
+_FUNCTIONS = (
+    "mark",
+    "wake",
+    "stir",
+    "next",
+    "publish",
+    "notify",
+    "add",
+    "settled",
+    "events_after",
+    "notifications_after",
+)
 
 
 def install_halts(driver: psycopg.Connection[Any], schema: str) -> int:

@@ -177,7 +177,10 @@ class Scene:
         while active := [publisher for publisher in self._publishers if not publisher.done]:
             if self._reader.done:
                 self._reader.prepare(lambda tx: seen.extend(self._read(kind, seen[-1], tx)), isolations[0], True)
-            chance.choice([*active, self._reader, self._reader]).step()
+            held = chance.choice([*active, self._reader])
+            for _ in range(chance.choice((1, 2, 4, 8, 16))):
+                if not held.done:
+                    held.step()
         while not self._reader.done:
             self._reader.step()
         seen += self._read(kind, seen[-1], None)

@@ -137,12 +137,14 @@ class Stage:
             lambda tx: change.make(Kit(cast(Connection, Within(self.connection, tx))), name, given), isolation, commit
         )
         sleepers = [self.sleeper(change.probe(name)) for _ in range(chance.choice((1, 1, 2, 3)))]
-        haste = chance.choice((0.2, 0.4, 0.6))
+        haste = 0.5
         try:
             overtaken_at = chance.randrange(1, 8) if overtaken else None
             step = 0
             while not self.held.done:
-                able = [sleeper for sleeper in sleepers if not sleeper.asleep]
+                able = [sleeper for sleeper in sleepers if not (sleeper.asleep or sleeper.awake)]
+                if chance.random() < 0.2:
+                    haste = chance.choice((0.05, 0.5, 0.95))
                 if able and chance.random() > haste:
                     chance.choice(able).step()
                 else:
