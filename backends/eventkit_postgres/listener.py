@@ -1,8 +1,8 @@
 """Hearing commits: one connection and one thread for a kit, however many wait.
 
 Notifications carry the name of what changed, and ring those who wait for it.  A name that somebody waits for
-stands in ``eventkit_sleeper``, or nobody would notify; it is taken out when nobody has waited for it for a
-second, so that a consumer with work to do costs its publishers nothing.
+stands in ``eventkit_sleeper``, or nobody would notify; it is taken out when nobody has slept on it for a second,
+so that consumers with work to do, who never get further than looking again, cost their publishers nothing.
 
 A connection that is healthy by every statement may hear nothing all the same (a pooler in between, a blackholed
 socket).  So the listener sends itself a notification when it begins and every so often, and a connection on which
@@ -33,7 +33,7 @@ from .statements import fetch, statements
 from .waiters import Place, Waiter
 
 _KEPT = 1.0
-"""Seconds that a name stays registered when nobody waits for it any more."""
+"""Seconds that a name stays registered when nobody sleeps on it any more."""
 
 _REFRESH = 20.0
 _ANSWER = 5.0
@@ -78,7 +78,7 @@ class Listener:
             for subject in waiter.probe.subjects:
                 place = self._places[subject]
                 place.waiters.discard(waiter)
-                place.left_at = monotonic()
+                _rouse(place, waiter)
                 if not place.waiters and place.registration is None:
                     del self._places[subject]
 
@@ -91,6 +91,27 @@ class Listener:
         with self._mutex:
             return sorted({s for s in waiter.probe.subjects if self._places[s].registration is None})
 
+    def registrations(self, waiter: Waiter) -> list[int | None]:
+        """By which registration each subject stands in the table."""
+        with self._mutex:
+            return [self._places[subject].registration for subject in waiter.probe.subjects]
+
+    def fall_asleep(self, waiter: Waiter, known: list[int | None]) -> bool:
+        """Keep the subjects in the table until `wake_up`; False if they no longer stand there as they did before."""
+        with self._mutex:
+            places = [self._places[subject] for subject in waiter.probe.subjects]
+            if [place.registration for place in places] != known:
+                return False
+            for place in places:
+                place.asleep.add(waiter)
+            return True
+
+    def wake_up(self, waiter: Waiter) -> None:
+        """The waiter is about to look."""
+        with self._mutex:
+            for subject in waiter.probe.subjects:
+                _rouse(self._places[subject], waiter)
+
     def register(self, subjects: list[str], registration: int, under_way: set[str]) -> None:
         """The subjects stand in the table now, and these transactions may not have seen them there."""
         with self._mutex:
@@ -98,8 +119,10 @@ class Listener:
                 return  # What was notified since may not have been heard.
             for subject in subjects:
                 place = self._places[subject]
+                if registration < place.forgotten:
+                    continue  # It is being taken out of the table, or has been.
                 place.registration = registration
-                place.registered_at = monotonic()
+                place.registered_at = place.slept_at = monotonic()
                 place.under_way = under_way
 
     def under_way(self, waiter: Waiter) -> bool:
@@ -266,20 +289,23 @@ class Listener:
             raise OSError("a notification to oneself did not arrive")
 
     def _forget(self, driver: Connection[Any]) -> bool:
-        """Unregister what nobody has waited for lately; whether there will be more to unregister."""
+        """Unregister what nobody has slept on lately; whether there will be more to unregister."""
         now = monotonic()
         left: list[str] = []
         with self._mutex:
-            # Two may have registered one subject; whoever comes from now on registers with a higher number.
+            # Somebody may just be registering; whoever begins to from now on does so with a higher number.
             last = self.next_registration()
-            deserted = [(subject, place) for subject, place in self._places.items() if not place.waiters]
-            for subject, place in deserted:
-                if now - place.left_at >= _KEPT:
+            watched = [(subject, place) for subject, place in self._places.items() if not place.asleep]
+            idle = [(subject, place) for subject, place in watched if place.registration or not place.waiters]
+            for subject, place in idle:
+                if now - place.slept_at >= _KEPT:
                     left.append(subject)
-                    del self._places[subject]
+                    place.registration, place.forgotten = None, last
+                    if not place.waiters:
+                        del self._places[subject]
         for subject in left:
             driver.execute(self.sql.unregister, (subject, self.id, last))
-        return len(deserted) > len(left)
+        return len(idle) > len(left)
 
     def _ask_probes(self, driver: Connection[Any]) -> None:
         """The look on no occasion, once for all who ask the same."""
@@ -292,6 +318,12 @@ class Listener:
             for waiter in who:
                 if waiter.seen is not None and waiter.seen != answer:
                     waiter.tell()
+
+
+def _rouse(place: Place, waiter: Waiter) -> None:
+    if waiter in place.asleep:
+        place.asleep.remove(waiter)
+        place.slept_at = monotonic()
 
 
 def _distinct(places: Iterable[Place]) -> set[Waiter]:

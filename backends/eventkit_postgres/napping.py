@@ -20,7 +20,7 @@ from .listener import Listener
 from .waiters import Waiter
 
 _GLANCES = (0.001, 0.002, 0.004)
-"""Pauses before registering: where much is going on there is something again by then."""
+"""Pauses before falling asleep: where much is going on there is something again by then."""
 
 _AFTER_AN_ERROR = 0.1
 
@@ -50,6 +50,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
         waiter.begin()
         pause: float | None = _AFTER_AN_ERROR
         due = None
+        known = listener.registrations(waiter)
         missing, doubtful = listener.missing(waiter), listener.under_way(waiter)
         try:
             outlook: Outlook = yield waiter.probe
@@ -59,14 +60,16 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
             due = outlook.delay
             if not listener.hearing:
                 pause = listener.fallback_poll  # It rings when it hears.
-            elif missing:
-                if not glances:
-                    registration = listener.next_registration()
-                    yield Query(listener.sql.register, (listener.id, registration, missing))
-                    under_way = yield Query(listener.sql.under_way, (missing,))
-                    listener.register(missing, registration, {id for (id,) in under_way})
-                    continue
+            elif glances:
                 pause = glances.pop(0)
+            elif missing:
+                registration = listener.next_registration()
+                yield Query(listener.sql.register, (listener.id, registration, missing))
+                under_way = yield Query(listener.sql.under_way, (missing,))
+                listener.register(missing, registration, {id for (id,) in under_way})
+                continue
+            elif not listener.fall_asleep(waiter, known):
+                continue
             elif doubtful:
                 under_way = yield Query(listener.sql.under_way, (list(waiter.probe.subjects),))
                 pause = listener.patience(waiter, {id for (id,) in under_way})
@@ -79,6 +82,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
             return False
         seconds = min((each for each in (pause, due, left) if each is not None), default=None)
         rang = yield Pause(seconds)
+        listener.wake_up(waiter)
         if listener.error is not None:
             raise listener.error
         if listener.closing:

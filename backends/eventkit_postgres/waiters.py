@@ -31,7 +31,11 @@ class Place:
 
     def __init__(self) -> None:
         self.waiters: set[Waiter] = set()
+        self.asleep: set[Waiter] = set()
+        """Those of them who will not look again by themselves."""
+        self.slept_at = 0.0
         self.registration: int | None = None
+        self.forgotten = 0
+        """No registration with a lower number than this still stands in the table."""
         self.registered_at = 0.0
         self.under_way: set[str] = set()
-        self.left_at = 0.0
