@@ -85,6 +85,8 @@ def _publish(stack: ExitStack, server: Server, settings: Settings, table: Table)
     with Remote(Subscribers, databases["eventkit"], _SUBSCRIBERS) as subscribers:
         subscribers.ready()
         result = contest(teams, "publish", _count(settings, 8_000), rounds=rounds)
+        if not subscribers.call("count"):
+            raise AssertionError("the subscribers do not follow")
         _add(table, f"publish one per transaction, {_SUBSCRIBERS} live subscribers", result, 0.7)
 
 

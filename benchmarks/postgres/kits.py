@@ -1,7 +1,7 @@
 """eventkit as contestants; what they do is what they do on SQLite."""
 
 import asyncio
-from time import perf_counter
+import threading
 from typing import Any
 
 import eventkit
@@ -52,37 +52,29 @@ class AsyncKit(kits.AsyncKit):
 
 
 class Subscribers:
-    """So many subscribers in one event loop, who count what comes."""
+    """So many subscribers in an event loop of their own, who count what comes."""
 
     def __init__(self, url: str, number: int) -> None:
-        self._runner = asyncio.Runner()
-        self._kit: Any = self._runner.run(_connect(url))
-        self._counts = [0] * number
-        self._tasks = self._runner.run(self._start(number))
+        self._count = 0
+        self._ready = threading.Event()
+        threading.Thread(target=asyncio.run, args=(self._run(url, number),), daemon=True).start()
+        if not self._ready.wait(30):
+            raise TimeoutError("nobody subscribes after 30 s")
 
-    async def _start(self, number: int) -> list[asyncio.Task[None]]:
-        async def count(place: int) -> None:
+    async def _run(self, url: str, number: int) -> None:
+        async def follow(place: int) -> None:
             async for _ in self._kit.stream("topic").subscribe(f"subscriber-{place}", start="latest"):
-                self._counts[place] += 1
+                self._count += 1
 
-        tasks = [asyncio.create_task(count(place)) for place in range(number)]
-        await asyncio.sleep(1)
-        return tasks
+        async with await _connect(url) as self._kit:
+            following = asyncio.gather(*(follow(place) for place in range(number)))
+            await asyncio.sleep(1)
+            self._ready.set()
+            await following
 
-    def follow(self, seconds: float) -> float:
-        """Follow for so long; how many events a second each got."""
-
-        async def follow() -> float:
-            before, start = sum(self._counts), perf_counter()
-            await asyncio.sleep(seconds)
-            return (sum(self._counts) - before) / len(self._counts) / (perf_counter() - start)
-
-        return self._runner.run(follow())
-
-    def close(self) -> None:
-        """Close the kit and its event loop."""
-        self._runner.run(self._kit.close())
-        self._runner.close()
+    def count(self) -> int:
+        """How many events have come, to all together."""
+        return self._count
 
 
 async def _connect(url: str) -> Any:
