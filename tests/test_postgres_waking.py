@@ -5,13 +5,14 @@ on no occasion.  `stepping` says how.
 """
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Any, LiteralString, NamedTuple, cast
+from collections.abc import Iterator
+from typing import Any, LiteralString, cast
 from urllib.parse import parse_qs, urlsplit
 
 import eventkit_postgres
 import psycopg
 import pytest
+from awaited_changes import CHANGES, Change
 from eventkit_postgres import listener, napping
 from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
@@ -21,80 +22,13 @@ from eventkit.conformance.threads import eventually
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
 from eventkit.operations import Operation, Probe
-from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import ReadOutlook
-from eventkit.operations.enqueue import RoomAhead
 from eventkit.operations.stream import EventsAhead
 from eventkit.protocols import Connection
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 
 
-class Change(NamedTuple):
-    """What somebody may wait for: how it is prepared, made, and looked for."""
-
-    make: Callable[[Any, str, Any], object]
-    probe: Callable[[str], Probe] = ReadOutlook
-    prepare: Callable[[Any, str], Any] = lambda kit, name: None
-
-
-def _held(kit: Any, name: str) -> Any:
-    kit.queue(name).enqueue("held")
-    return kit.queue(name).claim("worker")[0]
-
-
-def _dead(kit: Any, name: str) -> None:
-    kit.queue(name).fail(_held(kit, name), "broken")
-
-
-def _paused(kit: Any, name: str) -> None:
-    kit.queue(name).enqueue(None)
-    kit.queue(name).pause()
-
-
-def _full(kit: Any, name: str) -> Any:
-    kit.queue(name).configure(max_size=1)
-    return _held(kit, name)
-
-
-def _busy(kit: Any, name: str) -> Any:
-    kit.queue(name).configure(max_running=1)
-    kit.queue(name).enqueue("waits", delay=0, priority=-1)
-    return _held(kit, name)
-
-
-def _events(name: str) -> Probe:
-    return EventsAhead(name, 0)
-
-
-def _notifications(name: str) -> Probe:
-    return NotificationsAhead((name, f"{name} too"), 0)
-
-
-def _room(name: str) -> Probe:
-    return RoomAhead(name, 1)
-
-
-CHANGES = {
-    "publish": Change(lambda kit, name, _: kit.stream(name).publish(1), _events),
-    "publish_many": Change(lambda kit, name, _: kit.stream(name).publish_many([1, 2]), _events),
-    "publish with dedup": Change(lambda kit, name, _: kit.stream(name).publish(1, dedup="id"), _events),
-    "notify": Change(lambda kit, name, _: kit.channel(name).notify(1), _notifications),
-    "enqueue": Change(lambda kit, name, _: kit.queue(name).enqueue(1)),
-    "enqueue with a key": Change(lambda kit, name, _: kit.queue(name).enqueue(1, key="key")),
-    "enqueue_many": Change(lambda kit, name, _: kit.queue(name).enqueue_many([1, 2])),
-    "retry": Change(lambda kit, name, task: kit.queue(name).retry(task, delay=0), prepare=_held),
-    "release": Change(lambda kit, name, task: kit.queue(name).release(task), prepare=_held),
-    "requeue": Change(lambda kit, name, _: kit.queue(name).requeue(), prepare=_dead),
-    "resume": Change(lambda kit, name, _: kit.queue(name).resume(), prepare=_paused),
-    "configure": Change(lambda kit, name, _: kit.queue(name).configure(max_running=2), prepare=_busy),
-    "ack at max_running": Change(lambda kit, name, task: kit.queue(name).ack(task), prepare=_busy),
-    "ack makes room": Change(lambda kit, name, task: kit.queue(name).ack(task), _room, _full),
-    "fail makes room": Change(lambda kit, name, task: kit.queue(name).fail(task, "broken"), _room, _full),
-    "cancel makes room": Change(lambda kit, name, task: kit.queue(name).cancel(task.id, running=True), _room, _full),
-    "purge makes room": Change(lambda kit, name, _: kit.queue(name).purge("leased"), _room, _full),
-    "configure makes room": Change(lambda kit, name, _: kit.queue(name).configure(max_size=2), _room, _full),
-}
 OVERTAKEN = ("publish", "publish_many", "notify")
 
 
@@ -165,6 +99,25 @@ class Stage:
             for sleeper in sleepers:
                 sleeper.close()
 
+    def pass_through(self, change: Change, before: int, between: int) -> None:
+        """A change that is made after so many steps of a sleeper, and committed after so many more."""
+        self._rounds += 1
+        name = f"round {self._rounds}"
+        given = change.prepare(self.kit, name)
+        self.held.prepare(
+            lambda tx: change.make(Kit(cast(Connection, Within(self.connection, tx))), name, given), ISOLATIONS[0], True
+        )
+        sleeper = self.sleeper(change.probe(name))
+        for _ in range(before):
+            sleeper.step()
+        while not self.held.returned:
+            self.held.step()
+        for _ in range(between):
+            sleeper.step()
+        self.held.step()
+        sleeper.wake()
+        sleeper.close()
+
     def close(self) -> None:
         """Leave it."""
         self.held.close()
@@ -194,6 +147,14 @@ def test_no_order_of_steps_loses_a_wake(stage: Stage, what: str, rounds: int) ->
                 stage.play(CHANGES[what], isolation, commit, False, seed)
 
 
+@pytest.mark.parametrize("what", ["publish", "publish to many", "notify", "enqueue", "release", "ack makes room"])
+def test_a_change_between_any_two_steps_of_a_sleeper_wakes(stage: Stage, what: str) -> None:
+    """Whatever the sleeper has done before the change and before its commit."""
+    for before in range(9):
+        for between in range(9):
+            stage.pass_through(CHANGES[what], before, between)
+
+
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", OVERTAKEN)
 def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: int) -> None:
@@ -206,7 +167,7 @@ def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: i
 
 def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
     """Two wait for the same; what is committed between the look of one and the registration of the other wakes both."""
-    early, late = stage.sleeper(_events("t")), stage.sleeper(_events("t"))
+    early, late = stage.sleeper(EventsAhead("t", 0)), stage.sleeper(EventsAhead("t", 0))
     late.step()  # has looked, and not yet thought about it
     stage.held.prepare(lambda tx: stage.kit.stream("t").publish(1, tx=tx), ISOLATIONS[0], True)
     while not stage.held.returned:
@@ -233,7 +194,7 @@ def test_nobody_is_notified_when_all_have_left(postgres_url: str, monkeypatch: p
     monkeypatch.setattr(listener, "_REFRESH", 1.0)
     monkeypatch.setattr(napping, "_GLANCES", ())
     stage = Stage(postgres_url)
-    both = [stage.sleeper(_events("t")), stage.sleeper(_events("t"))]
+    both = [stage.sleeper(EventsAhead("t", 0)), stage.sleeper(EventsAhead("t", 0))]
     for _ in range(12):
         for sleeper in both:
             sleeper.step()
@@ -251,7 +212,7 @@ def test_a_process_that_stood_still_for_long_looks_when_it_goes_on(
     """Its registration has expired, so nobody notified it."""
     monkeypatch.setattr(listener, "_REFRESH", 1.0)
     stage = Stage(postgres_url)
-    sleeper = stage.sleeper(_events("t"))
+    sleeper = stage.sleeper(EventsAhead("t", 0))
     sleeper.fall_asleep()
     assert _ask(postgres_url, "UPDATE {} SET until = clock_timestamp() WHERE name = 'event:t' RETURNING 1") == 1
     stage.kit.stream("t").publish(1)

@@ -1,0 +1,85 @@
+"""Everything that somebody may wait for, as a table: how it is prepared, made, and looked for."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from eventkit.operations import Probe
+from eventkit.operations.channel import NotificationsAhead
+from eventkit.operations.claim import ReadOutlook
+from eventkit.operations.enqueue import RoomAhead
+from eventkit.operations.stream import EventsAhead
+
+
+class Change(NamedTuple):
+    """What somebody may wait for."""
+
+    make: Callable[[Any, str, Any], object]
+    probe: Callable[[str], Probe] = ReadOutlook
+    prepare: Callable[[Any, str], Any] = lambda kit, name: None
+
+
+def _held(kit: Any, name: str) -> Any:
+    kit.queue(name).enqueue("held")
+    return kit.queue(name).claim("worker")[0]
+
+
+def _dead(kit: Any, name: str) -> None:
+    kit.queue(name).fail(_held(kit, name), "broken")
+
+
+def _paused(kit: Any, name: str) -> None:
+    kit.queue(name).enqueue(None)
+    kit.queue(name).pause()
+
+
+def _full(kit: Any, name: str) -> Any:
+    kit.queue(name).configure(max_size=1)
+    return _held(kit, name)
+
+
+def _busy(kit: Any, name: str) -> Any:
+    kit.queue(name).configure(max_running=1)
+    kit.queue(name).enqueue("waits", delay=0, priority=-1)
+    return _held(kit, name)
+
+
+def _events(name: str) -> Probe:
+    return EventsAhead(name, 0)
+
+
+def _notifications(name: str) -> Probe:
+    return NotificationsAhead((name, f"{name} too"), 0)
+
+
+def _room(name: str) -> Probe:
+    return RoomAhead(name, 1)
+
+
+def _publish_to_many(kit: Any, name: str, _: Any) -> None:
+    """More topics than a transaction has marks."""
+    for n in range(33):
+        kit.stream(f"{name} {n}").publish(None)
+    kit.stream(name).publish(1)
+
+
+CHANGES = {
+    "publish": Change(lambda kit, name, _: kit.stream(name).publish(1), _events),
+    "publish_many": Change(lambda kit, name, _: kit.stream(name).publish_many([1, 2]), _events),
+    "publish to many": Change(_publish_to_many, _events),
+    "publish with dedup": Change(lambda kit, name, _: kit.stream(name).publish(1, dedup="id"), _events),
+    "notify": Change(lambda kit, name, _: kit.channel(name).notify(1), _notifications),
+    "enqueue": Change(lambda kit, name, _: kit.queue(name).enqueue(1)),
+    "enqueue with a key": Change(lambda kit, name, _: kit.queue(name).enqueue(1, key="key")),
+    "enqueue_many": Change(lambda kit, name, _: kit.queue(name).enqueue_many([1, 2])),
+    "retry": Change(lambda kit, name, task: kit.queue(name).retry(task, delay=0), prepare=_held),
+    "release": Change(lambda kit, name, task: kit.queue(name).release(task), prepare=_held),
+    "requeue": Change(lambda kit, name, _: kit.queue(name).requeue(), prepare=_dead),
+    "resume": Change(lambda kit, name, _: kit.queue(name).resume(), prepare=_paused),
+    "configure": Change(lambda kit, name, _: kit.queue(name).configure(max_running=2), prepare=_busy),
+    "ack at max_running": Change(lambda kit, name, task: kit.queue(name).ack(task), prepare=_busy),
+    "ack makes room": Change(lambda kit, name, task: kit.queue(name).ack(task), _room, _full),
+    "fail makes room": Change(lambda kit, name, task: kit.queue(name).fail(task, "broken"), _room, _full),
+    "cancel makes room": Change(lambda kit, name, task: kit.queue(name).cancel(task.id, running=True), _room, _full),
+    "purge makes room": Change(lambda kit, name, _: kit.queue(name).purge("leased"), _room, _full),
+    "configure makes room": Change(lambda kit, name, _: kit.queue(name).configure(max_size=2), _room, _full),
+}
