@@ -31,8 +31,8 @@ pauses in between double, so without an end they would become as long as the ser
 
 T = TypeVar("T")
 
-IDLE = 30.0
-"""Seconds after which a pool closes connections that it had no use for in that time, down to its least number."""
+IDLE = 5.0
+"""Seconds after which a pool closes one of the connections that it had no use for in that time, and then the next."""
 
 TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure, errors.AdminShutdown)
 """After these nothing of the statement has happened, so that it can be repeated whatever it was.
