@@ -1,9 +1,8 @@
-"""S2 and N2 where several write at once: the marks of publishers, raced and held at each of their steps."""
+"""S2 and N2 where several write at once: publishers and readers held at each of their steps."""
 
 import random
 import statistics
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,14 +12,10 @@ import psycopg
 import pytest
 from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
-from racing_publisher import NAMES, publish_in_every_way, publish_slowly
 from stepping import Held, install_halts
 
 import eventkit
 from eventkit.codec import Codec
-from eventkit.conformance.flavours import Blocking, Loop
-from eventkit.conformance.processes import spawn
-from eventkit.conformance.streaming import END, until_end
 from eventkit.conformance.threads import in_thread
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
@@ -47,82 +42,6 @@ def kit(postgres_url: str) -> Iterator[Any]:
     """A kit that looks for nothing of its own accord."""
     with eventkit.connect(with_options(postgres_url, fallback_poll=86_400)) as kit:
         yield kit
-
-
-def _race(url: str, writers: int, seconds: float, bulk: int) -> Counter[str]:
-    """Received is what was committed, in order, by everybody who reads in whatever way; how they published."""
-    loop = Loop()
-    sync_kit = eventkit.connect(f"{url}&max_size=20")
-    async_kit = Blocking(loop.run(eventkit.connect_async(f"{url}&max_size=20")), loop)
-    try:
-        kits = {"sync": sync_kit, "async": async_kit}
-        following: dict[tuple[str, str], Any] = {}
-        for flavour, kit in kits.items():
-            for name, every in zip(NAMES, (1, 1000), strict=True):
-                stream = kit.stream(name)
-                following[flavour, name] = in_thread(until_end, stream.subscribe(flavour, batch=7, save_every_n=every))
-            following[flavour, "heard"] = in_thread(until_end, kit.listen(*NAMES))
-        following["poll", NAMES[0]] = in_thread(_poll, sync_kit.stream(NAMES[0]))
-        with psycopg.connect(url.partition("?")[0]) as elsewhere:
-            elsewhere.isolation_level = IsolationLevel.REPEATABLE_READ
-            elsewhere.execute("CREATE TEMPORARY TABLE unrelated AS SELECT 1")
-            slow = spawn(publish_slowly, url, writers, bulk, seconds)
-            processes = [spawn(publish_in_every_way, url, writer, seconds) for writer in range(writers)]
-            answers = [process.result() for process in processes]
-            committed = [(writer, *sent) for writer, (all_sent, _) in enumerate(answers) for sent in all_sent]
-            committed += [(writers, *sent) for sent in slow.result()]
-        for name in NAMES:
-            sync_kit.stream(name).publish(END)
-        sync_kit.channel(NAMES[0]).notify(END)
-
-        for name in NAMES:
-            stored = sync_kit.stream(name).read(limit=10_000_000)[:-1]
-            sent = [(writer, number) for writer, kind, to, number in committed if (kind, to) == ("event", name)]
-            assert sorted(tuple(event.payload) for event in stored) == sorted(sent)
-            _in_order(stored)
-            for (_, followed), received in following.items():
-                if followed == name:
-                    assert received.result(300) == stored
-        heard = [following[flavour, "heard"].result(300) for flavour in kits]
-        assert heard[0] == heard[1]
-        assert sorted((*message.payload, message.channel) for message in heard[0]) == sorted(
-            (writer, number, to) for writer, kind, to, number in committed if kind == "notification"
-        )
-        _in_order(heard[0])
-        return sum((ways for _, ways in answers), Counter())
-    finally:
-        async_kit.close()
-        sync_kit.close()
-        loop.close()
-
-
-def _in_order(messages: list[Any]) -> None:
-    """Of each writer, what was sent first comes first."""
-    last: dict[tuple[int, str], int] = {}
-    for message in messages:
-        writer, number = message.payload
-        subject = (writer, getattr(message, "channel", ""))
-        assert number > last.get(subject, 0)
-        last[subject] = number
-
-
-def _poll(stream: Any) -> list[Any]:
-    seen: list[Any] = []
-    while not seen or seen[-1].payload != END:
-        seen += stream.read(seen[-1].offset if seen else 0, limit=50)
-    return seen[:-1]
-
-
-def test_nothing_is_skipped_in_a_race_of_all_ways_to_publish(postgres_url: str) -> None:
-    """For a moment."""
-    _race(postgres_url, writers=4, seconds=1.5, bulk=1000)
-
-
-@pytest.mark.slow
-def test_nothing_is_skipped_in_a_long_race_of_all_ways_to_publish(postgres_url: str) -> None:
-    """Sixteen publishers for half a minute, beside a transaction that publishes a hundred thousand one by one."""
-    ways = _race(postgres_url, writers=16, seconds=35, bulk=100_000)
-    assert min(ways[way] for way in ("prepared", "rolled back to a savepoint", "broad", "plain")) > 20
 
 
 Way = Callable[[Any, Any], object]
@@ -169,20 +88,32 @@ class Scene:
         isolations = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ]
         for publisher in self._publishers:
             publisher.prepare(self._way(kind, chance), chance.choice(isolations), chance.random() < 0.8)
-        with psycopg.connect(self._connection._address.conninfo) as driver:
-            [(before,)] = driver.execute(
-                SQL("SELECT coalesce(max(id), 0) FROM {}").format(Identifier(self._schema, f"eventkit_{kind}"))
-            ).fetchall()
+        before = self._last(kind)
         seen: list[int] = [before]
         while active := [publisher for publisher in self._publishers if not publisher.done]:
             if self._reader.done:
                 self._reader.prepare(lambda tx: seen.extend(self._read(kind, seen[-1], tx)), isolations[0], True)
             held = chance.choice([*active, self._reader])
-            for _ in range(chance.choice((1, 2, 4, 8, 16))):
-                if not held.done:
-                    held.step()
+            _advance(held, chance.choice((1, 2, 4, 8, 16)))
         while not self._reader.done:
             self._reader.step()
+        seen += self._read(kind, seen[-1], None)
+        assert seen[1:] == self._read(kind, before, None)
+
+    def overtake(self, kind: str, first: int, then: int) -> None:
+        """After so many steps of a reader somebody publishes; after so many more another does, who commits first."""
+        before = self._last(kind)
+        seen: list[int] = [before]
+        early, late = self._publishers
+        for publisher in self._publishers:
+            publisher.prepare(self._way(kind, random.Random(first)), IsolationLevel.READ_COMMITTED, True)
+        self._reader.prepare(lambda tx: seen.extend(self._read(kind, before, tx)), IsolationLevel.READ_COMMITTED, True)
+        _advance(self._reader, first)
+        while not early.returned:
+            early.step()
+        _advance(self._reader, then)
+        for held in (late, self._reader, early):
+            _advance(held, 1000)
         seen += self._read(kind, seen[-1], None)
         assert seen[1:] == self._read(kind, before, None)
 
@@ -191,6 +122,12 @@ class Scene:
         for held in (*self._publishers, self._reader):
             held.close()
         self._kit.close()
+
+    def _last(self, kind: str) -> int:
+        last = SQL("SELECT coalesce(max(id), 0) FROM {}").format(Identifier(self._schema, f"eventkit_{kind}"))
+        with psycopg.connect(self._connection._address.conninfo) as driver:
+            [(id,)] = driver.execute(last).fetchall()
+            return int(id)
 
     def _way(self, kind: str, chance: random.Random) -> Callable[[Any], object]:
         if kind == "event":
@@ -210,6 +147,12 @@ class Scene:
         return [each.id for each in self._connection.execute(ReadNotifications(("t", "u"), after, 1000, codec), tx)]
 
 
+def _advance(held: Held, steps: int) -> None:
+    for _ in range(steps):
+        if not held.done:
+            held.step()
+
+
 @pytest.fixture
 def scene(postgres_url: str) -> Iterator[Scene]:
     """A scene of the test's own."""
@@ -224,6 +167,14 @@ def test_no_order_of_steps_skips(scene: Scene, kind: str, rounds: int) -> None:
     """Whoever has read up to a number never finds a lower one."""
     for seed in range(rounds):
         scene.play(kind, seed)
+
+
+@pytest.mark.parametrize("kind", ["event", "notification"])
+def test_what_a_reader_passes_by_commits_nowhere_below(scene: Scene, kind: str) -> None:
+    """At whatever step of the reader one draws a number, and another the next and commits."""
+    for first in range(12):
+        for then in range(12 - first):
+            scene.overtake(kind, first, then)
 
 
 def test_a_plain_insert_is_marked(kit: Any, driver: Any, postgres_url: str) -> None:

@@ -28,7 +28,6 @@ from eventkit.protocols import Connection
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 
-
 OVERTAKEN = ("publish", "publish_many", "notify")
 
 
