@@ -69,7 +69,8 @@ def until_end(messages: Any) -> list[Any]:
 def send_in_transactions(url: str, flavour: str, kind: str, writer: int, transactions: int) -> list[list[int]]:
     """Send to the stream or channel ``raced`` in all the ways there are; the payloads that were committed.
 
-    Some transactions stay open for a while, and some of them are rolled back.
+    Some transactions stay open for a while, some of them are rolled back, as a whole or to a savepoint, and some
+    publish to many topics.
     """
     chance = random.Random(writer)
     committed: list[list[int]] = []
@@ -96,8 +97,15 @@ def send_in_transactions(url: str, flavour: str, kind: str, writer: int, transac
                 sent = payloads(chance.randint(1, 4))
                 with transaction(kit, commit=way <= 0.8) as tx:
                     for payload in sent:
+                        if chance.random() < 0.2:
+                            tx.execute("SAVEPOINT inner_part")
+                            send([writer, -1], tx=tx)
+                            tx.execute("ROLLBACK TO SAVEPOINT inner_part")
+                            tx.execute("RELEASE SAVEPOINT inner_part")
                         send(payload, tx=tx)
                         time.sleep(chance.random() * 0.002)
+                        for side in range(40 if chance.random() < 0.02 else 0):
+                            kit.stream(f"side {side}").publish(None, tx=tx)
             if way <= 0.8:
                 committed += sent
             if chance.random() < 0.3:
