@@ -36,8 +36,8 @@ def measure(settings: Settings) -> Iterator[Table]:
         table.note = (
             "A third each waits in subscribe, work and listen. Connections as pg_stat_activity has them, statements "
             f"as the server logs them, over {seconds:g} s beginning {settings.seconds(70):g} s after the last one "
-            f"began to wait, when the pool has let go of what it does not need. The same statement with other parameters is "
-            f"another one. {server.note}"
+            "began to wait, when the pool has let go of what it does not need. The same statement with other "
+            f"parameters is another one. {server.note}"
         )
         for flavour, waiters in (("sync", Waiters), ("async", AsyncWaiters)):
             for apart in (False, True):
