@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plain_statements import ENQUEUE, NOTIFY, PUBLISH, said
 from sql_sessions import Session
 
 import eventkit
@@ -17,19 +18,6 @@ from eventkit.conformance import proves
 from eventkit.conformance.processes import PATIENCE, background
 from eventkit.conformance.urls import with_options
 from eventkit.testing import advance
-
-PUBLISH = {
-    "sqlite": "INSERT OR IGNORE INTO eventkit_event (topic, payload, {names}) VALUES ('t', '{payload}', {values})",
-    "postgresql": "SELECT {schema}.eventkit_publish('t', '{payload}', {named})",
-}
-ENQUEUE = {
-    "sqlite": "INSERT OR IGNORE INTO eventkit_task (queue, payload, {names}) VALUES ('q', '{payload}', {values})",
-    "postgresql": "SELECT {schema}.eventkit_enqueue('q', '{payload}', {named})",
-}
-NOTIFY = {
-    "sqlite": "INSERT INTO eventkit_notification (channel, payload) VALUES ('c', '{payload}')",
-    "postgresql": "SELECT {schema}.eventkit_notify('c', '{payload}')",
-}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -51,20 +39,6 @@ def session(kit: EventKit, url: str) -> Iterator[Session]:
     """Somebody else on it."""
     with Session(url) as session:
         yield session
-
-
-def said(statements: dict[str, str], session: Session, payload: object = 1, **values: object) -> list[str]:
-    """Run the statement of the session's database, with further arguments as literals."""
-    literals = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in values.items()}
-    text = statements[session.dialect]
-    if not literals:
-        text = text.replace(", {names}", "").replace(", {values}", "").replace(", {named}", "")
-    return session.run(
-        text.replace("{names}", ", ".join(literals))
-        .replace("{values}", ", ".join(literals.values()))
-        .replace("{named}", ", ".join(f"{name} => {value}" for name, value in literals.items()))
-        .replace("{payload}", str(payload))
-    )
 
 
 def parts(value: Any) -> dict[str, Any]:
@@ -179,21 +153,6 @@ def test_a_commit_wakes_at_once(kit: EventKit, session: Session) -> None:
     assert [future.result(PATIENCE) for future in waiting] == [5, 5, 5]
 
 
-@proves("P1", "W2")
-@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
-def test_any_isolation_level_wakes(isolation: str, postgres_url: str) -> None:
-    """Also a transaction whose snapshot is older than the sleeper."""
-    url = with_options(postgres_url, fallback_poll=3600)
-    with eventkit.connect(url) as kit, Session(url) as session:
-        session.run(f"BEGIN ISOLATION LEVEL {isolation}")
-        session.run("SELECT count(*) FROM {schema}.eventkit_task")
-        waiting = background(lambda: next(iter(kit.queue("q").work("w"))).payload)
-        _settle()
-        said(ENQUEUE, session, "5")
-        session.run("COMMIT")
-        assert waiting.result(PATIENCE) == 5
-
-
 def _settle() -> None:
     """Time for waiters to fall asleep, or to wake."""
     time.sleep(0.3)
@@ -272,21 +231,6 @@ def _place(session: Session) -> str:
 
 
 @proves("P1", "S2")
-@pytest.mark.parametrize("raw", [False, True], ids=["function", "INSERT"])
-def test_a_reader_waits_for_an_older_transaction(postgres_url: str, raw: bool) -> None:
-    """What was published beside an open transaction is read after it, in order; also where that one only INSERTs."""
-    statement = "INSERT INTO {schema}.eventkit_event (topic, payload) VALUES ('t', '1')" if raw else None
-    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
-        stream = kit.stream("t")
-        session.run("BEGIN")
-        session.run(statement) if statement else said(PUBLISH, session, 1)
-        stream.publish(2)
-        assert stream.read() == []
-        session.run("COMMIT")
-        assert [event.payload for event in stream.read()] == [1, 2]
-
-
-@proves("P1", "S2")
 def test_no_event_is_skipped(kit: EventKit, url: str) -> None:
     """A subscriber receives what several of them commit, in order, while as much is rolled back beside it."""
     received: list[Any] = []
@@ -322,34 +266,3 @@ def _publish_some(url: str, number: int) -> list[int]:
             else:
                 session.run("ROLLBACK")
     return committed
-
-
-@proves("P1")
-def test_the_functions_depend_on_no_search_path(postgres_url: str) -> None:
-    """Nor on what the caller has set otherwise; and they say what they are for."""
-    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
-        session.run("SET search_path = ''")
-        session.run("SET DateStyle = 'SQL, DMY'")
-        session.run("SET TimeZone = 'Asia/Kathmandu'")
-        said(PUBLISH, session, dedup="a")
-        said(ENQUEUE, session, key="a", delay=0.5)
-        said(NOTIFY, session)
-        assert [event.payload for event in kit.stream("t").read()] == [1]
-        assert kit.queue("q").enqueue(2, key="a").created is False
-        [undescribed] = session.run(
-            "SELECT count(*) FROM pg_catalog.unnest('{publish,enqueue,notify}'::text[]) AS name "
-            "WHERE obj_description(to_regproc('{schema}.eventkit_' || name), 'pg_proc') IS NULL"
-        )
-        assert undescribed == "0"
-
-
-@proves("P1")
-def test_the_functions_answer_with_numbers(postgres_url: str) -> None:
-    """The offset, or the id; where a dedup id or a key is known, those of who has it."""
-    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
-        [offset] = said(PUBLISH, session, dedup="a")
-        assert said(PUBLISH, session, dedup="a") == [offset] == [str(kit.stream("t").head())]
-        [id] = said(ENQUEUE, session, key="a")
-        assert said(ENQUEUE, session, key="a") == [id] == [str(kit.queue("q").list()[0].id)]
-        with kit.channel("c").listen() as heard:
-            assert said(NOTIFY, session) == [str(next(heard).id)]
