@@ -89,6 +89,17 @@ def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def number(what: str, text: str) -> float:
+    """The number from 0 up that *text*, an option of a URL, stands for."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1e9:
+        raise ValueError(f"{what} is a number from 0 up, not {text!r}")
+    return value
+
+
 def retention(older_than: Any, max_keep: Any) -> tuple[int | None, int | None]:
     """What `prune` is told: an age in milliseconds, a number to keep, or both."""
     if older_than is None and max_keep is None:

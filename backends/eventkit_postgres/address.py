@@ -24,6 +24,8 @@ import msgspec
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
+from eventkit.arguments import choice, number
+
 _SYNCHRONOUS = {"full": "on", "normal": "local", "off": "off"}
 _OPTIONS = (
     "schema",
@@ -75,15 +77,15 @@ def parse(url: str) -> Address:
     if "schema" in given:
         options["schema"] = _schema(given["schema"])
     if "durability" in given:
-        options["synchronous"] = _SYNCHRONOUS[_choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
+        options["synchronous"] = _SYNCHRONOUS[choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
     if "pooler" in given:
-        options["pooled"] = _choice("pooler", given["pooler"], ("session", "transaction")) == "transaction"
+        options["pooled"] = choice("pooler", given["pooler"], ("session", "transaction")) == "transaction"
     for option in ("busy_timeout", "fallback_poll"):
         if option in given:
-            options[option] = _number(option, given[option])
+            options[option] = number(option, given[option])
     for option in ("min_size", "max_size", "max_payload"):
         if option in given:
-            options[option] = int(_number(option, given[option]))
+            options[option] = int(number(option, given[option]))
     listen = _taken_apart(given["listen_url"])[0] if "listen_url" in given else conninfo
     address = Address(url, conninfo, listen, **options)  # type: ignore[arg-type]  # each option is checked above
     if not address.min_size <= address.max_size or address.max_size < 1:
@@ -131,19 +133,3 @@ def _schema(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
         raise ValueError(f"a schema's name has 1 to 63 letters, digits and underscores, not {name!r}")
     return name
-
-
-def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise ValueError(f"{option} is one of {', '.join(choices)}, not {value!r}")
-    return value
-
-
-def _number(option: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1e9:
-        raise ValueError(f"{option} is a number from 0 up, not {value!r}")
-    return number

@@ -20,6 +20,8 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from eventkit.arguments import choice, number
+
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 _OPTIONS = ("durability", "busy_timeout", "watch", "fallback_poll", "max_payload")
 
@@ -60,28 +62,12 @@ def parse(url: str) -> Address:
         raise ValueError(f"{url!r} has the unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
     options: dict[str, str | float | int] = {}
     if "durability" in given:
-        options["synchronous"] = _SYNCHRONOUS[_choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
+        options["synchronous"] = _SYNCHRONOUS[choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
     if "watch" in given:
-        options["watch"] = _choice("watch", given["watch"], ("inotify", "poll"))
+        options["watch"] = choice("watch", given["watch"], ("inotify", "poll"))
     for option in ("busy_timeout", "fallback_poll"):
         if option in given:
-            options[option] = _number(option, given[option])
+            options[option] = number(option, given[option])
     if "max_payload" in given:
-        options["max_payload"] = int(_number("max_payload", given["max_payload"]))
+        options["max_payload"] = int(number("max_payload", given["max_payload"]))
     return Address(url, os.path.realpath(path), library, **options)  # type: ignore[arg-type]  # each option is checked above
-
-
-def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise ValueError(f"{option} is one of {', '.join(choices)}, not {value!r}")
-    return value
-
-
-def _number(option: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1e9:
-        raise ValueError(f"{option} is a number from 0 up, not {value!r}")
-    return number
