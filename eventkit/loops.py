@@ -59,16 +59,16 @@ class Loops:
         window = every_n if automatic and every_n else sys.maxsize
         save_at = monotonic() + every_s if automatic and every_s else float("inf")
 
-        def unsaved() -> bool:
-            return automatic and handled is not None and handled.offset > saved
+        def unsaved() -> int:
+            """The offset that is to be saved; 0 for none."""
+            return handled.offset if automatic and handled is not None and handled.offset > saved else 0
 
         def save() -> None:
             nonlocal saved, save_at
             if every_s:
                 save_at = monotonic() + every_s
-            if automatic and consumer is not None and handled is not None and handled.offset > saved:
+            if consumer is not None and (offset := unsaved()):
                 try:
-                    offset = handled.offset
                     connection.execute(stream.SaveOffset(topic, consumer, offset))
                     saved = offset
                 except PASSING:

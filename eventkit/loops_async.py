@@ -59,16 +59,16 @@ class AsyncLoops:
                 after, seen = await self._locate(origin)
                 saved = after
 
-        def unsaved() -> bool:
-            return automatic and handled is not None and handled.offset > saved
+        def unsaved() -> int:
+            """The offset that is to be saved; 0 for none."""
+            return handled.offset if automatic and handled is not None and handled.offset > saved else 0
 
         async def save() -> None:
             nonlocal saved, save_at
             if every_s:
                 save_at = monotonic() + every_s
-            if automatic and consumer is not None and handled is not None and handled.offset > saved:
+            if consumer is not None and (offset := unsaved()):
                 try:
-                    offset = handled.offset
                     await connection.execute(stream.SaveOffset(topic, consumer, offset))
                     saved = offset
                 except PASSING:

@@ -612,7 +612,6 @@ DECLARE
     began timestamptz := clock_timestamp();
     safe timestamptz := eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '50 ms';
     thorough boolean := NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began);
-    next_look timestamptz;
 BEGIN
     WITH RECURSIVE
     old AS MATERIALIZED (
