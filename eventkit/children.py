@@ -10,6 +10,8 @@ import os
 from typing import Protocol
 from weakref import WeakSet
 
+from .errors import Closed
+
 
 class Inheritable(Protocol):
     """A connection that can be told that it is in a child."""
@@ -20,6 +22,18 @@ class Inheritable(Protocol):
 
 
 _tracked: WeakSet[Inheritable] = WeakSet()
+
+
+def closed() -> Closed:
+    """The error for a kit that is closed."""
+    return Closed("the kit is closed: connect again")
+
+
+def closed_or_forked(process: int) -> Closed:
+    """The error for a kit that was opened in *process*, and closed there or inherited here through fork()."""
+    if os.getpid() == process:
+        return closed()
+    return Closed("the kit was opened before fork(): connect only after it, or start the child with spawn")
 
 
 def track(connection: Inheritable) -> None:

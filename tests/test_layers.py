@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "arguments", "telemetry", "children"},
-    {"codec", "retry"},
+    {"errors", "arguments", "telemetry"},
+    {"codec", "retry", "children"},
     {"records"},
     {"operations"},
     {"protocols"},

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from eventkit.children import track
+from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed, Disconnected
 from eventkit.execute import run
 from eventkit.operations import Operation, Probe, Rows
@@ -21,7 +21,7 @@ from .address import Address
 from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
-from .session import IDLE, RECONNECTING, TAKEN_BACK, adapt, alive, beginning, closed, failed, forked, options
+from .session import IDLE, RECONNECTING, TAKEN_BACK, adapt, alive, beginning, failed, options
 from .statements import Kept, fetch_alone, statements
 from .transaction import Home, execute_in, unwrap
 from .waiters import Waiter
@@ -249,4 +249,4 @@ class Connection:
         return translated(self._trouble or error, self._address) or error
 
     def _reason(self) -> Closed:
-        return closed() if os.getpid() == self._process else forked()
+        return closed_or_forked(self._process)

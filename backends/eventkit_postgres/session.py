@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus
 from psycopg.types.numeric import Int8Dumper
 
-from eventkit.errors import Closed, EventkitError
+from eventkit.errors import EventkitError
 
 from .address import Address
 
@@ -110,16 +110,6 @@ class ImpatientConnection(Connection[Any]):
         except StopIteration as done:
             answer: T = done.value
             return answer
-
-
-def closed() -> Closed:
-    """The error for a kit that is closed."""
-    return Closed("the kit is closed: connect again")
-
-
-def forked() -> Closed:
-    """The error for a kit that was inherited through fork()."""
-    return Closed("the kit was opened before fork(): connect only after it, or start the child with spawn")
 
 
 def failed() -> EventkitError:

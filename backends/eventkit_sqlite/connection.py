@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, TypeVar
 
-from eventkit.children import track
+from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed
 from eventkit.operations import Operation, Probe
 
@@ -18,7 +18,7 @@ from .reading import Spares, read
 from .transaction import begin_own, end_own, execute_in, unwrap
 from .turns import Turns
 from .watcher import Waiter
-from .writer import Writer, closed, forked
+from .writer import Writer
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ class Connection:
                 self._readers.give_back(driver)
 
     def _reason(self) -> Closed:
-        return closed() if os.getpid() == self._process else forked()
+        return closed_or_forked(self._process)
 
 
 def shortest(left: float | None, delay: float | None) -> float:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
-from eventkit.children import track
+from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed
 from eventkit.operations import Operation, Probe
 
@@ -23,7 +23,7 @@ from .reading import read
 from .transaction import begin_own, end_own, execute_in_async
 from .watcher import Waiter
 from .worker import Worker, connection_of, open_worker
-from .writer import Job, Writer, closed, forked
+from .writer import Job, Writer
 
 T = TypeVar("T")
 
@@ -246,4 +246,4 @@ class AsyncConnection:
             self._start_work()
 
     def _reason(self) -> Closed:
-        return closed() if os.getpid() == self._process else forked()
+        return closed_or_forked(self._process)

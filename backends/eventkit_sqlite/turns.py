@@ -11,9 +11,10 @@ import threading
 import time
 from typing import Any
 
+from eventkit.children import closed
 from eventkit.operations import Operation
 
-from .writer import Job, Writer, closed
+from .writer import Job, Writer
 
 
 class Place:

@@ -8,7 +8,8 @@ nothing for it: a single statement commits by itself.
 import time
 from typing import Any
 
-from eventkit.errors import Closed, Unavailable
+from eventkit.children import closed
+from eventkit.errors import Unavailable
 from eventkit.execute import run
 from eventkit.operations import Operation, Plan
 
@@ -173,13 +174,3 @@ class Writer:
 def interrupted() -> Unavailable:
     """The error for an operation whose transaction was taken back because its leader was interrupted."""
     return Unavailable("the transaction was interrupted and rolled back: try again")
-
-
-def closed() -> Closed:
-    """The error for a kit that is closed, or came here through a fork."""
-    return Closed("the kit is closed: connect again")
-
-
-def forked() -> Closed:
-    """The error for a kit that was inherited through fork()."""
-    return Closed("the kit was opened before fork(): connect only after it, or start the child with spawn")
