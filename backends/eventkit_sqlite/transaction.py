@@ -30,6 +30,8 @@ T = TypeVar("T")
 _threads: WeakKeyDictionary[apsw.Connection, int] = WeakKeyDictionary()
 """The thread that last used an apsw connection as ``tx=``."""
 
+_OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
+
 _main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = WeakKeyDictionary()
 
 
@@ -59,10 +61,14 @@ def unwrap(tx: Any, file: File) -> Driver:
         return _begun(tx, "sqlite3", file)
     if "sqlalchemy" in sys.modules:
         from sqlalchemy import Connection
+        from sqlalchemy.exc import UnboundExecutionError
         from sqlalchemy.orm import Session, scoped_session
 
         if isinstance(tx, Session | scoped_session):
-            tx = tx.connection()
+            try:
+                tx = tx.connection()
+            except UnboundExecutionError as error:
+                raise _unbound() from error
         if isinstance(tx, Connection):
             if not tx.in_transaction():
                 tx.begin()
@@ -76,11 +82,15 @@ def unwrap(tx: Any, file: File) -> Driver:
 async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
     """The answer to *operation*, in the transaction *tx*; for calls of an async kit."""
     if "sqlalchemy.ext.asyncio" in sys.modules:
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+        from sqlalchemy.exc import UnboundExecutionError
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-        if isinstance(tx, AsyncSession | AsyncConnection):
-            if isinstance(tx, AsyncSession):
+        if isinstance(tx, AsyncSession | async_scoped_session):
+            try:
                 tx = await tx.connection()
+            except UnboundExecutionError as error:
+                raise _unbound() from error
+        if isinstance(tx, AsyncConnection):
             if not tx.in_transaction():
                 await tx.begin()
             answer: T = await tx.run_sync(_execute_adapted, operation, file)
@@ -90,7 +100,7 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
     if isinstance(tx, StandardWorker):
         return await tx.async_run(_execute_on, tx.connection, "sqlite3", operation, file)  # type: ignore[no-any-return]
     raise TypeError(
-        f"tx= is a SQLAlchemy AsyncSession or AsyncConnection, an async apsw connection, "
+        f"tx= is a SQLAlchemy AsyncSession, async_scoped_session or AsyncConnection, an async apsw connection, "
         f"or what kit.transaction() gives; not {type(tx).__name__}"
     )
 
@@ -148,11 +158,15 @@ class Adapted:
     The driver's own calls would have to be awaited; those of SQLAlchemy's adapter need not be.
     """
 
-    isolation_level = ""
-
     def __init__(self, adapted: Any, driver: Any) -> None:
         self._adapted = adapted
         self._driver = driver
+
+    @property
+    def isolation_level(self) -> str | None:
+        """How the standard library begins transactions; None if it does not."""
+        level: str | None = self._driver.isolation_level
+        return level
 
     @property
     def in_transaction(self) -> bool:
@@ -177,11 +191,18 @@ def _execute_on(driver: Driver, library: str, operation: Operation[T], file: Fil
     return execute_in(_begun(driver, library, file), operation)
 
 
+def _unbound() -> ValueError:
+    return ValueError(
+        "tx= is a session with several engines, which does not say whose transaction is meant: pass "
+        'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
+    )
+
+
 def _sqlite_driver(connection: Any) -> Driver:
     if connection.dialect.name != "sqlite":
         raise ForeignTransaction(
             f"tx= is a transaction on {connection.engine.url.render_as_string()}, which is not an SQLite file: "
-            f"use the session of the database that the kit is connected to"
+            f"use the session of the database that the kit is connected to{_OF_SEVERAL}"
         )
     return connection.connection.driver_connection
 
@@ -203,7 +224,7 @@ def _begun(driver: Driver, library: str, file: File) -> Driver:
     if identity != file.identity:
         raise ForeignTransaction(
             f"tx= belongs to the database {path or 'in memory'}, and the kit to {file.path}: "
-            f"use a session of the kit's database, or a kit of the session's"
+            f"use a session of the kit's database, or a kit of the session's{_OF_SEVERAL}"
         )
     if library != file.library:
         raise two_libraries(file.path, file.library)

@@ -11,6 +11,12 @@ A backend's own test file has a fixture ``url``, which gives the URL of a fresh 
 
 Every test runs twice, with a kit of each flavour, from one body.  What a backend can do beyond the contract
 is declared as its `capabilities`; a test that needs one asks for it with `requires`, and never for a name.
+
+Where SQLAlchemy can reach the database, a second fixture says how, for the test's flavour::
+
+    @pytest.fixture
+    def engine_url(url, flavour):
+        return url.replace("mine", "mine+driver" if flavour == "sync" else "mine+asyncdriver")
 """
 
 from importlib import import_module
@@ -24,9 +30,9 @@ _tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".
 pytest.register_assert_rewrite(*_tests)
 
 from .clauses import proves, requires  # noqa: E402
-from .fixtures import connect, flavour, kit  # noqa: E402
+from .fixtures import connect, engine, engine_url, flavour, kit, loop  # noqa: E402
 
-__all__ = ["connect", "flavour", "kit", "proves", "requires"]
+__all__ = ["connect", "engine", "engine_url", "flavour", "kit", "loop", "proves", "requires"]
 
 for _module in _tests:
     for _name, _value in vars(import_module(_module)).items():

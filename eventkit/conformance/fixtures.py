@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import eventkit
 from eventkit.kit import backend_of
 
 from .flavours import Blocking, Loop
+from .orders import create_orders, drop_orders
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -19,7 +22,18 @@ def flavour(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def connect(request: pytest.FixtureRequest, flavour: str) -> Iterator[Callable[..., Any]]:
+def loop(flavour: str) -> Iterator[Loop | None]:
+    """The event loop that everything async of the test runs in; None where nothing is."""
+    if flavour == "sync":
+        yield None
+        return
+    loop = Loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def connect(request: pytest.FixtureRequest, loop: Loop | None) -> Iterator[Callable[..., Any]]:
     """Connects to a URL with the test's flavour; what it gives looks like a sync kit and is closed after the test."""
     marker = request.node.get_closest_marker("requires")
     if marker is not None:
@@ -27,7 +41,6 @@ def connect(request: pytest.FixtureRequest, flavour: str) -> Iterator[Callable[.
         if missing:
             pytest.skip(f"the backend does not declare {', '.join(sorted(missing))}")
     kits: list[Any] = []
-    loop = Loop() if flavour == "async" else None
 
     def connect(url: str, **options: Any) -> Any:
         if loop is None:
@@ -39,11 +52,33 @@ def connect(request: pytest.FixtureRequest, flavour: str) -> Iterator[Callable[.
     yield connect
     for kit in kits:
         kit.close()
-    if loop is not None:
-        loop.close()
 
 
 @pytest.fixture
 def kit(connect: Callable[..., Any], url: str) -> Any:
     """A kit on the fresh database."""
     return connect(url)
+
+
+@pytest.fixture
+def engine_url() -> str:
+    """The URL of a SQLAlchemy engine of the test's flavour on the database of ``url``.
+
+    A backend overrides it, with a parameter for each driver there is.
+    """
+    pytest.skip("the backend has no fixture engine_url, which says what SQLAlchemy calls its database")
+
+
+@pytest.fixture
+def engine(engine_url: str, loop: Loop | None) -> Iterator[Any]:
+    """An engine on the kit's database, which has a table of orders; an async one looks like a sync one."""
+    if loop is None:
+        engine: Any = create_engine(engine_url)
+    else:
+        engine = Blocking(create_async_engine(engine_url), loop)
+    try:
+        create_orders(engine)
+        yield engine
+        drop_orders(engine)
+    finally:
+        engine.dispose()

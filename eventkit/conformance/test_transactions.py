@@ -3,41 +3,19 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import eventkit
-from eventkit import EventKit, Task
+from eventkit import EventKit
 from eventkit.kit import backend_of
 
 from .clauses import proves
 from .flavours import Blocking, unwrapped
 from .processes import PATIENCE, background
 from .urls import with_options
-
-_WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
-    "publish": lambda kit, task, tx: kit.stream("t").publish(1, tx=tx),
-    "publish dedup": lambda kit, task, tx: kit.stream("t").publish(1, dedup="d", tx=tx),
-    "publish_many": lambda kit, task, tx: kit.stream("t").publish_many([1, 2], tx=tx),
-    "enqueue": lambda kit, task, tx: kit.queue("q").enqueue(1, tx=tx),
-    "enqueue key": lambda kit, task, tx: kit.queue("q").enqueue(1, key="k", delay=5, tx=tx),
-    "enqueue_many": lambda kit, task, tx: kit.queue("q").enqueue_many([1, 2], tx=tx),
-    "notify": lambda kit, task, tx: kit.channel("c").notify(1, tx=tx),
-    "save_offset": lambda kit, task, tx: kit.stream("t").save_offset("consumer", 9, tx=tx),
-    "seek": lambda kit, task, tx: kit.stream("t").seek("consumer", 1, tx=tx),
-    "claim": lambda kit, task, tx: kit.queue("q").claim("w", tx=tx),
-    "receive": lambda kit, task, tx: kit.queue("q").receive(tx=tx),
-    "ack": lambda kit, task, tx: kit.queue("q").ack(task, tx=tx),
-    "ack result": lambda kit, task, tx: kit.queue("q").ack(task, result="kept", tx=tx),
-    "ack_many": lambda kit, task, tx: kit.queue("q").ack_many([task], tx=tx),
-    "retry": lambda kit, task, tx: kit.queue("q").retry(task, error="again", tx=tx),
-    "fail": lambda kit, task, tx: kit.queue("q").fail(task, "never", tx=tx),
-    "release": lambda kit, task, tx: kit.queue("q").release(task, tx=tx),
-    "extend": lambda kit, task, tx: kit.queue("q").extend(task, 5000, tx=tx),
-    "cancel": lambda kit, task, tx: kit.queue("q").cancel(task.id, running=True, tx=tx),
-}
+from .writes import WRITES, sent, visible
 
 
 class _Undo(Exception):
@@ -56,37 +34,21 @@ def _sql(kit: Any, tx: Any, statement: str) -> None:
     kit._loop.run(execute())
 
 
-def _visible(kit: EventKit) -> Any:
-    """What anybody can see of what a call may have changed."""
-    stream, queue = kit.stream("t"), kit.queue("q")
-    return [event.payload for event in stream.read()], stream.offset("consumer"), queue.list()
-
-
-def _sent(kit: EventKit) -> list[Any]:
-    """The notifications so far."""
-    end = kit.channel("c").notify("end")
-    with kit.channel("c").listen(start="earliest") as notifications:
-        sent = []
-        while (notification := next(notifications)).id < end:
-            sent.append(notification.payload)
-    return [payload for payload in sent if payload != "end"]
-
-
 @proves("G4")
-@pytest.mark.parametrize("name", _WRITES)
+@pytest.mark.parametrize("name", WRITES)
 def test_a_call_is_part_of_the_transaction(kit: EventKit, name: str) -> None:
     """It is undone by an exception and by a rollback to a savepoint, and visible from the commit on, not before."""
-    write, other = _WRITES[name], kit.stream("other")
+    write, other = WRITES[name], kit.stream("other")
     kit.stream("t").save_offset("consumer", 5)
     kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
     kit.queue("q").enqueue_many(["first", "second"])
     [task] = kit.queue("q").claim("w")
-    before = _visible(kit)
+    before = visible(kit)
 
     with pytest.raises(_Undo), kit.transaction() as tx:  # noqa: PT012
         assert write(kit, task, tx) is not False
         raise _Undo
-    assert (_visible(kit), _sent(kit)) == (before, [])
+    assert (visible(kit), sent(kit)) == (before, [])
 
     with kit.transaction() as tx:
         other.publish("before", tx=tx)
@@ -95,13 +57,13 @@ def test_a_call_is_part_of_the_transaction(kit: EventKit, name: str) -> None:
         _sql(kit, tx, "ROLLBACK TO SAVEPOINT one")
         _sql(kit, tx, "RELEASE SAVEPOINT one")
         other.publish("after", tx=tx)
-    assert (_visible(kit), _sent(kit)) == (before, [])
+    assert (visible(kit), sent(kit)) == (before, [])
     assert [event.payload for event in other.read()] == ["before", "after"]
 
     with kit.transaction() as tx:
         assert write(kit, task, tx) is not False
-        assert _visible(kit) == before
-    assert (_visible(kit), _sent(kit)) != (before, [])
+        assert visible(kit) == before
+    assert (visible(kit), sent(kit)) != (before, [])
 
 
 @proves("G4")

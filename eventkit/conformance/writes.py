@@ -1,0 +1,44 @@
+"""What can be part of a caller's transaction: every call that takes ``tx=``, and how to see whether it was made."""
+
+from collections.abc import Callable
+from typing import Any
+
+from eventkit import EventKit, Task
+
+WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
+    "publish": lambda kit, task, tx: kit.stream("t").publish(1, tx=tx),
+    "publish dedup": lambda kit, task, tx: kit.stream("t").publish(1, dedup="d", tx=tx),
+    "publish_many": lambda kit, task, tx: kit.stream("t").publish_many([1, 2], tx=tx),
+    "enqueue": lambda kit, task, tx: kit.queue("q").enqueue(1, tx=tx),
+    "enqueue key": lambda kit, task, tx: kit.queue("q").enqueue(1, key="k", delay=5, tx=tx),
+    "enqueue_many": lambda kit, task, tx: kit.queue("q").enqueue_many([1, 2], tx=tx),
+    "notify": lambda kit, task, tx: kit.channel("c").notify(1, tx=tx),
+    "save_offset": lambda kit, task, tx: kit.stream("t").save_offset("consumer", 9, tx=tx),
+    "seek": lambda kit, task, tx: kit.stream("t").seek("consumer", 1, tx=tx),
+    "claim": lambda kit, task, tx: kit.queue("q").claim("w", tx=tx),
+    "receive": lambda kit, task, tx: kit.queue("q").receive(tx=tx),
+    "ack": lambda kit, task, tx: kit.queue("q").ack(task, tx=tx),
+    "ack result": lambda kit, task, tx: kit.queue("q").ack(task, result="kept", tx=tx),
+    "ack_many": lambda kit, task, tx: kit.queue("q").ack_many([task], tx=tx),
+    "retry": lambda kit, task, tx: kit.queue("q").retry(task, error="again", tx=tx),
+    "fail": lambda kit, task, tx: kit.queue("q").fail(task, "never", tx=tx),
+    "release": lambda kit, task, tx: kit.queue("q").release(task, tx=tx),
+    "extend": lambda kit, task, tx: kit.queue("q").extend(task, 5000, tx=tx),
+    "cancel": lambda kit, task, tx: kit.queue("q").cancel(task.id, running=True, tx=tx),
+}
+
+
+def visible(kit: EventKit) -> Any:
+    """What anybody can see of what a call may have changed."""
+    stream, queue = kit.stream("t"), kit.queue("q")
+    return [event.payload for event in stream.read()], stream.offset("consumer"), queue.list()
+
+
+def sent(kit: EventKit) -> list[Any]:
+    """The notifications so far."""
+    end = kit.channel("c").notify("end")
+    with kit.channel("c").listen(start="earliest") as notifications:
+        sent = []
+        while (notification := next(notifications)).id < end:
+            sent.append(notification.payload)
+    return [payload for payload in sent if payload != "end"]
