@@ -29,14 +29,22 @@ def statements(schema: str) -> Statements:
 
 def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     """The parameters of *step*.  Bulk ones travel as array literals, one for each column of a list of rows."""
+    values = columns(statement, step)
+    if not statement.bulk:
+        return values
+    return tuple([_array(value) if place in statement.bulk else value for place, value in enumerate(values)])
+
+
+def columns(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
+    """The parameters of *step*.  Bulk ones are lists, one for each column of a list of rows."""
     values = statement.values(step)
     if not statement.bulk:
         return values
-    columns = list(values)
+    listed = list(values)
     for place, column in statement.bulk.items():
-        rows = columns[place]
-        columns[place] = _array(rows if column is None else [row[column] for row in rows])
-    return tuple(columns)
+        rows = values[place]
+        listed[place] = list(rows) if column is None else [row[column] for row in rows]
+    return tuple(listed)
 
 
 class Kept(Connection[Any]):

@@ -16,13 +16,21 @@ from psycopg.rows import tuple_row
 
 from eventkit.errors import ForeignTransaction
 from eventkit.execute import run, run_async
-from eventkit.operations import Operation
+from eventkit.operations import Operation, Rows
 
 from .address import Address, shown
+from .other_drivers import Asyncpg, Psycopg2
 from .statements import Statements, fetch, fetch_async
 
 T = TypeVar("T")
+Driver = psycopg.Connection[Any] | Psycopg2
+AsyncDriver = psycopg.AsyncConnection[Any] | Asyncpg
 Identity = tuple[Any, ...]
+
+_QUIET = "SELECT set_config('eventkit.notify_off', 'on', true)"
+"""What has notified cannot be prepared.  Set again in each call, for a savepoint may have taken it back."""
+
+_OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
 
 
 class Home:
@@ -38,94 +46,121 @@ class Home:
         )
         self._known: WeakSet[Any] = WeakSet()
 
-    def knows(self, driver: Any) -> bool:
+    def knows(self, driver: Driver | AsyncDriver) -> bool:
         """Whether *driver* has been checked."""
-        return driver in self._known
+        return _itself(driver) in self._known
 
     def own(self, driver: Any) -> None:
         """*driver* is one of the kit's own."""
         self._known.add(driver)
 
-    def identity_of(self, driver: psycopg.Connection[Any]) -> Identity:
+    def identity_of(self, driver: Driver) -> Identity:
         """Where *driver* leads."""
+        if isinstance(driver, Psycopg2):
+            return driver.execute(self._ask)[0]
         [identity] = psycopg.ClientCursor(driver, row_factory=tuple_row).execute(self._ask.encode()).fetchall()
         return identity
 
-    async def identity_of_async(self, driver: psycopg.AsyncConnection[Any]) -> Identity:
+    async def identity_of_async(self, driver: AsyncDriver) -> Identity:
         """Where *driver* leads."""
+        if isinstance(driver, Asyncpg):
+            return (await driver.execute(self._ask))[0]
         cursor = psycopg.AsyncClientCursor(driver, row_factory=tuple_row)
         [identity] = await (await cursor.execute(self._ask.encode())).fetchall()
         return identity
 
-    def check(self, driver: Any, identity: Identity, own: Callable[[], Identity]) -> None:
+    def check(self, driver: Driver, identity: Identity, own: Callable[[], Identity]) -> None:
         """Remember *driver*, if it leads where a connection of our *own* leads; else refuse it."""
         if identity != own():
             raise self._foreign(driver)
-        self._known.add(driver)
+        self._known.add(_itself(driver))
 
-    async def check_async(self, driver: Any, identity: Identity, own: Callable[[], Awaitable[Identity]]) -> None:
+    async def check_async(
+        self, driver: AsyncDriver, identity: Identity, own: Callable[[], Awaitable[Identity]]
+    ) -> None:
         """`check`, awaited."""
         if identity != await own():
             raise self._foreign(driver)
-        self._known.add(driver)
+        self._known.add(_itself(driver))
 
-    def _foreign(self, driver: Any) -> ForeignTransaction:
+    def _foreign(self, driver: Driver | AsyncDriver) -> ForeignTransaction:
+        if isinstance(driver, Psycopg2 | Asyncpg):
+            place = driver.place
+        else:
+            place = f"{driver.info.dbname!r} at {driver.info.host}:{driver.info.port}"
         return ForeignTransaction(
-            f"tx= belongs to the database {driver.info.dbname!r} at {driver.info.host}:{driver.info.port}, and the kit "
-            f"to schema {self._address.schema!r} of {shown(self._address.url)}: use a session of the kit's database, "
-            f"or a kit of the session's"
+            f"tx= belongs to the database {place}, and the kit to schema {self._address.schema!r} of "
+            f"{shown(self._address.url)}: use a session of the kit's database, or a kit of the session's{_OF_SEVERAL}"
         )
 
 
-def unwrap(tx: Any) -> psycopg.Connection[Any]:
+def _itself(driver: Driver | AsyncDriver) -> Any:
+    return driver.driver if isinstance(driver, Psycopg2 | Asyncpg) else driver
+
+
+def unwrap(tx: Any) -> Driver:
     """The driver connection of *tx*, which has a transaction open; for calls of a sync kit."""
     if isinstance(tx, psycopg.Connection):
+        if tx._tpc:
+            tx.execute(_QUIET)
         return _begun(tx)
     if "sqlalchemy" in sys.modules:
         from sqlalchemy import Connection
+        from sqlalchemy.exc import UnboundExecutionError
         from sqlalchemy.orm import Session, scoped_session
 
         if isinstance(tx, Session | scoped_session):
-            tx = tx.connection()
+            try:
+                tx = tx.connection()
+            except UnboundExecutionError as error:
+                raise _unbound() from error
         if isinstance(tx, Connection):
             if not tx.in_transaction():
                 tx.begin()
-            return unwrap(_postgres_driver(tx))
+            driver = _postgres_driver(tx)
+            return _begun(Psycopg2(tx)) if tx.dialect.driver == "psycopg2" else unwrap(driver)
     raise TypeError(
-        f"tx= is a SQLAlchemy Session, scoped_session or Connection, a psycopg.Connection, "
-        f"or what kit.transaction() gives; not {type(tx).__name__}"
+        f"tx= is a SQLAlchemy Session, scoped_session or Connection on psycopg or psycopg2, a psycopg.Connection, "
+        f"or what kit.transaction() gives; not {_kind(tx)}"
     )
 
 
-async def unwrap_async(tx: Any) -> psycopg.AsyncConnection[Any]:
+async def unwrap_async(tx: Any) -> AsyncDriver:
     """The driver connection of *tx*, which has a transaction open; for calls of an async kit."""
     if isinstance(tx, psycopg.AsyncConnection):
+        if tx._tpc:
+            await tx.execute(_QUIET)
         return _begun(tx)
     if "sqlalchemy.ext.asyncio" in sys.modules:
-        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+        from sqlalchemy.exc import UnboundExecutionError
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-        if isinstance(tx, AsyncSession):
-            tx = await tx.connection()
+        if isinstance(tx, AsyncSession | async_scoped_session):
+            try:
+                tx = await tx.connection()
+            except UnboundExecutionError as error:
+                raise _unbound() from error
         if isinstance(tx, AsyncConnection):
             if not tx.in_transaction():
                 await tx.begin()
-            return await unwrap_async(await tx.run_sync(_postgres_driver))
+            driver = await tx.run_sync(_postgres_driver)
+            return _begun(Asyncpg(tx)) if tx.dialect.driver == "asyncpg" else await unwrap_async(driver)
     raise TypeError(
-        f"tx= is a SQLAlchemy AsyncSession or AsyncConnection, a psycopg.AsyncConnection, "
-        f"or what kit.transaction() gives; not {type(tx).__name__}"
+        f"tx= is a SQLAlchemy AsyncSession, async_scoped_session or AsyncConnection on psycopg or asyncpg, "
+        f"a psycopg.AsyncConnection, or what kit.transaction() gives; not {_kind(tx)}"
     )
 
 
-def execute_in(driver: psycopg.Connection[Any], known: Statements, operation: Operation[T]) -> T:
+def execute_in(driver: Driver, known: Statements, operation: Operation[T]) -> T:
     """The answer to *operation*, in the transaction that *driver* has open; whole, or not at all."""
     statement = known.get(type(operation))
     if statement is not None and statement.single:
-        return operation.decode(fetch(driver, known, operation))
+        return operation.decode(_fetch(driver, known, operation))
     driver.execute("SAVEPOINT eventkit_call")
     try:
-        answer = run(operation.plan(), lambda step: fetch(driver, known, step))
+        answer = run(operation.plan(), lambda step: _fetch(driver, known, step))
     except BaseException:
-        if driver.info.transaction_status in _OPEN:
+        if _in_transaction(driver):
             driver.execute("ROLLBACK TO eventkit_call")
             driver.execute("RELEASE eventkit_call")
         raise
@@ -133,16 +168,16 @@ def execute_in(driver: psycopg.Connection[Any], known: Statements, operation: Op
     return answer
 
 
-async def execute_in_async(driver: psycopg.AsyncConnection[Any], known: Statements, operation: Operation[T]) -> T:
+async def execute_in_async(driver: AsyncDriver, known: Statements, operation: Operation[T]) -> T:
     """`execute_in`, awaited."""
     statement = known.get(type(operation))
     if statement is not None and statement.single:
-        return operation.decode(await fetch_async(driver, known, operation))
+        return operation.decode(await _fetch_async(driver, known, operation))
     await driver.execute("SAVEPOINT eventkit_call")
     try:
-        answer = await run_async(operation.plan(), lambda step: fetch_async(driver, known, step))
+        answer = await run_async(operation.plan(), lambda step: _fetch_async(driver, known, step))
     except BaseException:
-        if driver.info.transaction_status in _OPEN:
+        if _in_transaction(driver):
             await driver.execute("ROLLBACK TO eventkit_call")
             await driver.execute("RELEASE eventkit_call")
         raise
@@ -150,15 +185,42 @@ async def execute_in_async(driver: psycopg.AsyncConnection[Any], known: Statemen
     return answer
 
 
-_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
-_D = TypeVar("_D", psycopg.Connection[Any], psycopg.AsyncConnection[Any])
+def _fetch(driver: Driver, known: Statements, step: Operation[Any]) -> Rows:
+    return driver.fetch(known, step) if isinstance(driver, Psycopg2) else fetch(driver, known, step)
+
+
+async def _fetch_async(driver: AsyncDriver, known: Statements, step: Operation[Any]) -> Rows:
+    return await (driver.fetch(known, step) if isinstance(driver, Asyncpg) else fetch_async(driver, known, step))
+
+
+def _in_transaction(driver: Driver | AsyncDriver) -> bool:
+    if isinstance(driver, Psycopg2 | Asyncpg):
+        return driver.in_transaction
+    return driver.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+_D = TypeVar("_D", bound=Driver | AsyncDriver)
 
 
 def _begun(driver: _D) -> _D:
     """*driver*, if it has a transaction open, or will begin one with its next statement."""
-    if driver.autocommit and driver.info.transaction_status == TransactionStatus.IDLE:
+    if driver.autocommit and not _in_transaction(driver):
         raise ValueError("tx= is a connection without an open transaction: begin one, or leave tx= out")
     return driver
+
+
+def _kind(tx: Any) -> str:
+    module = type(tx).__module__.partition(".")[0]
+    if module in ("psycopg2", "asyncpg"):
+        return f"{module}'s own connection, which SQLAlchemy would have to bring"
+    return type(tx).__name__
+
+
+def _unbound() -> ValueError:
+    return ValueError(
+        "tx= is a session with several engines, which does not say whose transaction is meant: pass "
+        'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
+    )
 
 
 def _postgres_driver(connection: Any) -> Any:
@@ -167,9 +229,8 @@ def _postgres_driver(connection: Any) -> Any:
     if connection.dialect.name != "postgresql":
         raise ForeignTransaction(
             f"tx= is a transaction on {connection.engine.url.render_as_string()}, which is not Postgres: "
-            f"use the session of the database that the kit is connected to"
+            f"use the session of the database that the kit is connected to{_OF_SEVERAL}"
         )
     if isinstance(connection.get_transaction(), TwoPhaseTransaction):
-        # What has notified cannot be prepared.  Set again in each call, for a savepoint may have taken it back.
-        connection.exec_driver_sql("SELECT set_config('eventkit.notify_off', 'on', true)")
+        connection.exec_driver_sql(_QUIET)
     return connection.connection.driver_connection
