@@ -19,6 +19,7 @@ from eventkit.execute import run, run_async
 from eventkit.operations import Operation, Rows
 
 from .address import Address, shown
+from .django import NO_ASYNC, driver_of, is_django
 from .other_drivers import Asyncpg, Psycopg2
 from .statements import Statements, fetch, fetch_async
 
@@ -41,7 +42,8 @@ class Home:
         # Never fails, whatever the connection leads to, because that would end the caller's transaction.  A
         # server that was restarted has other connections, so what was found out of one stays true.
         self._ask = (
-            f"SELECT pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database()), "
+            f"SELECT extract(epoch FROM pg_postmaster_start_time())::text, "
+            f"(SELECT oid FROM pg_database WHERE datname = current_database()), "
             f"to_regclass('{qualified('eventkit_event', address.schema)}')::oid"
         )
         self._known: WeakSet[Any] = WeakSet()
@@ -119,9 +121,11 @@ def unwrap(tx: Any) -> Driver:
                 tx.begin()
             driver = _postgres_driver(tx)
             return _begun(Psycopg2(tx)) if tx.dialect.driver == "psycopg2" else unwrap(driver)
+    if is_django(tx):
+        return unwrap(driver_of(tx))
     raise TypeError(
         f"tx= is a SQLAlchemy Session, scoped_session or Connection on psycopg or psycopg2, a psycopg.Connection, "
-        f"or what kit.transaction() gives; not {_kind(tx)}"
+        f"Django's connection, or what kit.transaction() gives; not {_kind(tx)}"
     )
 
 
@@ -145,6 +149,8 @@ async def unwrap_async(tx: Any) -> AsyncDriver:
                 await tx.begin()
             driver = await tx.run_sync(_postgres_driver)
             return _begun(Asyncpg(tx)) if tx.dialect.driver == "asyncpg" else await unwrap_async(driver)
+    if is_django(tx):
+        raise TypeError(NO_ASYNC)
     raise TypeError(
         f"tx= is a SQLAlchemy AsyncSession, async_scoped_session or AsyncConnection on psycopg or asyncpg, "
         f"a psycopg.AsyncConnection, or what kit.transaction() gives; not {_kind(tx)}"

@@ -19,6 +19,7 @@ from eventkit.errors import ForeignTransaction
 from eventkit.execute import run
 from eventkit.operations import Operation
 
+from .django import NO_ASYNC, driver_of, is_django, needs_the_standard_library
 from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
 from .library import Error, begin, own_lock, translate
@@ -73,8 +74,13 @@ def unwrap(tx: Any, file: File) -> Driver:
             if not tx.in_transaction():
                 tx.begin()
             return unwrap(_sqlite_driver(tx), file)
+    if is_django(tx):
+        driver = driver_of(tx)
+        if file.library != "sqlite3" and _main_file(driver)[0] == file.identity:
+            raise needs_the_standard_library(file.path)
+        return unwrap(driver, file)
     raise TypeError(
-        f"tx= is a SQLAlchemy Session, scoped_session or Connection, an apsw.Connection, "
+        f"tx= is a SQLAlchemy Session, scoped_session or Connection, an apsw.Connection, Django's connection, "
         f"or what kit.transaction() gives; not {type(tx).__name__}"
     )
 
@@ -99,6 +105,8 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
         return await tx.async_run(_execute_on, tx, "apsw", operation, file)  # type: ignore[attr-defined, no-any-return]  # the stubs have a class of its own for this
     if isinstance(tx, StandardWorker):
         return await tx.async_run(_execute_on, tx.connection, "sqlite3", operation, file)  # type: ignore[no-any-return]
+    if is_django(tx):
+        raise TypeError(NO_ASYNC)
     raise TypeError(
         f"tx= is a SQLAlchemy AsyncSession, async_scoped_session or AsyncConnection, an async apsw connection, "
         f"or what kit.transaction() gives; not {type(tx).__name__}"
