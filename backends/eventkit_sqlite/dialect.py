@@ -98,7 +98,7 @@ class ApswDialect(SQLiteDialect_pysqlite):
             filename = (url.database or ":memory:") + ("?" + urlencode(query, doseq=True) if query else "")
         elif query:
             raise exc.ArgumentError(
-                f"sqlite+apsw has no option {', '.join(sorted(query))}; it has {', '.join(_OPTIONS)}, "
+                f"sqlite+{self.driver} has no option {', '.join(sorted(query))}; it has {', '.join(_OPTIONS)}, "
                 "and with uri=true and a database of the form file:… the parameters of an SQLite URI"
             )
         return [filename], options

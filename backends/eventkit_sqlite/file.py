@@ -109,12 +109,13 @@ def reserved(address: Address) -> Iterator[None]:
             file.release()
 
 
-def two_libraries(path: str, library: str) -> ForeignTransaction:
+def two_libraries(path: str, library: str, asyncio: bool = False) -> ForeignTransaction:
     """The error for reaching *path* through another SQLite library than *library*, which has it open."""
-    url = "sqlite+apsw:///" if library == "apsw" else "sqlite+pysqlite:///"
+    kit, engine = ("sqlite+apsw", "sqlite+apsw_async") if library == "apsw" else ("sqlite+pysqlite", "sqlite+aiosqlite")
+    remedy = f"the async engine with {engine}:///{quote(path)} and the kit" if asyncio else "the engine and the kit"
     return ForeignTransaction(
         f"this process has {path} open through {library}, and a second SQLite library on the same file would lose "
-        f"committed rows without an error: create the engine and the kit with {url}{quote(path)}"
+        f"committed rows without an error: create {remedy} with {kit}:///{quote(path)}"
     )
 
 

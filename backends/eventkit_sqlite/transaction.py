@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import threading
 import time
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from eventkit.errors import ForeignTransaction
 from eventkit.execute import run
 from eventkit.operations import Operation
 
+from . import driver_async
 from .django import NO_ASYNC, driver_of, is_django, needs_the_standard_library
 from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
@@ -57,9 +59,9 @@ def unwrap(tx: Any, file: File) -> Driver:
     """The driver connection of *tx*, which has a transaction open on *file*; for calls of a sync kit."""
     if isinstance(tx, apsw.Connection) and not tx.is_async:
         _threads[tx] = threading.get_ident()
-        return _begun(tx, "apsw", file)
+        return _begun(tx, "apsw", file, asyncio=False)
     if isinstance(tx, sqlite3.Connection):
-        return _begun(tx, "sqlite3", file)
+        return _begun(tx, "sqlite3", file, asyncio=False)
     if "sqlalchemy" in sys.modules:
         from sqlalchemy import Connection
         from sqlalchemy.exc import UnboundExecutionError
@@ -71,6 +73,11 @@ def unwrap(tx: Any, file: File) -> Driver:
             except UnboundExecutionError as error:
                 raise _unbound() from error
         if isinstance(tx, Connection):
+            if tx.dialect.is_async:
+                raise TypeError(
+                    "tx= is a transaction of an async engine, which a kit of eventkit.connect() cannot await: "
+                    "await the call of a kit of eventkit.connect_async(), outside of run_sync()"
+                )
             if not tx.in_transaction():
                 tx.begin()
             return unwrap(_sqlite_driver(tx), file)
@@ -150,8 +157,10 @@ def holds_lock(caller: object, file: File) -> bool:
 
 
 def _holds(caller: object, connection: apsw.Connection, file: File) -> bool:
+    if isinstance(connection, driver_async.Connection):
+        return connection.holds_up(caller) and identify(connection.path) == file.identity
     # Whose a connection is comes first: most belong to other threads, which may be using them right now.
-    if connection.is_async or caller not in (getattr(connection, "thread", None), _threads.get(connection)):
+    if caller not in (getattr(connection, "thread", None), _threads.get(connection)):
         return False
     try:
         writing = connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
@@ -190,13 +199,20 @@ class Adapted:
 
 def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:
     driver = _sqlite_driver(connection)
-    adapted = Adapted(connection.connection.dbapi_connection, driver)
-    library = "apsw" if isinstance(driver, apsw.Connection) else "sqlite3"
-    return execute_in(_begun(adapted, library, file), operation)
+    adapted = connection.connection.dbapi_connection
+    if not isinstance(driver, apsw.Connection):
+        return execute_in(_begun(Adapted(adapted, driver), "sqlite3", file, asyncio=True), operation)
+    try:
+        answer: T = adapted.run_async(lambda driver: driver.async_run(_execute_on, driver, "apsw", operation, file))
+    except CancelledError as error:
+        # As after a statement of SQLAlchemy's: how far the call has come, and its transaction, nobody knows.
+        connection.invalidate(error)
+        raise
+    return answer
 
 
 def _execute_on(driver: Driver, library: str, operation: Operation[T], file: File) -> T:
-    return execute_in(_begun(driver, library, file), operation)
+    return execute_in(_begun(driver, library, file, asyncio=True), operation)
 
 
 def _unbound() -> ValueError:
@@ -226,7 +242,7 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     return known
 
 
-def _begun(driver: Driver, library: str, file: File) -> Driver:
+def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver:
     """*driver*, once it is known to be in a transaction on *file*, through the right library."""
     identity, path = _main_file(driver)
     if identity != file.identity:
@@ -235,7 +251,7 @@ def _begun(driver: Driver, library: str, file: File) -> Driver:
             f"use a session of the kit's database, or a kit of the session's{_OF_SEVERAL}"
         )
     if library != file.library:
-        raise two_libraries(file.path, file.library)
+        raise two_libraries(file.path, file.library, asyncio)
     if not driver.in_transaction and library == "sqlite3" and driver.isolation_level is not None:
         # The standard library begins at the first INSERT; a plan may start with a SELECT or a savepoint.
         driver.execute("BEGIN")

@@ -11,7 +11,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import apsw
@@ -25,40 +25,52 @@ Worker = Any
 
 
 class Lane:
-    """Runs calls one after another in a thread, and answers them in the event loop.
+    """Runs calls one after another in a thread, and answers each in the event loop that it came from.
 
     It is a controller as apsw wants one.
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._calls: queue.SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]] | None]
+        self._calls = queue.SimpleQueue()
         threading.Thread(target=self._run, name="eventkit-sqlite", daemon=True).start()
 
-    def configure(self, connection: Any) -> None:
-        """Nothing is to be set up; apsw asks."""
+    def configure(self, connection: apsw.Connection) -> None:
+        """Set the new *connection* up; apsw leaves to its controller what it does itself where there is none."""
+        for hook in apsw.connection_hooks:
+            hook(connection)
 
     def send(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
         """The result of *call*, which is on its way at once, and runs even if nobody waits for it any more."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.put((future, call))
         return future
+
+    def post(self, call: Callable[[], Any]) -> None:
+        """Run *call* when its turn has come; for those who cannot wait, as there may be no event loop."""
+        self._calls.put((None, call))
 
     def close(self) -> None:
         """End the thread once it has done what was sent."""
         self._calls.put(None)
 
     def _run(self) -> None:
-        # A loop that was closed without the kit has nobody left to answer to.
-        with contextlib.suppress(RuntimeError):
-            while (item := self._calls.get()) is not None:
-                future, call = item
-                try:
-                    result = call()
-                except BaseException as error:
-                    self._loop.call_soon_threadsafe(_settle, future, None, error)
-                else:
-                    self._loop.call_soon_threadsafe(_settle, future, result, None)
+        while (item := self._calls.get()) is not None:
+            self._answer(*item)
+            # What nobody else has any more, as the connection to close, must not live until the next call.
+            del item
+
+    def _answer(self, future: "asyncio.Future[Any] | None", call: Callable[[], Any]) -> None:
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = call()
+        except BaseException as error:
+            failure = error
+        if future is not None:
+            # A loop that was closed meanwhile has nobody left to answer to.
+            with contextlib.suppress(RuntimeError):
+                future.get_loop().call_soon_threadsafe(_settle, future, result, failure)
 
 
 class StandardWorker:
@@ -97,15 +109,20 @@ async def open_worker(address: Address, busy_timeout: float) -> Worker:
                 lambda: open_connection(address.library, address.path, address.synchronous, busy_timeout)
             )
             return StandardWorker(connection, lane)
-        token = apsw.async_controller.set(Lane)  # type: ignore[arg-type]  # a controller by its shape
-        try:
-            worker = await apsw.Connection.as_async(address.path)
-        finally:
-            apsw.async_controller.reset(token)
+        worker = await open_in(Lane, apsw.Connection, address.path)
         await worker.async_run(configure, worker, address.synchronous, busy_timeout)
         return worker
     except Error as error:
         raise translate(error, address.path) from error
+
+
+def open_in(lane: type[Lane], kind: type[apsw.Connection], *arguments: Any, **options: Any) -> Awaitable[Any]:
+    """A connection of that *kind*, made with the arguments in the thread of a new *lane*."""
+    token = apsw.async_controller.set(lane)  # type: ignore[arg-type]  # a controller by its shape
+    try:
+        return kind.as_async(*arguments, **options)
+    finally:
+        apsw.async_controller.reset(token)
 
 
 def connection_of(worker: Worker) -> Any:

@@ -1,10 +1,18 @@
-"""A shop's table, for the tests of the dialect."""
+"""A shop's table, for the tests of the dialects."""
 
 import datetime
+from collections.abc import Callable
+from typing import TypeVar
 
 import apsw
+import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
+
+T = TypeVar("T")
+
+only_blocking = pytest.mark.parametrize("scheme", ["sqlite+apsw"], indirect=True)
+"""For a test of what has no twin in asyncio."""
 
 
 class Base(orm.DeclarativeBase):
@@ -24,6 +32,18 @@ orders = sa.inspect(Order).local_table
 
 def driver(connection: sa.Connection) -> apsw.Connection:
     return connection.connection.driver_connection
+
+
+def asked(connection: sa.Connection, question: Callable[[apsw.Connection], T]) -> T:
+    """What the driver's connection answers, where it is used."""
+    if connection.dialect.is_async:
+        adapted = connection.connection.dbapi_connection
+        return adapted.run_async(lambda driver: driver.async_run(question, driver))
+    return question(driver(connection))
+
+
+def in_transaction(connection: sa.Connection) -> bool:
+    return asked(connection, lambda driver: driver.in_transaction)
 
 
 def names(engine: sa.Engine) -> list[str]:

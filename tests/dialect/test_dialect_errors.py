@@ -1,9 +1,9 @@
-"""What goes wrong under `sqlite+apsw://` has the class that applications catch."""
+"""What goes wrong under `sqlite+apsw://` and `sqlite+apsw_async://` has the class that applications catch."""
 
 import apsw
 import pytest
 import sqlalchemy as sa
-from shop import driver, names, orders
+from shop import names, orders
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,8 @@ def test_errors_have_the_classes_that_applications_catch(engine, statement, para
 
 def test_an_error_between_rows_is_an_error_of_sqlalchemy(engine):
     """A query that fails after its first rows does so as one that fails at once."""
-    with engine.connect() as connection:
-        rows = connection.exec_driver_sql("SELECT abs(column1) FROM (VALUES (1), (-9223372036854775807 - 1))")
-        with pytest.raises(sa.exc.OperationalError, match="integer overflow"):
-            rows.all()
+    with engine.connect() as connection, pytest.raises(sa.exc.OperationalError, match="integer overflow"):
+        connection.exec_driver_sql("SELECT abs(column1) FROM (VALUES (1), (-9223372036854775807 - 1))").all()
 
 
 def test_a_file_that_is_no_database_is_a_database_error(connect_to, tmp_path):
@@ -44,16 +42,16 @@ def test_a_file_that_is_no_database_is_a_database_error(connect_to, tmp_path):
     assert type(raised.value) is sa.exc.DatabaseError
 
 
-def test_a_directory_that_is_missing_is_an_operational_error():
+def test_a_directory_that_is_missing_is_an_operational_error(scheme):
     """A database that cannot be opened is reported when connecting."""
     with pytest.raises(sa.exc.OperationalError, match="unable to open"):
-        sa.create_engine("sqlite+apsw:////missing/shop.db").connect()
+        sa.create_engine(f"{scheme}:////missing/shop.db").connect()
 
 
 def test_a_closed_connection_is_a_programming_error_and_is_replaced(engine):
     """Use after close raises ProgrammingError, marks the connection invalid, and the pool makes a new one."""
     with engine.connect() as connection:
-        driver(connection).close()
+        connection.connection.dbapi_connection.close()
         with pytest.raises(sa.exc.ProgrammingError) as raised:
             connection.execute(orders.select())
         assert raised.value.connection_invalidated
@@ -64,6 +62,6 @@ def test_pre_ping_replaces_a_closed_connection(engine, connect_to):
     """With `pool_pre_ping`, a connection that died in the pool is not handed out."""
     engine = connect_to(pool_pre_ping=True)
     with engine.connect() as connection:
-        dead = driver(connection)
+        dead = connection.connection.dbapi_connection
     dead.close()
     assert names(engine) == []

@@ -1,4 +1,4 @@
-"""Rows, counts and ids come back from `sqlite+apsw://` as SQLAlchemy promises them."""
+"""Rows, counts and ids come back from `sqlite+apsw://` and `sqlite+apsw_async://` as SQLAlchemy promises them."""
 
 import datetime
 
@@ -71,7 +71,7 @@ def test_an_insert_without_returning_has_its_rowid(engine):
 
 
 def test_moments_are_stored_as_sqlalchemys_driver_stores_them(engine):
-    """A file written with `sqlite://` can be read with `sqlite+apsw://` and the other way round."""
+    """A file written with `sqlite://` can be read with ours and the other way round."""
     at, day = datetime.datetime(2024, 1, 2, 3, 4, 5, 6), datetime.date(2024, 1, 2)
     with engine.begin() as connection:
         connection.execute(orders.insert(), {"name": "a", "at": at, "day": day})

@@ -1,4 +1,4 @@
-"""A transaction of `sqlite+apsw://` is one of SQLite from its first statement, whoever's thread it is in."""
+"""A transaction of either dialect is one of SQLite from its first statement, whoever's thread it is in."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from eventkit_sqlite.dbapi import transaction_thread
-from shop import driver, names, orders
+from shop import asked, driver, in_transaction, names, only_blocking, orders
 
 
 def test_a_savepoint_rolls_back_alone(engine):
@@ -50,7 +50,7 @@ def test_a_transaction_that_read_may_write(engine):
     with engine.connect() as connection:
         assert connection.execute(orders.select()).all() == []
         connection.execute(orders.insert(), {"name": "a"})
-        assert driver(connection).in_transaction
+        assert in_transaction(connection)
         connection.rollback()
     assert names(engine) == []
 
@@ -86,7 +86,7 @@ def test_autocommit_makes_each_statement_a_transaction(engine):
     autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
     with autocommit.connect() as connection:
         connection.execute(orders.insert(), {"name": "a"})
-        assert not driver(connection).in_transaction
+        assert not in_transaction(connection)
         assert connection.get_isolation_level() == "SERIALIZABLE"
         connection.rollback()
     assert names(engine) == ["a"]
@@ -103,7 +103,7 @@ def test_a_commit_that_meets_a_lock_can_be_repeated(engine, connect_to):
         writer.execute(orders.insert(), {"name": "a"})
         with pytest.raises(apsw.BusyError):
             writer.connection.commit()
-        assert transaction_thread(driver(writer)) == threading.get_ident()
+        assert in_transaction(writer)
         reader.rollback()
         writer.commit()
     assert names(engine) == ["a"]
@@ -113,8 +113,7 @@ def test_a_listener_may_begin_in_its_own_way(engine):
     """SQLAlchemy's documented event handler, which emits BEGIN IMMEDIATE, does not collide with ours."""
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as connection:
-        assert driver(connection).txn_state() == apsw.SQLITE_TXN_WRITE
-        assert transaction_thread(driver(connection)) == threading.get_ident()
+        assert asked(connection, lambda driver: driver.txn_state()) == apsw.SQLITE_TXN_WRITE
 
 
 def test_the_documented_listener_for_foreign_keys_works(engine):
@@ -131,9 +130,10 @@ def test_the_documented_listener_for_foreign_keys_works(engine):
     engine.dispose()
     with engine.connect() as connection:
         assert connection.scalar(sa.text("PRAGMA foreign_keys")) == 1
-        assert driver(connection).in_transaction
+        assert in_transaction(connection)
 
 
+@only_blocking
 def test_a_connection_may_move_between_threads(engine):
     """A transaction begun in one thread can be used and committed in another."""
     with engine.connect() as connection, ThreadPoolExecutor(1) as thread:
@@ -142,6 +142,7 @@ def test_a_connection_may_move_between_threads(engine):
     assert names(engine) == ["a"]
 
 
+@only_blocking
 def test_the_thread_that_began_a_transaction_is_known_while_it_is_open(engine):
     """`transaction_thread` names the beginner, whoever asks, until commit or rollback."""
     with engine.connect() as connection, ThreadPoolExecutor(1) as thread:
@@ -156,6 +157,7 @@ def test_the_thread_that_began_a_transaction_is_known_while_it_is_open(engine):
         assert transaction_thread(driver(connection)) is None
 
 
+@only_blocking
 def test_a_transaction_begun_otherwise_has_no_known_thread(engine):
     """None for a bare connection of apsw, for AUTOCOMMIT, and when SQLite ended the transaction by itself."""
     bare = apsw.Connection(":memory:")
