@@ -29,21 +29,39 @@ from .kit import connect, connect_async
 from .protocols import (
     AsyncEventKit,
     AsyncEventStream,
+    AsyncInbox,
     AsyncNotificationChannel,
+    AsyncOutbox,
     AsyncTaskQueue,
     EventKit,
     EventStream,
+    Inbox,
     NotificationChannel,
+    Outbox,
     TaskQueue,
 )
-from .records import Consumer, Enqueued, Event, NewEvent, NewTask, Notification, QueueStats, Task, TaskInfo
+from .records import (
+    Consumer,
+    Enqueued,
+    Event,
+    Message,
+    NewEvent,
+    NewTask,
+    Notification,
+    OutboxStats,
+    QueueStats,
+    Task,
+    TaskInfo,
+)
 from .retry import Delays, Exponential, Fixed, Linear
 from .telemetry import tracing
 
 __all__ = [
     "AsyncEventKit",
     "AsyncEventStream",
+    "AsyncInbox",
     "AsyncNotificationChannel",
+    "AsyncOutbox",
     "AsyncTaskQueue",
     "Busy",
     "Closed",
@@ -59,13 +77,17 @@ __all__ = [
     "Exponential",
     "Fixed",
     "ForeignTransaction",
+    "Inbox",
     "Linear",
     "LockHeld",
+    "Message",
     "NewEvent",
     "NewTask",
     "NotMigrated",
     "Notification",
     "NotificationChannel",
+    "Outbox",
+    "OutboxStats",
     "Permanent",
     "QueueFull",
     "QueueStats",

@@ -1,6 +1,7 @@
 """Connecting: from a URL to a kit, and from a kit to its handles."""
 
-from collections.abc import Awaitable, Generator
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Generator
 from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
@@ -8,11 +9,17 @@ from urllib.parse import urlsplit
 from . import arguments
 from .channel import Channel, origin
 from .codec import Codec
+from .deliveries import Deliveries
+from .deliveries_async import AsyncDeliveries
+from .delivery import PREFIX, Tally
 from .errors import UnknownBackend
+from .inbox import Inbox
 from .loops import Loops
 from .loops_async import AsyncLoops
+from .outbox import Outbox
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
+from .records import Message
 from .stream import Stream
 
 _EXTRAS = {"postgresql": "postgres"}
@@ -58,6 +65,8 @@ class _Handles:
 
     _connection: Any
     _loops: Any
+    _deliveries: Any
+    _tallies: defaultdict[str, Tally]
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
         """The stream of a topic."""
@@ -78,6 +87,23 @@ class _Handles:
         names = tuple(arguments.name("channel", name) for name in channels)
         return self._loops.listen(names, self._codec(None), origin(start, names))
 
+    def outbox(
+        self,
+        name: str,
+        *,
+        deliver: Callable[[Message[Any]], Any] | None = None,
+        ordered: bool = False,
+        type: Any = None,
+    ) -> Any:
+        """An outbox, which stands on a queue."""
+        arguments.name("outbox", name, 255 - len(PREFIX))
+        queue, execute = self.queue(PREFIX + name, type=type), self._connection.execute
+        return Outbox(execute, self._deliveries, queue, self._codec(type), deliver, ordered, self._tallies[name])
+
+    def inbox(self, consumer: str) -> Any:
+        """What a consumer has seen."""
+        return Inbox(self._connection.execute, consumer)
+
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""
         return self._connection.transaction()
@@ -92,11 +118,14 @@ class Kit(_Handles):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._loops = Loops(connection)
+        self._deliveries = Deliveries(connection, self._loops)
+        self._tallies = defaultdict(Tally)
 
     def close(self) -> None:
         """Save what was handled, end every iterator, and let go of the database."""
         if not self._connection.closing:
             self._connection.end_sleep()
+            self._deliveries.close()
             self._loops.close()
             self._connection.close()
 
@@ -113,11 +142,14 @@ class AsyncKit(_Handles):
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._loops = AsyncLoops(connection)
+        self._deliveries = AsyncDeliveries(connection, self._loops)
+        self._tallies = defaultdict(Tally)
 
     async def close(self) -> None:
         """Save what was handled, end every iterator, and let go of the database."""
         if not self._connection.closing:
             self._connection.end_sleep()
+            await self._deliveries.close()
             await self._loops.close()
             await self._connection.close()
 

@@ -198,9 +198,9 @@ class Loops:
                 if not self._connection.sleep(probe, max(0.0, deadline - monotonic())):
                     raise
 
-    def handling(self, task: Task[Any]) -> "Handling":
-        """Around the work on *task*."""
-        return Handling(self._connection, self._heartbeat, task)
+    def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> "Handling":
+        """Around the work on *task*; *done* is to take the place of the ack."""
+        return Handling(self._connection, self._heartbeat, task, done)
 
     def close(self) -> None:
         """Settle every open iterator, and end the heartbeat."""
@@ -221,10 +221,13 @@ class Loops:
 class Handling:
     """Keeps a task's lease while the body runs; then acks it, or does what the exception asks for."""
 
-    def __init__(self, connection: Connection, heartbeat: Heartbeat, task: Task[Any]) -> None:
+    def __init__(
+        self, connection: Connection, heartbeat: Heartbeat, task: Task[Any], done: Operation[bool] | None
+    ) -> None:
         self._connection = connection
         self._heartbeat = heartbeat
         self._task = task
+        self._done = done
         self._tracing = tracing(task)
 
     def __enter__(self) -> Task[Any]:
@@ -237,7 +240,7 @@ class Handling:
         try:
             while True:
                 try:
-                    still_ours = self._connection.execute(outcome(self._task, error))
+                    still_ours = self._connection.execute(outcome(self._task, error, self._done))
                     break
                 except PASSING:
                     continue  # The work is done; losing the answer would have it done twice.

@@ -212,9 +212,9 @@ class AsyncLoops:
                 if not await self._connection.sleep(probe, max(0.0, deadline - monotonic())):
                     raise
 
-    def handling(self, task: Task[Any]) -> "AsyncHandling":
-        """Around the work on *task*."""
-        return AsyncHandling(self._connection, task)
+    def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> "AsyncHandling":
+        """Around the work on *task*; *done* is to take the place of the ack."""
+        return AsyncHandling(self._connection, task, done)
 
     async def close(self) -> None:
         """Settle every open iterator."""
@@ -234,9 +234,10 @@ class AsyncLoops:
 class AsyncHandling:
     """Keeps a task's lease while the body runs; then acks it, or does what the exception asks for."""
 
-    def __init__(self, connection: AsyncConnection, task: Task[Any]) -> None:
+    def __init__(self, connection: AsyncConnection, task: Task[Any], done: Operation[bool] | None) -> None:
         self._connection = connection
         self._task = task
+        self._done = done
         self._tracing = tracing(task)
         self._beating: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -252,7 +253,7 @@ class AsyncHandling:
         try:
             while True:
                 try:
-                    still_ours = await self._connection.execute(outcome(self._task, error))
+                    still_ours = await self._connection.execute(outcome(self._task, error, self._done))
                     break
                 except PASSING:
                     continue  # The work is done; losing the answer would have it done twice.

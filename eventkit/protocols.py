@@ -16,14 +16,26 @@ The last three protocols are for authors of backends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from .arguments import Duration
 from .operations import Operation, Probe
-from .records import Consumer, Enqueued, Event, NewEvent, NewTask, Notification, QueueStats, Task, TaskInfo
+from .records import (
+    Consumer,
+    Enqueued,
+    Event,
+    Message,
+    NewEvent,
+    NewTask,
+    Notification,
+    OutboxStats,
+    QueueStats,
+    Task,
+    TaskInfo,
+)
 from .retry import Policy
 
 T = TypeVar("T")
@@ -55,6 +67,22 @@ class EventKit(Protocol):
     def channel(self, name: str) -> NotificationChannel[Any]: ...
     @overload
     def channel(self, name: str, *, type: type[P]) -> NotificationChannel[P]: ...
+
+    @overload
+    def outbox(
+        self, name: str, *, deliver: Callable[[Message[Any]], object] | None = None, ordered: bool = False
+    ) -> Outbox[Any]: ...
+    @overload
+    def outbox(
+        self,
+        name: str,
+        *,
+        deliver: Callable[[Message[P]], object] | None = None,
+        ordered: bool = False,
+        type: type[P],
+    ) -> Outbox[P]: ...
+
+    def inbox(self, consumer: str) -> Inbox: ...
 
     def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
@@ -353,6 +381,60 @@ class NotificationChannel(Protocol[P]):
         ...
 
 
+class Outbox(Protocol[P]):
+    """An outbox: messages written in the application's transactions, and delivered elsewhere once these commit.
+
+    Each message is delivered at least once, with the same ``message_id`` at every attempt.  With ``ordered=True`` the
+    messages of one key are delivered one after the other, in the order in which they were added.
+    """
+
+    name: str
+
+    @property
+    def queue(self) -> TaskQueue[P]:
+        """The queue that the outbox stands on: its settings, its dead letters, `pause` and `resume`."""
+        ...
+
+    def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> str:
+        """Add a message inside the caller's transaction; its ``message_id``."""
+        ...
+
+    def run(self, worker: str | None = None, *, batch: int = 1) -> None:
+        """Call *deliver* with each message, for ever, claiming up to *batch* at a time.
+
+        A delivery has succeeded when *deliver* returns.  When it raises, the message is tried again after 5, 10, 20
+        and 40 seconds, and is a dead letter then, with the traceback; unless the queue is configured otherwise.
+        `Retry` and `Permanent` say what to do.  Ends after `stop`, or when the kit is closed: what was begun is
+        finished, and what was claimed beyond that is given back.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Let every `run` of this handle end, those begun later too.  May be called from anywhere; waits for nobody."""
+        ...
+
+    def stats(self) -> OutboxStats:
+        """The outbox in numbers."""
+        ...
+
+
+class Inbox(Protocol):
+    """What a consumer has seen, so that a message which comes twice has one effect."""
+
+    consumer: str
+
+    def once(self, message_id: str, tx: Any) -> bool:
+        """Whether the consumer sees the message for the first time.  True once, if that transaction commits.
+
+        Whoever asks while another transaction has the message waits for its end.
+        """
+        ...
+
+    def prune(self, *, older_than: Duration) -> int:
+        """Forget what was seen longer ago; how many messages.  One of them would count as new from then on."""
+        ...
+
+
 class Subscription(Protocol[M_co]):
     """An iterator that waits for more; it ends when it or its kit is closed."""
 
@@ -400,6 +482,22 @@ class AsyncEventKit(Protocol):
     def channel(self, name: str) -> AsyncNotificationChannel[Any]: ...
     @overload
     def channel(self, name: str, *, type: type[P]) -> AsyncNotificationChannel[P]: ...
+
+    @overload
+    def outbox(
+        self, name: str, *, deliver: Callable[[Message[Any]], object] | None = None, ordered: bool = False
+    ) -> AsyncOutbox[Any]: ...
+    @overload
+    def outbox(
+        self,
+        name: str,
+        *,
+        deliver: Callable[[Message[P]], object] | None = None,
+        ordered: bool = False,
+        type: type[P],
+    ) -> AsyncOutbox[P]: ...
+
+    def inbox(self, consumer: str) -> AsyncInbox: ...
 
     def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
 
@@ -569,6 +667,35 @@ class AsyncNotificationChannel(Protocol[P]):
     async def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int: ...
 
 
+class AsyncOutbox(Protocol[P]):
+    """`Outbox`, awaited.  *deliver* may be a coroutine function; a callable that blocks runs in a thread."""
+
+    name: str
+
+    @property
+    def queue(self) -> AsyncTaskQueue[P]: ...
+
+    async def add(
+        self, tx: Any, payload: P, *, key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> str: ...
+
+    async def run(self, worker: str | None = None, *, batch: int = 1) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def stats(self) -> OutboxStats: ...
+
+
+class AsyncInbox(Protocol):
+    """`Inbox`, awaited."""
+
+    consumer: str
+
+    async def once(self, message_id: str, tx: Any) -> bool: ...
+
+    async def prune(self, *, older_than: Duration) -> int: ...
+
+
 class Connection(Protocol):
     """A backend's connection: it executes operations, and sleeps on probes."""
 
@@ -597,6 +724,10 @@ class Connection(Protocol):
         """What `EventKit.transaction` gives."""
         ...
 
+    def rouse(self) -> None:
+        """Let every `sleep` that is under way look at its probe again."""
+        ...
+
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""
         ...
@@ -620,6 +751,8 @@ class AsyncConnection(Protocol):
     async def sleep(self, probe: Probe, timeout: float | None = None) -> bool: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    def rouse(self) -> None: ...
 
     def end_sleep(self) -> None: ...
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
-from os import urandom
 from typing import Any
 
 from . import arguments, retry
@@ -11,7 +10,7 @@ from .arguments import Duration
 from .codec import Codec, encode_headers
 from .operations import finish
 from .operations import queue as operations
-from .operations.claim import Claim, ReadOutlook, Receive, Sweep
+from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .records import NewTask, Task
 from .telemetry import with_trace
@@ -85,7 +84,7 @@ class Queue:
         arguments.name("worker", worker)
         arguments.count("limit", limit, least=1)
         length = None if lease is None else arguments.milliseconds("lease", lease)
-        operation = Claim(self.name, worker, limit, length, _token(), self._codec)
+        operation = Claim(self.name, worker, limit, length, fresh_token(), self._codec)
         if not wait:
             return self._execute(operation, tx)
         if tx is not None:
@@ -96,7 +95,7 @@ class Queue:
     def receive(self, limit: int = 1, tx: Any = None) -> Any:
         """Claim and delete in one step."""
         arguments.count("limit", limit, least=1)
-        return self._execute(Receive(self.name, limit, _token(), self._codec), tx)
+        return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
     def ack(self, task: Task[Any], *, result: Any = None, tx: Any = None) -> Any:
         """Finish a task; False if it is no longer ours."""
@@ -141,7 +140,7 @@ class Queue:
         length = None if lease is None else arguments.milliseconds("lease", lease)
 
         def next_claim() -> Claim:
-            return Claim(self.name, worker, batch, length, _token(), self._codec)
+            return Claim(self.name, worker, batch, length, fresh_token(), self._codec)
 
         return self._loops.work(next_claim, ReadOutlook(self.name))
 
@@ -266,11 +265,6 @@ class Queue:
             expires_in,
             expires_at,
         )
-
-
-def _token() -> int:
-    """A number that nobody can have by chance."""
-    return int.from_bytes(urandom(8)) >> 1
 
 
 def _priority(value: Any) -> int:

@@ -176,6 +176,39 @@ class QueueStats(msgspec.Struct, frozen=True):
     paused: bool
 
 
+class Message(msgspec.Struct, Generic[P], frozen=True):
+    """A message of an outbox, as it is delivered.  *message_id* is the same at every attempt."""
+
+    message_id: str
+    outbox: str
+    key: str | None
+    payload: P
+    headers: dict[str, str]
+    attempt: int
+    enqueued_ms: int
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was added, by the database's clock."""
+        return as_datetime(self.enqueued_ms)
+
+
+class OutboxStats(msgspec.Struct, frozen=True):
+    """An outbox in numbers.  *oldest_age* is that of the oldest message that is not delivered, in seconds.
+
+    What this kit itself has done in the last minute: how many messages it has *delivered*, how many attempts have
+    *failed*, and the mean *latency* of those delivered, in seconds from `add`.
+    """
+
+    pending: int
+    delivering: int
+    dead: int
+    oldest_age: float | None
+    delivered: int
+    failed: int
+    latency: float | None
+
+
 class Enqueued(NamedTuple):
     """The task's id, and whether this call created it; False means its key was taken, by that id."""
 

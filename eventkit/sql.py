@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from . import operations
-from .operations import Operation, channel, claim, enqueue, finish, queue, stream
+from .operations import Operation, channel, claim, enqueue, finish, inbox, outbox, queue, stream
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
@@ -37,7 +37,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Every operation there is, by name."""
-    modules = (operations, stream, channel, enqueue, claim, finish, queue)
+    modules = (operations, stream, channel, enqueue, claim, finish, queue, outbox, inbox)
     return {
         name: value
         for module in modules

@@ -177,7 +177,15 @@ def test_every_public_name_is_documented() -> None:
 def test_every_method_is_in_the_guide() -> None:
     """Whatever a handle can do has its example or its sentence."""
     guide = (ROOT / "docs" / "guide.md").read_text("utf-8")
-    for protocol in (eventkit.EventKit, eventkit.EventStream, eventkit.TaskQueue, eventkit.NotificationChannel):
+    protocols = (
+        eventkit.EventKit,
+        eventkit.EventStream,
+        eventkit.TaskQueue,
+        eventkit.NotificationChannel,
+        eventkit.Outbox,
+        eventkit.Inbox,
+    )
+    for protocol in protocols:
         for name in vars(protocol):
             if not name.startswith("_"):
                 assert re.search(rf"\b{name}\b", guide), f"{protocol.__name__}.{name}"

@@ -20,7 +20,13 @@ BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
-NOT_PARAMETERS = {"Ack": {"result"}, "ReadEvents": {"skip"}}
+NOT_PARAMETERS = {
+    "Ack": {"result"},
+    "AckInLane": {"lane"},
+    "AddMessage": {"message_id"},
+    "ReadEvents": {"skip"},
+    "ReadOutbox": {"counted"},
+}
 """Fields that only the operation's plan uses, beside ``codec``, which never is a parameter."""
 
 NEEDLESS = {("eventkit_sqlite", "FindNow"): {"channels"}}
@@ -48,7 +54,15 @@ def statements(backend: str) -> dict[str, str]:
     return found
 
 
-CHANGING = ("eventkit_publish", "eventkit_notify", "eventkit_add", "eventkit_gate", "eventkit_room")
+CHANGING = (
+    "eventkit_publish",
+    "eventkit_notify",
+    "eventkit_add",
+    "eventkit_gate",
+    "eventkit_room",
+    "eventkit_unblock",
+    "pg_try_advisory_xact_lock",
+)
 """Functions of a database that change or lock something."""
 
 OPERATIONS = {name: cls for name, cls in operation_classes().items() if cls not in (Operation, Probe)}

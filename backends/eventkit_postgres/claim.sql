@@ -36,7 +36,7 @@ moved AS (
         token = NULL
     FROM due
     WHERE t.id = due.id
-    RETURNING t.id, t.queue, t.state, t.priority, t.run_at
+    RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
 ),
 lowered AS (
     INSERT INTO eventkit_low (queue, priority, run_at)
@@ -49,7 +49,7 @@ lowered AS (
         )
     GROUP BY m.queue, m.priority
 )
-SELECT id, state
+SELECT id, state, lane
 FROM moved
 
 -- The gate is asked from time to time all the same, because it moves the beginning of the priorities.
@@ -91,7 +91,7 @@ SET
 FROM best
 WHERE t.id = best.id
 RETURNING
-    t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
+    t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease
 
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
@@ -124,7 +124,7 @@ SET
 FROM best
 WHERE t.id = best.id
 RETURNING
-    t.id, queue, payload::text, key, headers::text, priority, attempt, coalesce(max_attempts, :max_attempts::bigint),
+    t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(max_attempts, :max_attempts::bigint),
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint
 
 -- name: SpendTokens

@@ -145,6 +145,10 @@ class Connection:
         finally:
             self._pool.putconn(driver)
 
+    def rouse(self) -> None:
+        """Let every `sleep` look again."""
+        self._listener.ring_all()
+
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""
         self._listener.end_sleep()

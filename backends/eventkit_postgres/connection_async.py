@@ -156,6 +156,10 @@ class AsyncConnection:
         finally:
             await self._pool.putconn(driver)
 
+    def rouse(self) -> None:
+        """Let every `sleep` look again."""
+        self._listener.ring_all()
+
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""
         self._listener.end_sleep()

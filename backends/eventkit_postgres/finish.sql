@@ -93,7 +93,7 @@ WHERE (queue, key) IN (
 UPDATE eventkit_task
 SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
-RETURNING eventkit_stir('task', queue)
+RETURNING queue, lane, eventkit_stir('task', queue)
 
 -- name: CopyDead
 WITH

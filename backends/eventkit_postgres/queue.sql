@@ -106,7 +106,7 @@ FROM (
 ) AS moments
 
 -- name: Cancel
-SELECT 1
+SELECT lane
 FROM eventkit_task_now AS n
 WHERE
     queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running::boolean)
@@ -122,7 +122,7 @@ WHERE id = ANY (ARRAY(
         AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING eventkit_stir('task', queue)
+RETURNING lane, eventkit_stir('task', queue)
 
 -- What is done has had its key reserved when it was finished, and the key may be another task's by now.  A key is
 -- touched only by whoever has its task, so the tasks are locked first.

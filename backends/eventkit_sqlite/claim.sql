@@ -36,7 +36,7 @@ FROM (
     LIMIT :limit
 ) AS now
 WHERE eventkit_task.id = now.id
-RETURNING id, state
+RETURNING id, state, lane
 
 -- name: Take
 UPDATE eventkit_task
@@ -59,7 +59,7 @@ WHERE id IN (
     LIMIT :limit
 )
 RETURNING
-    id, queue, payload, key, headers, priority, attempt,
+    id, queue, payload, coalesce(key, lane), headers, priority, attempt,
     coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
     run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at
 
@@ -76,7 +76,7 @@ WHERE id IN (
     LIMIT :limit
 )
 RETURNING
-    id, queue, payload, key, headers, priority, attempt, coalesce(max_attempts, :max_attempts),
+    id, queue, payload, coalesce(key, lane), headers, priority, attempt, coalesce(max_attempts, :max_attempts),
     run_at, enqueued_at, expires_at, wake_at, token, :lease
 
 -- name: SpendTokens

@@ -120,6 +120,10 @@ class Connection:
             self._transactions.give_back(driver)
         self._file.watcher.committed()
 
+    def rouse(self) -> None:
+        """Let every `sleep` look again."""
+        self._file.watcher.wake_all()
+
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""
         self._closing = True

@@ -147,6 +147,10 @@ class AsyncConnection:
                 self._spares.append(worker)
         self._file.watcher.committed()
 
+    def rouse(self) -> None:
+        """Let every `sleep` look again."""
+        self._file.watcher.wake_all()
+
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""
         self._closing = True

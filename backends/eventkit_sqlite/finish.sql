@@ -65,7 +65,7 @@ WHERE (queue, key) IN (
 UPDATE eventkit_task
 SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
-RETURNING id
+RETURNING queue, lane
 
 -- name: CopyDead
 INSERT INTO eventkit_task (queue, payload, headers, priority)

@@ -104,14 +104,14 @@ FROM (
 )
 
 -- name: Cancel
-SELECT 1
+SELECT lane
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)
 
 -- name: Purge
 DELETE FROM eventkit_task
 WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at <= :now - :older_than)
-RETURNING id
+RETURNING lane
 
 -- What is done has had its key reserved when it was finished, and the key may be another task's by now.
 -- name: ReserveKeysOfState

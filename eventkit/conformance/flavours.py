@@ -12,6 +12,9 @@ from typing import Any
 PATIENCE = 60.0
 """Seconds after which a call that has not returned is a failure, not a wait."""
 
+_HANDLES = ("__aenter__", "__anext__", "publish", "claim", "notify", "execute", "run", "once")
+"""Whatever has one of these is something to call further."""
+
 _PLAIN = (bool, int, float, str, bytes, list, tuple, dict, type(None))
 
 
@@ -65,9 +68,7 @@ class Blocking:
         return call
 
     def _wrap(self, value: Any) -> Any:
-        blocking = any(
-            hasattr(value, name) for name in ("__aenter__", "__anext__", "publish", "claim", "notify", "execute")
-        )
+        blocking = any(hasattr(value, name) for name in _HANDLES)
         return Blocking(value, self._loop) if blocking and not isinstance(value, _PLAIN) else value
 
     def __iter__(self) -> Iterator[Any]:

@@ -115,6 +115,7 @@ class Advance(Operation[None], frozen=True):
             AdvanceEvents,
             AdvanceConsumers,
             AdvanceNotifications,
+            AdvanceInboxes,
         ):
             yield table(self.milliseconds)
 
@@ -151,5 +152,11 @@ class AdvanceConsumers(Operation[None], frozen=True):
 
 class AdvanceNotifications(Operation[None], frozen=True):
     """Move the moments of notifications back."""
+
+    milliseconds: int
+
+
+class AdvanceInboxes(Operation[None], frozen=True):
+    """Move the moments of what consumers have seen back."""
 
     milliseconds: int

@@ -8,12 +8,13 @@ Only a claim, a sweep and plain SQL ever move tasks that are due.
 from __future__ import annotations
 
 from operator import itemgetter
+from os import urandom
 from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..records import Task
 from . import Operation, Outlook, Plan, Probe, Rows
-from .finish import Bury, CopyDead, ReleaseMany, Remove
+from .finish import CopyDead, ReleaseMany, Remove, bury, unblock
 
 MOVED_AT_ONCE = 1000
 
@@ -151,7 +152,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         tasks: list[Task[Any]] = []
         while len(tasks) < most:
             wanted = most - len(tasks)
-            rows = yield Lease(self.queue, self.worker, wanted, lease, self.token, gate.max_attempts)
+            rows = yield from self._lease(wanted, lease, gate.max_attempts)
             if not (yield from self._decode_into(tasks, rows)):
                 break
         tokens = gate.tokens_now()
@@ -159,6 +160,9 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         if tasks and (tokens is not None or gate.max_running is not None):
             yield SpendTokens(self.queue, None if tokens is None else tokens - len(tasks), gate.now)
         return tasks
+
+    def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
+        return (yield Lease(self.queue, self.worker, wanted, lease, self.token, max_attempts))
 
     def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
         """Append the tasks of *rows*, best first; bury those that do not decode and say how many."""
@@ -176,8 +180,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
                 tasks.append(Task(*columns))
             except DecodeError as error:
                 poisonous += 1
-                yield Bury(row[0], self.token, "poison", str(error))
-                yield CopyDead([row[0]])
+                yield from bury(row[0], self.token, "poison", str(error))
         return poisonous
 
 
@@ -234,10 +237,16 @@ class ReadOutlook(Probe, frozen=True):
         return Outlook(False, min(moments, default=None), gate.now)
 
 
+def fresh_token() -> int:
+    """A number that nobody can have by chance."""
+    return int.from_bytes(urandom(8)) >> 1
+
+
 def promote(queue: str, limit: int) -> Plan[int]:
     """Move up to *limit* due tasks, copy those that died where the queue says; how many moved."""
     rows = yield Promote(queue, limit)
-    died = [id for id, state in rows if state == "dead"]
+    died = [(id, lane) for id, state, lane in rows if state == "dead"]
     if died:
-        yield CopyDead(died)
+        yield CopyDead([id for id, _ in died])
+        yield from unblock(queue, [lane for _, lane in died])
     return len(rows)

@@ -6,6 +6,7 @@ statement here finds the row.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from ..retry import delay_after
@@ -132,11 +133,31 @@ class Fail(Operation[bool], frozen=True):
     error: str
 
     def plan(self) -> Plan[bool]:
-        """The burial, and the copy."""
-        if not (yield Bury(self.id, self.token, "failed", self.error)):
-            return False
-        yield CopyDead([self.id])
-        return True
+        """The funeral."""
+        return (yield from bury(self.id, self.token, "failed", self.error))
+
+
+def bury(id: int, token: int, reason: str, error: str | None) -> Plan[bool]:
+    """Make a held task a dead letter, copy it where its queue says, and let the next of its lane go; was it ours?"""
+    rows = yield Bury(id, token, reason, error)
+    if rows:
+        yield CopyDead([id])
+        for queue, lane, *_ in rows:
+            yield from unblock(queue, [lane])
+    return bool(rows)
+
+
+class Unblock(Operation[None], frozen=True):
+    """Let the first of each lane go, if it was held back: somebody before it is gone, or may be."""
+
+    queue: str
+    lanes: list[str]
+
+
+def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
+    """Let those go that waited for the end of tasks of these lanes; a task of no lane keeps nobody waiting."""
+    if ended := sorted({lane for lane in lanes if lane is not None}):
+        yield Unblock(queue, ended)
 
 
 class CopyDead(Operation[None], frozen=True):
@@ -177,8 +198,7 @@ class Retry(Operation[bool], frozen=True):
             return False
         attempt, max_attempts, policy = held[0]
         if attempt >= max_attempts:
-            yield Bury(self.id, self.token, "exhausted", self.error)
-            yield CopyDead([self.id])
+            yield from bury(self.id, self.token, "exhausted", self.error)
         else:
             delay = delay_after(attempt, policy) if self.delay is None else self.delay
             yield Postpone(self.id, self.token, delay, self.error)

@@ -12,7 +12,7 @@ from ..codec import Codec
 from ..records import QueueStats, TaskInfo
 from . import Operation, Plan, Rows
 from .claim import Sweep
-from .finish import ForgetKeys, Remove
+from .finish import ForgetKeys, Remove, unblock
 
 
 def _info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
@@ -114,10 +114,11 @@ class Cancel(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """A look whether it may go, then its removal."""
-        if not (yield self):
-            return False
-        yield from Remove([self.id]).plan()
-        return True
+        rows = yield self
+        if rows:
+            yield from Remove([self.id]).plan()
+            yield from unblock(self.queue, rows[0])
+        return bool(rows)
 
 
 class Purge(Operation[int], frozen=True):
@@ -133,6 +134,7 @@ class Purge(Operation[int], frozen=True):
         yield ReserveKeysOfState(self.queue, self.state, self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
+        yield from unblock(self.queue, [row[0] for row in rows])
         return len(rows)
 
 

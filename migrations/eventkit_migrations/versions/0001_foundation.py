@@ -12,6 +12,9 @@ What the columns alone do not say:
 * ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.
 * ``eventkit_task_now`` shows tasks as what they are by the clock: what is due but was not moved yet is told
   as ready, or as dead where it expired or lapsed in its last attempt.
+* ``eventkit_task.lane`` is a key that many tasks may have: one claim hands out those of a lane whenever they come,
+  another one after the other.  That one holds back what has to wait for its turn: such a task is scheduled, although
+  its ``run_at`` has come, and ``wake_at`` is when a claim looks at it again if nobody has let it go before.
 * ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
   count for plain INSERTs too.
 
@@ -75,6 +78,7 @@ SQLITE_UPGRADE = (
         max_attempts INTEGER,
         token INTEGER,
         key TEXT,
+        lane TEXT,
         payload TEXT NOT NULL,
         headers TEXT,
         enqueued_at INTEGER NOT NULL DEFAULT ({NOW}),
@@ -99,6 +103,7 @@ SQLITE_UPGRADE = (
     CREATE UNIQUE INDEX eventkit_task_key ON eventkit_task (queue, key)
     WHERE key IS NOT NULL AND state <> 'done'
     """,
+    "CREATE INDEX eventkit_task_lane ON eventkit_task (queue, lane, state, id) WHERE lane IS NOT NULL",
     """
     CREATE TABLE eventkit_queue (
         name TEXT NOT NULL PRIMARY KEY,
@@ -145,6 +150,15 @@ SQLITE_UPGRADE = (
     """,
     "CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)",
     f"""
+    CREATE TABLE eventkit_inbox (
+        consumer TEXT NOT NULL,
+        message_id TEXT NOT NULL,
+        seen_at INTEGER NOT NULL DEFAULT ({NOW}),
+        PRIMARY KEY (consumer, message_id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)",
+    f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
         t.id, t.queue,
@@ -154,18 +168,19 @@ SQLITE_UPGRADE = (
             WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'dead'
             ELSE 'ready'
         END AS state,
-        t.payload, t.key, t.headers, t.priority, t.attempt,
+        t.payload, coalesce(t.key, t.lane) AS key, t.headers, t.priority, t.attempt,
         coalesce(t.max_attempts, q.max_attempts, 3) AS max_attempts,
         t.run_at, t.enqueued_at, t.expires_at,
         CASE WHEN t.state = 'leased' AND t.wake_at > {NOW} THEN t.wake_at END AS lease_expires_at,
         t.worker, t.claimed_at, t.finished_at, t.reason, t.error, t.result,
-        t.state AS stored_state, t.wake_at
+        t.state AS stored_state, t.wake_at, t.lane
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
     """,
 )
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_inbox",
     "DROP TABLE eventkit_notification",
     "DROP TABLE eventkit_key",
     "DROP TABLE eventkit_queue",
@@ -186,8 +201,8 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
-    "DROP TABLE eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, "
-    "eventkit_event, eventkit_sleeper, eventkit_low",
+    "DROP TABLE eventkit_inbox, eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, "
+    "eventkit_topic, eventkit_event, eventkit_sleeper, eventkit_low",
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)

@@ -223,6 +223,7 @@ CREATE TABLE eventkit_task (
     max_attempts bigint,
     token bigint,
     key text,
+    lane text,
     payload json NOT NULL,
     headers json,
     enqueued_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
@@ -242,6 +243,8 @@ CREATE INDEX eventkit_task_ready ON eventkit_task (queue, priority DESC, run_at,
 WHERE state = 'ready'
 
 CREATE INDEX eventkit_task_wake ON eventkit_task (queue, state, wake_at) WHERE wake_at IS NOT NULL
+
+CREATE INDEX eventkit_task_lane ON eventkit_task (queue, lane, state, id) WHERE lane IS NOT NULL
 
 -- Where the ready tasks of a priority begin: a claim does not look further back.  An index keeps an entry for
 -- every task that was there, until no transaction anywhere is older than its end; without this, each claim would
@@ -332,6 +335,15 @@ CREATE TABLE eventkit_notification (
 
 CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)
 
+CREATE TABLE eventkit_inbox (
+    consumer text NOT NULL,
+    message_id text NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    PRIMARY KEY (consumer, message_id)
+)
+
+CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
+
 CREATE VIEW eventkit_task_now AS
 SELECT
     t.id, t.queue,
@@ -341,14 +353,14 @@ SELECT
         WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'dead'
         ELSE 'ready'
     END AS state,
-    t.payload, t.key, t.headers, t.priority, t.attempt,
+    t.payload, coalesce(t.key, t.lane) AS key, t.headers, t.priority, t.attempt,
     coalesce(t.max_attempts, q.max_attempts, 3) AS max_attempts,
     t.run_at, t.enqueued_at, t.expires_at,
     CASE
         WHEN t.state = 'leased' AND t.wake_at > date_trunc('milliseconds', statement_timestamp()) THEN t.wake_at
     END AS lease_expires_at,
     t.worker, t.claimed_at, t.finished_at, t.reason, t.error, t.result,
-    t.state AS stored_state, t.wake_at
+    t.state AS stored_state, t.wake_at, t.lane
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
 -- Streams.
@@ -367,8 +379,9 @@ BEGIN
     IF $5 IS NULL THEN
         INSERT INTO eventkit_event (id, topic, payload, key, headers)
         VALUES (nextval('eventkit_event_id_seq'), $1, $2, $3, $4)
-        RETURNING id, marked AND EXISTS (
-            SELECT FROM eventkit_sleeper AS s WHERE s.name = 'event:' || $1 AND s.until > clock_timestamp()
+        RETURNING id, marked AND (
+            current_setting('transaction_isolation') <> 'read committed'
+            OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = 'event:' || $1 AND s.until > clock_timestamp())
         ) INTO published, asleep;
     ELSE
         INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
@@ -378,11 +391,12 @@ BEGIN
         IF published IS NULL THEN
             SELECT id INTO published FROM eventkit_event WHERE topic = $1 AND dedup = $5;
         END IF;
-        asleep := marked AND EXISTS (
-            SELECT FROM eventkit_sleeper AS s WHERE s.name = 'event:' || $1 AND s.until > clock_timestamp()
+        asleep := marked AND (
+            current_setting('transaction_isolation') <> 'read committed'
+            OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = 'event:' || $1 AND s.until > clock_timestamp())
         );
     END IF;
-    IF asleep OR marked AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF asleep THEN
         PERFORM eventkit_wake('event', $1);
     END IF;
     RETURN published;
@@ -675,8 +689,9 @@ BEGIN
     WHERE
         NOT EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.max_size IS NOT NULL)
         AND EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4)
-    RETURNING id, marked AND EXISTS (
-        SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp()
+    RETURNING id, marked AND (
+        current_setting('transaction_isolation') <> 'read committed'
+        OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp())
     ) INTO added, asleep;
     IF added IS NULL THEN
         IF EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size) THEN
@@ -688,11 +703,12 @@ BEGIN
         INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
         VALUES ($1, $2, $3, $4, $5)
         RETURNING id INTO added;
-        asleep := marked AND EXISTS (
-            SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp()
+        asleep := marked AND (
+            current_setting('transaction_isolation') <> 'read committed'
+            OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp())
         );
     END IF;
-    IF asleep OR marked AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF asleep THEN
         PERFORM eventkit_wake('task', $1);
     END IF;
     RETURN added;
@@ -770,5 +786,51 @@ BEGIN
         OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'ready' AND t.wake_at <= moment),
         eventkit_ms(moment)
     FROM (SELECT) AS one LEFT JOIN eventkit_queue AS q ON q.name = $1;
+END
+$$
+
+-- The lock that stands for a lane of a queue.  Whoever looks at who is next in a lane holds it until the end of the
+-- transaction, and looks in a younger snapshot: claims that find it taken pass by, and who ends a task waits for it.
+CREATE FUNCTION eventkit_lane(queue text, lane text) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT hashtextextended($1 || ':' || $2, 'eventkit_task_id_seq'::regclass::oid::bigint)
+$$
+
+-- Let the first of each lane go, if it was held back.  What others have in hand is theirs to let go.
+CREATE FUNCTION eventkit_unblock(queue text, lanes text[]) RETURNS boolean
+LANGUAGE plpgsql VOLATILE
+AS $$
+DECLARE
+    stirred boolean := eventkit_stir('task', $1);
+    lane text;
+BEGIN
+    FOR lane IN SELECT DISTINCT l FROM unnest($2) AS l ORDER BY l LOOP
+        PERFORM pg_advisory_xact_lock(eventkit_lane($1, lane));
+    END LOOP;
+    WITH
+    first AS MATERIALIZED (
+        SELECT t.id
+        FROM
+            unnest($2) AS l (lane)
+            CROSS JOIN LATERAL (
+                SELECT least(
+                    (SELECT min(w.id) FROM eventkit_task AS w WHERE w.queue = $1 AND w.lane = l.lane AND w.state = 'scheduled'),
+                    (SELECT min(w.id) FROM eventkit_task AS w WHERE w.queue = $1 AND w.lane = l.lane AND w.state = 'ready'),
+                    (SELECT min(w.id) FROM eventkit_task AS w WHERE w.queue = $1 AND w.lane = l.lane AND w.state = 'leased')
+                ) AS id
+            ) AS head
+            JOIN eventkit_task AS t ON t.id = head.id
+        WHERE t.state = 'scheduled' AND t.run_at <= date_trunc('milliseconds', clock_timestamp())
+        FOR UPDATE OF t SKIP LOCKED
+    ),
+    freed AS (
+        UPDATE eventkit_task SET state = 'ready', wake_at = expires_at
+        WHERE id = ANY (ARRAY(SELECT id FROM first))
+        RETURNING priority, run_at
+    )
+    INSERT INTO eventkit_low (queue, priority, run_at)
+    SELECT $1, f.priority, min(f.run_at) FROM freed AS f GROUP BY f.priority;
+    RETURN true;
 END
 $$

@@ -54,6 +54,9 @@ class Elsewhere:
     def transaction(self) -> AbstractContextManager[Any]:
         return self._connection.transaction()
 
+    def rouse(self) -> None:
+        self._connection.rouse()
+
     def end_sleep(self) -> None:
         self._connection.end_sleep()
 
@@ -83,6 +86,9 @@ class AsyncElsewhere:
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self._connection.transaction()
+
+    def rouse(self) -> None:
+        self._connection.rouse()
 
     def end_sleep(self) -> None:
         self._connection.end_sleep()

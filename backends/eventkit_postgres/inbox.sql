@@ -1,0 +1,17 @@
+-- What consumers have seen.
+
+-- Of two who see the same message at once, the second waits for the end of the first one's transaction.
+-- name: See
+INSERT INTO eventkit_inbox (consumer, message_id)
+VALUES (:consumer, :message_id)
+ON CONFLICT (consumer, message_id) DO NOTHING
+RETURNING 1
+
+-- name: PruneInbox
+DELETE FROM eventkit_inbox
+WHERE consumer = :consumer AND seen_at <= :now - :older_than::bigint * interval '1 ms'
+RETURNING 1
+
+-- name: AdvanceInboxes
+UPDATE eventkit_inbox
+SET seen_at = seen_at - :milliseconds::bigint * interval '1 ms'

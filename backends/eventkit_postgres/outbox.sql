@@ -1,0 +1,135 @@
+-- Outboxes: queues whose tasks may be of a lane, and are then handed out one after the other.
+--
+-- A ready task of a lane is a ticket: whoever draws it looks who is first in the lane, and takes that one.  What has
+-- to wait is held back, out of the way of claims, and the end of who goes first lets it go (eventkit_unblock).
+
+-- name: AddMessage
+WITH
+stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+opened AS (
+    INSERT INTO eventkit_low (queue, priority)
+    SELECT :queue, 0
+    WHERE NOT EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND priority = 0)
+)
+INSERT INTO eventkit_task (queue, payload, headers, lane)
+SELECT :queue, :payload::json, :headers::json, :lane::text
+FROM stirred
+
+-- name: OpenOutbox
+INSERT INTO eventkit_queue AS q (name, max_attempts, retry)
+VALUES (:queue, :max_attempts, :retry)
+ON CONFLICT (name) DO UPDATE
+SET max_attempts = coalesce(q.max_attempts, excluded.max_attempts), retry = coalesce(q.retry, excluded.retry)
+WHERE q.max_attempts IS NULL OR q.retry IS NULL
+
+-- The last column says whether we have the lane to ourselves until the transaction ends.  Somebody may have changed it
+-- just before, which only a younger snapshot shows; so who is first in it is asked in the next statement.
+-- name: DrawTickets
+WITH drawn AS MATERIALIZED (
+    SELECT t.id, t.lane
+    FROM
+        (
+            SELECT priority, min(run_at) AS run_at FROM eventkit_low
+            WHERE queue = :queue
+            GROUP BY priority
+            ORDER BY priority DESC
+        ) AS low
+        CROSS JOIN LATERAL (
+            SELECT id, lane FROM eventkit_task
+            WHERE
+                queue = :queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                AND (expires_at IS NULL OR expires_at > :now)
+            ORDER BY run_at, id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    LIMIT :limit
+)
+SELECT id, lane, lane IS NULL OR pg_try_advisory_xact_lock(eventkit_lane(:queue, lane))
+FROM drawn
+
+-- name: LeaseFirst
+WITH
+first AS MATERIALIZED (
+    SELECT t.id
+    FROM
+        unnest(:lanes::text[]) AS l (lane)
+        CROSS JOIN LATERAL (
+            SELECT least(
+                (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = l.lane AND state = 'scheduled'),
+                (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = l.lane AND state = 'ready')
+            ) AS id
+            WHERE NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND lane = l.lane AND state = 'leased')
+        ) AS head
+        JOIN eventkit_task AS t ON t.id = head.id
+    WHERE
+        (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= :now)
+        AND (t.expires_at IS NULL OR t.expires_at > :now)
+    FOR UPDATE OF t SKIP LOCKED
+)
+UPDATE eventkit_task AS t
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
+    claimed_at = :now, wake_at = :now + :lease::bigint * interval '1 ms'
+WHERE t.id = ANY (ARRAY(SELECT id FROM first) || :ids::bigint[])
+RETURNING
+    id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt,
+    coalesce(max_attempts, :max_attempts::bigint),
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint
+
+-- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
+-- vanished without a word, and much that waits costs little.
+-- name: HoldBack
+WITH waiting AS MATERIALIZED (
+    SELECT t.id
+    FROM
+        unnest(:lanes::text[]) AS l (lane)
+        CROSS JOIN LATERAL (
+            SELECT id FROM eventkit_task
+            WHERE queue = :queue AND lane = l.lane AND state = 'ready'
+            ORDER BY id
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    LIMIT :limit
+)
+UPDATE eventkit_task
+SET
+    state = 'scheduled',
+    wake_at = least(expires_at, :now + least(interval '1 hour', greatest(interval '1 s', :now - enqueued_at)))
+WHERE id = ANY (ARRAY(SELECT id FROM waiting))
+
+-- name: PutOff
+UPDATE eventkit_task
+SET state = 'scheduled', wake_at = least(expires_at, :now + interval '20 ms')
+WHERE id = ANY (:ids::bigint[])
+
+-- name: Unblock
+SELECT eventkit_unblock(:queue, :lanes::text[])
+
+-- As Ack, which leaves the lane as it is.
+-- name: AckInLane
+DELETE FROM eventkit_task
+WHERE
+    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM eventkit_queue
+        WHERE name = :queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
+    )
+RETURNING id
+
+-- name: ReadOutbox
+SELECT
+    count(*) FILTER (WHERE state IN ('scheduled', 'ready')),
+    count(*) FILTER (WHERE state = 'leased'),
+    count(*) FILTER (WHERE state = 'dead'),
+    eventkit_ms(:now) - eventkit_ms(min(enqueued_at) FILTER (WHERE state <> 'dead'))
+FROM (
+    SELECT state, enqueued_at FROM eventkit_task_now WHERE queue = :queue AND stored_state = 'ready'
+    UNION ALL
+    SELECT state, enqueued_at FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at IS NOT NULL
+    UNION ALL
+    SELECT state, enqueued_at FROM eventkit_task
+    WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
+) AS message

@@ -1,0 +1,111 @@
+-- Outboxes: queues whose tasks may be of a lane, and are then handed out one after the other.
+--
+-- A ready task of a lane is a ticket: whoever draws it looks who is first in the lane, and takes that one.  What has
+-- to wait is held back, out of the way of claims, and the end of who goes first lets it go (Unblock).
+
+-- name: AddMessage
+INSERT INTO eventkit_task (queue, payload, headers, lane)
+VALUES (:queue, :payload, :headers, :lane)
+
+-- name: OpenOutbox
+INSERT INTO eventkit_queue (name, max_attempts, retry)
+VALUES (:queue, :max_attempts, :retry)
+ON CONFLICT (name) DO UPDATE
+SET max_attempts = coalesce(max_attempts, excluded.max_attempts), retry = coalesce(retry, excluded.retry)
+WHERE max_attempts IS NULL OR retry IS NULL
+
+-- Whoever writes has all lanes to himself.
+-- name: DrawTickets
+SELECT id, lane, 1
+FROM eventkit_task
+WHERE queue = :queue AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY priority DESC, run_at, id
+LIMIT :limit
+
+-- name: LeaseFirst
+UPDATE eventkit_task
+SET
+    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
+    claimed_at = :now, wake_at = :now + :lease
+WHERE
+    id IN (
+        SELECT value FROM json_each(:ids)
+        UNION ALL
+        SELECT (
+            SELECT min(id)
+            FROM (
+                SELECT min(id) AS id FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'scheduled'
+                UNION ALL
+                SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'ready'
+            )
+        )
+        FROM json_each(:lanes)
+        WHERE NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'leased')
+    )
+    AND (state = 'ready' OR state = 'scheduled' AND run_at <= :now)
+    AND (expires_at IS NULL OR expires_at > :now)
+RETURNING
+    id, queue, payload, coalesce(key, lane), headers, priority, attempt, coalesce(max_attempts, :max_attempts),
+    run_at, enqueued_at, expires_at, wake_at, token, :lease
+
+-- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
+-- vanished without a word, and much that waits costs little.
+-- name: HoldBack
+UPDATE eventkit_task
+SET
+    state = 'scheduled',
+    wake_at = min(coalesce(expires_at, :now + 3600000), :now + min(3600000, max(1000, :now - enqueued_at)))
+WHERE id IN (
+    SELECT t.id
+    FROM json_each(:lanes) AS l CROSS JOIN eventkit_task AS t
+    WHERE t.queue = :queue AND t.lane = l.value AND t.state = 'ready'
+    LIMIT :limit
+)
+
+-- name: PutOff
+UPDATE eventkit_task
+SET state = 'scheduled', wake_at = min(coalesce(expires_at, :now + 20), :now + 20)
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: Unblock
+UPDATE eventkit_task
+SET state = 'ready', wake_at = expires_at
+WHERE
+    id IN (
+        SELECT (
+            SELECT min(id)
+            FROM (
+                SELECT min(id) AS id FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'scheduled'
+                UNION ALL
+                SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'ready'
+                UNION ALL
+                SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'leased'
+            )
+        )
+        FROM json_each(:lanes)
+    )
+    AND state = 'scheduled' AND run_at <= :now
+
+-- As Ack, which leaves the lane as it is.
+-- name: AckInLane
+DELETE FROM eventkit_task
+WHERE
+    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
+    AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND keep_done IS NOT NULL)
+RETURNING id
+
+-- name: ReadOutbox
+SELECT
+    count(*) FILTER (WHERE state IN ('scheduled', 'ready')),
+    count(*) FILTER (WHERE state = 'leased'),
+    count(*) FILTER (WHERE state = 'dead'),
+    :now - min(enqueued_at) FILTER (WHERE state <> 'dead')
+FROM (
+    SELECT state, enqueued_at FROM eventkit_task_now WHERE queue = :queue AND stored_state = 'ready'
+    UNION ALL
+    SELECT state, enqueued_at FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at IS NOT NULL
+    UNION ALL
+    SELECT state, enqueued_at FROM eventkit_task
+    WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
+)

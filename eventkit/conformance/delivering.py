@@ -1,0 +1,135 @@
+"""What the tests of outboxes need: somebody who delivers, here and in other processes."""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from eventkit import Message
+
+from .races import line_up
+from .streaming import kit_on, transaction
+from .threads import PATIENCE, eventually, in_thread
+
+
+class Target:
+    """Where messages go: a callable that notes them, and fails or blocks where a test says so."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message[Any]] = []
+        self.failing: set[Any] = set()
+        """Payloads whose delivery fails."""
+        self.blocked: dict[Any, threading.Event] = {}
+        """Payloads whose delivery takes until the event is set."""
+        self.delivered: list[Any] = []
+        """Payloads whose delivery went well."""
+
+    def __call__(self, message: Message[Any]) -> None:
+        self.messages.append(message)
+        if message.payload in self.blocked:
+            assert self.blocked[message.payload].wait(PATIENCE)
+        if message.payload in self.failing:
+            raise ConnectionError(f"nobody takes {message.payload!r}")
+        self.delivered.append(message.payload)
+
+    @property
+    def payloads(self) -> list[Any]:
+        """What came, in the order of attempts."""
+        return [message.payload for message in self.messages]
+
+
+def add(kit: Any, outbox: Any, *payloads: Any, key: str | None = None) -> list[str]:
+    """Add messages in a transaction of their own; their ids."""
+    with kit.transaction() as tx:
+        return [outbox.add(tx, payload, key=key) for payload in payloads]
+
+
+@contextmanager
+def running(outbox: Any, workers: int = 1, **options: Any) -> Iterator[None]:
+    """Workers that deliver while the body runs."""
+    ends = [in_thread(lambda name=f"worker {n}": outbox.run(name, **options)) for n in range(workers)]
+    try:
+        yield
+    finally:
+        outbox.stop()
+        for end in ends:
+            end.result(PATIENCE)
+
+
+def deliver_all(outbox: Any, **options: Any) -> None:
+    """Run a worker until nothing is pending that could be delivered now."""
+    with running(outbox, **options):
+        eventually(lambda: _settled(outbox))
+
+
+def _settled(outbox: Any) -> bool:
+    stats = outbox.stats()
+    return not stats.delivering and not (stats.pending and outbox.queue.stats().ready)
+
+
+def deliver_to_file(url: str, flavour: str, path: str, told: Connection | None, hold: Any) -> None:
+    """Deliver ``ordered`` in order, for ever; each attempt begins and ends with a line in the file.
+
+    Some fail.  The one with the payload *hold* is told and takes for ever.
+    """
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def deliver(message: Message[Any]) -> None:
+        os.write(log, f"begin {message.key} {message.payload} {message.message_id}\n".encode())
+        if message.payload == hold and told is not None:
+            told.send(message.attempt)
+            time.sleep(PATIENCE)
+        time.sleep(random.random() * 0.004)
+        if random.random() < 0.1:
+            raise ConnectionError
+        os.write(log, f"end {message.key} {message.payload} {message.message_id}\n".encode())
+
+    with kit_on(url, flavour) as kit:
+        kit.outbox("ordered", deliver=deliver, ordered=True).run(str(os.getpid()))
+
+
+Attempt = tuple[str, str, int, str]
+"""A line of the file: begin or end, key, payload, message id."""
+
+
+def attempts_in(path: str) -> list[Attempt]:
+    """The lines of the file."""
+    with open(path, encoding="utf-8") as file:
+        return [(what, key, int(n), id) for what, key, n, id in (line.split() for line in file)]
+
+
+def check_order(attempts: list[Attempt], messages: dict[str, list[str]]) -> None:
+    """Every message of each key arrived, and none was begun before all that were added earlier had ended."""
+    for key, ids in messages.items():
+        ended: set[int] = set()
+        for what, its_key, n, id in attempts:
+            if its_key == key:
+                assert ids[n] == id, "a message changed its id"
+                assert ended >= set(range(n)), f"{n} of {key} overtook {set(range(n)) - ended}"
+                assert n + 1 > max(ended, default=-1), f"{n} of {key} came after {max(ended)}"
+                if what == "end":
+                    ended.add(n)
+        assert ended == set(range(len(ids))), key
+
+
+def see_in_transactions(url: str, flavour: str, racers: int, ids: list[str], seed: int) -> list[str]:
+    """See messages as everybody does, in an order of its own, and roll some back; those seen first for good."""
+    chance = random.Random(seed)
+    chance.shuffle(ids)
+    seen: list[str] = []
+    with kit_on(url, flavour) as kit:
+        inbox = kit.inbox("racing")
+        line_up(kit, racers)
+        while ids:
+            commit = chance.random() < 0.7
+            with transaction(kit, commit=commit) as tx:
+                first = inbox.once(ids[-1], tx)
+                time.sleep(chance.random() * 0.002)
+            if commit:
+                seen += ids[-1:] if first else []
+                ids.pop()
+    return seen

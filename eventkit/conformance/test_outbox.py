@@ -1,0 +1,391 @@
+"""O1: messages leave the database after the commit that wrote them, at least once, with the same id each time."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import EventKit, Fixed, Message, Permanent, Retry
+from eventkit.testing import advance
+
+from .clauses import proves
+from .delivering import Target, add, deliver_all, deliver_to_file, running
+from .flavours import Loop, unwrapped
+from .processes import spawn
+from .races import SOON, database_ms
+from .rollback import rolled_back
+from .threads import PATIENCE, eventually, in_thread
+
+Connect = Callable[..., EventKit]
+
+
+@proves("O1", "G4")
+def test_a_message_belongs_to_the_transaction(kit: EventKit) -> None:
+    """It is delivered if that commits, and never if it does not."""
+    target = Target()
+    outbox = kit.outbox("mails", deliver=target)
+    with running(outbox):
+        with rolled_back(kit) as tx:
+            outbox.add(tx, "never")
+        with kit.transaction() as tx:
+            id = outbox.add(tx, "once", key="ann", headers={"kind": "greeting"})
+            time.sleep(0.1)
+            assert target.messages == []
+        eventually(lambda: target.delivered)
+        eventually(lambda: outbox.stats().pending + outbox.stats().delivering == 0)
+    [message] = target.messages
+    assert (message.message_id, message.outbox, message.key, message.payload) == (id, "mails", "ann", "once")
+    assert (message.headers, message.attempt) == ({"kind": "greeting"}, 1)
+    assert abs(message.enqueued_ms - database_ms(kit)) < 60_000
+    assert message.enqueued_at.tzinfo is not None
+    assert outbox.queue.list() == []
+
+
+@proves("O1")
+def test_a_message_needs_a_transaction(kit: EventKit) -> None:
+    """Without one there would be nothing that it could not get lost beside."""
+    outbox = kit.outbox("mails")
+    with pytest.raises(ValueError, match="inside a transaction"):
+        outbox.add(None, "lost")
+    with kit.transaction() as tx, pytest.raises(ValueError, match="the outbox's own"):
+        outbox.add(tx, "mine", headers={"message-id": "my own"})
+    with kit.transaction() as tx, pytest.raises(ValueError, match="characters"):
+        outbox.add(tx, "mine", key="")
+    assert outbox.stats().pending == 0
+
+
+@proves("O1")
+def test_whoever_only_adds_needs_nothing_to_deliver_with(kit: EventKit) -> None:
+    outbox = kit.outbox("mails")
+    add(kit, outbox, 1)
+    assert outbox.stats().pending == 1
+    with pytest.raises(ValueError, match="deliver="):
+        outbox.run()
+    with pytest.raises(TypeError, match="cannot be"):
+        kit.outbox("mails", deliver="a name")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="1 to 248 characters"):
+        kit.outbox("m" * 249)
+    assert kit.outbox("m" * 248).stats().pending == 0
+
+
+@proves("O1")
+def test_a_failing_delivery_is_tried_five_times(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
+    """After 5, 10, 20 and 40 seconds; then the message is dead, with the traceback.  Its id is the same all along."""
+    caplog.set_level("ERROR", "eventkit")
+    target = Target()
+    target.failing.add("lost")
+    outbox = kit.outbox("mails", deliver=target)
+    [id] = add(kit, outbox, "lost")
+    with running(outbox):
+        for attempt, delay in enumerate((5, 10, 20, 40), 1):
+            eventually(lambda attempt=attempt: len(target.messages) == attempt)  # type: ignore[misc]
+            [info] = eventually(lambda: outbox.queue.list("scheduled"))
+            assert delay - SOON < (info.run_ms - database_ms(kit)) / 1000 <= delay
+            assert info.attempt == attempt
+            advance(kit, delay)
+        [dead] = eventually(outbox.queue.dead)
+    assert [message.attempt for message in target.messages] == [1, 2, 3, 4, 5]
+    assert {message.message_id for message in target.messages} == {id}
+    assert (dead.reason, dead.headers) == ("exhausted", {"message-id": id})
+    assert dead.error is not None
+    assert "Traceback" in dead.error
+    assert "ConnectionError: nobody takes 'lost'" in dead.error
+    assert outbox.stats().dead == 1
+
+    target.failing.clear()
+    outbox = kit.outbox("mails", deliver=target)
+    assert outbox.queue.requeue() == 1
+    with running(outbox):
+        eventually(lambda: target.delivered == ["lost"])
+    assert (target.messages[-1].message_id, target.messages[-1].attempt) == (id, 1)
+
+
+@proves("O1", "Q12")
+def test_the_queue_below_says_otherwise_if_it_is_configured(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
+    """Attempts and delays are settings like any queue's, and running the outbox leaves them alone."""
+    caplog.set_level("ERROR", "eventkit")
+    target = Target()
+    target.failing.add("lost")
+    outbox = kit.outbox("mails", deliver=target)
+    outbox.queue.configure(max_attempts=2, retry=Fixed(base=0.001, jitter=0))
+    add(kit, outbox, "lost")
+    with running(outbox):
+        eventually(outbox.queue.dead)
+    assert len(target.messages) == 2
+
+
+@proves("O1", "Q17")
+def test_a_delivery_may_say_what_to_do(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
+    """`Retry` and `Permanent`, as in `handling`."""
+    caplog.set_level("ERROR", "eventkit")
+    attempts: list[int] = []
+
+    def deliver(message: Message[str]) -> None:
+        attempts.append(message.attempt)
+        if message.attempt == 1:
+            raise Retry(0)
+        raise Permanent("the address does not exist")
+
+    outbox = kit.outbox("mails", deliver=deliver)
+    add(kit, outbox, "hopeless")
+    with running(outbox):
+        [dead] = eventually(outbox.queue.dead)
+    assert (attempts, dead.reason, dead.error) == ([1, 2], "failed", "the address does not exist")
+
+
+@proves("O1")
+def test_a_worker_that_is_killed_loses_nothing(kit: EventKit, url: str, flavour: str, tmp_path: Any) -> None:
+    """What it was delivering is delivered again when its lease has run out, with the same id."""
+    target = Target()
+    outbox = kit.outbox("ordered", deliver=target, ordered=True)
+    outbox.queue.configure(lease=0.5)
+    ids = add(kit, outbox, 0, 1, key="ann")
+    receiving, sending = get_context("spawn").Pipe(duplex=False)
+    with spawn(deliver_to_file, url, flavour, str(tmp_path / "log"), sending, 0) as worker:
+        assert receiving.poll(PATIENCE)
+        assert receiving.recv() == 1
+        worker.kill()
+    receiving.close()
+    sending.close()
+    with running(outbox):
+        eventually(lambda: target.delivered == [0, 1])
+    assert [(message.message_id, message.attempt) for message in target.messages] == [(ids[0], 2), (ids[1], 1)]
+
+
+@proves("O1")
+def test_several_workers_share_the_messages(kit: EventKit) -> None:
+    """Each message is delivered by one of them."""
+    target = Target()
+    outbox = kit.outbox("mails", deliver=target)
+    add(kit, outbox, *range(100))
+    with running(outbox, workers=4, batch=3):
+        eventually(lambda: outbox.stats().pending + outbox.stats().delivering == 0)
+    assert sorted(target.payloads) == list(range(100))
+
+
+@proves("O1")
+def test_a_long_delivery_keeps_its_message(kit: EventKit) -> None:
+    """Its lease is extended, so nobody else gets it."""
+    target = Target()
+    target.blocked["long"] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target)
+    outbox.queue.configure(lease=0.6)
+    add(kit, outbox, "long")
+    with running(outbox, workers=2):
+        eventually(lambda: target.messages)
+        time.sleep(1.5)
+        target.blocked["long"].set()
+        eventually(lambda: outbox.stats().delivering == 0)
+    assert target.payloads == target.delivered == ["long"]
+
+
+def _check_the_end(outbox: Any, target: Target) -> None:
+    """The first message was delivered, and the others wait as if nobody had claimed them."""
+    assert target.payloads == target.delivered == [0]
+    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.list()] == [
+        (1, "ready", 0),
+        (2, "ready", 0),
+    ]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@proves("O1")
+def test_stopping_finishes_what_was_begun(kit: EventKit, ordered: bool) -> None:
+    """And gives the rest back, with its attempt.  `stop` itself waits for nobody."""
+    target = Target()
+    target.blocked[0] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target, ordered=ordered)
+    add(kit, outbox, 0, 1, 2)
+    end = in_thread(lambda: outbox.run(batch=3))
+    eventually(lambda: target.messages)
+    assert outbox.stats().delivering == 3
+    outbox.stop()
+    time.sleep(0.1)
+    assert not end.done()
+    target.blocked[0].set()
+    end.result(PATIENCE)
+    _check_the_end(outbox, target)
+    outbox.run()  # Ends at once: it was stopped.
+    _check_the_end(outbox, target)
+
+
+@proves("O1", "G1")
+def test_closing_the_kit_finishes_what_was_begun(connect: Connect, url: str) -> None:
+    """The kit is open for as long as that takes."""
+    kit, other = connect(url), connect(url)
+    target = Target()
+    target.blocked[0] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target)
+    add(kit, outbox, 0, 1, 2)
+    end = in_thread(lambda: outbox.run(batch=3))
+    eventually(lambda: target.messages)
+    closing = in_thread(kit.close)
+    eventually(lambda: other.outbox("mails").stats().pending == 2)
+    assert not closing.done()
+    target.blocked[0].set()
+    closing.result(PATIENCE)
+    end.result(PATIENCE)
+    _check_the_end(other.outbox("mails"), target)
+
+
+@proves("O1")
+def test_an_idle_worker_stops_at_once(kit: EventKit) -> None:
+    outbox = kit.outbox("mails", deliver=Target())
+    ends = [in_thread(outbox.run) for _ in range(3)]
+    time.sleep(0.3)
+    outbox.stop()
+    for end in ends:
+        end.result(SOON)
+
+
+@proves("O1")
+def test_a_callable_that_blocks_does_not_block_the_kit(kit: EventKit) -> None:
+    """In an async kit it runs in a thread."""
+    target = Target()
+    target.blocked["long"] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target)
+    add(kit, outbox, "long")
+    with running(outbox):
+        eventually(lambda: target.messages)
+        assert outbox.stats().delivering == 1
+        target.blocked["long"].set()
+
+
+@proves("O1")
+def test_what_deliver_gives_is_awaited_or_refused(kit: EventKit, flavour: str, caplog: Any) -> None:
+    """A coroutine that nobody awaits is not a delivery."""
+    delivered: list[Any] = []
+
+    async def deliver(message: Message[Any]) -> None:
+        delivered.append(message.payload)
+
+    def wrapped(message: Message[Any]) -> Any:
+        return deliver(message)
+
+    caplog.set_level("ERROR", "eventkit")
+    if flavour == "sync":
+        with pytest.raises(TypeError, match="connect_async"):
+            kit.outbox("mails", deliver=deliver)
+    else:
+        outbox = kit.outbox("mails", deliver=deliver)
+        add(kit, outbox, 1)
+        with running(outbox):
+            eventually(lambda: delivered == [1])
+        delivered.clear()
+    outbox = kit.outbox("mails", deliver=wrapped)
+    add(kit, outbox, 1)
+    with running(outbox):
+        if flavour == "sync":
+            [info] = eventually(lambda: outbox.queue.list("scheduled"))
+            assert info.error is not None
+            assert "TypeError: deliver gave something to await" in info.error
+        else:
+            eventually(lambda: delivered == [1])
+
+
+@proves("O1", "G9", "Q14")
+def test_messages_have_a_type(kit: EventKit) -> None:
+    """What does not decode is a dead letter, and the others are delivered."""
+    target = Target()
+    outbox = kit.outbox("mails", deliver=target, type=int)
+    with kit.transaction() as tx:
+        kit.outbox("mails").add(tx, "not a number")
+        outbox.add(tx, 1)
+        with pytest.raises(TypeError):
+            outbox.add(tx, "two")  # type: ignore[arg-type]
+    deliver_all(outbox)
+    assert target.payloads == [1]
+    assert [dead.reason for dead in kit.outbox("mails").queue.dead()] == ["poison"]
+
+
+@proves("O1")
+def test_a_task_that_nobody_gave_an_id_has_one_all_the_same(kit: EventKit) -> None:
+    """As one has that was inserted in plain SQL; it is the same at each attempt."""
+    target = Target()
+    outbox = kit.outbox("mails", deliver=target)
+    id = kit.queue("outbox:mails").enqueue("raw").id
+    target.failing.add("raw")
+    with running(outbox):
+        eventually(lambda: outbox.queue.list("scheduled"))
+        target.failing.clear()
+        advance(kit, 5)
+        eventually(lambda: target.delivered)
+    assert [message.message_id for message in target.messages] == [f"outbox:mails:{id}"] * 2
+
+
+@proves("O1")
+def test_an_outbox_in_numbers(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
+    """What waits, what is under way, what is dead, how old the oldest is; and what this kit did in the last minute."""
+    caplog.set_level("ERROR", "eventkit")
+    target = Target()
+    target.failing.add("lost")
+    outbox = kit.outbox("mails", deliver=target, ordered=True)
+    outbox.queue.configure(max_attempts=2)
+    stats = outbox.stats()
+    assert (stats.pending, stats.delivering, stats.dead, stats.oldest_age) == (0, 0, 0, None)
+    assert (stats.delivered, stats.failed, stats.latency) == (0, 0, None)
+    add(kit, outbox, "lost", "next", "next but one", key="ann")
+    add(kit, outbox, "free", "free")
+    advance(kit, 100)
+    stats = outbox.stats()
+    assert (stats.pending, stats.delivering, stats.dead) == (5, 0, 0)
+    assert stats.oldest_age is not None
+    assert 100 <= stats.oldest_age < 130
+    with running(outbox):
+        eventually(lambda: outbox.stats().failed == 1 and outbox.stats().delivered == 2)
+        stats = kit.outbox("mails").stats()
+        assert (stats.pending, stats.delivering, stats.dead) == (3, 0, 0)
+        advance(kit, 5)
+        eventually(lambda: outbox.stats().dead == 1 and outbox.stats().pending + outbox.stats().delivering == 0)
+        eventually(lambda: outbox.stats().delivered == 4)
+    stats = outbox.stats()
+    assert (stats.failed, stats.oldest_age) == (2, None)
+    assert stats.latency is not None
+    assert 100 <= stats.latency < 200
+
+
+@proves("O1")
+def test_outboxes_do_not_meet(kit: EventKit) -> None:
+    """Neither each other nor queues."""
+    target = Target()
+    mails, calls = kit.outbox("mails", deliver=target), kit.outbox("calls")
+    add(kit, mails, "mail")
+    add(kit, calls, "call")
+    kit.queue("mails").enqueue("task")
+    deliver_all(mails)
+    assert target.payloads == ["mail"]
+    assert (calls.stats().pending, kit.queue("mails").size()) == (1, 1)
+    assert isinstance(eventkit.Message, type)
+
+
+@proves("O1")
+def test_a_cancelled_worker_gives_its_message_back(kit: EventKit, loop: Loop | None) -> None:
+    """Without an attempt; but what a thread has begun cannot be taken back, and counts."""
+    if loop is None:
+        pytest.skip("a thread cannot be cancelled")
+    begun = threading.Event()
+
+    async def deliver(message: Message[Any]) -> None:
+        begun.set()
+        await asyncio.sleep(PATIENCE)
+
+    target = Target()
+    target.blocked["in a thread"] = threading.Event()
+    for function, payload in ((deliver, "awaited"), (target, "in a thread")):
+        outbox = kit.outbox(payload, deliver=function)
+        add(kit, outbox, payload)
+        run = asyncio.run_coroutine_threadsafe(unwrapped(outbox).run(), loop.loop)
+        eventually(lambda: begun.is_set() and (function is deliver or target.messages))  # noqa: B023
+        run.cancel()
+        time.sleep(0.1)
+        target.blocked["in a thread"].set()
+        eventually(lambda: outbox.stats().delivering == 0)  # noqa: B023
+    [info] = kit.outbox("awaited").queue.list()
+    assert (info.state, info.attempt) == ("ready", 0)
+    assert target.delivered == ["in a thread"]
+    assert kit.outbox("in a thread").queue.list() == []
