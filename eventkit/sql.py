@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from . import operations
-from .operations import Operation, channel, claim, enqueue, finish, inbox, outbox, queue, stream
+from .operations import Operation, channel, claim, collected, enqueue, finish, inbox, outbox, queue, stream
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)

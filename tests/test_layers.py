@@ -23,6 +23,7 @@ FLOORS = (
     {"deliveries", "deliveries_async"},
     {"kit"},
     {""},
+    {"sqlalchemy"},
     {"conformance", "demo"},
 )
 """From the ground up; a floor's rooms do not know each other.  ``""`` is the package itself."""
@@ -87,13 +88,14 @@ def test_imports_in_the_kit_point_down() -> None:
 def test_the_kit_reaches_backends_by_entry_point() -> None:
     """Nothing in the kit names a backend's package, its driver, the migrations or a framework.
 
-    The suite alone brings the transactions of an application, and those are SQLAlchemy's on every backend.
+    The suite brings the transactions of an application, and those are SQLAlchemy's on every backend; and whoever
+    imports `eventkit.sqlalchemy` has it.
     """
     foreign = {*BACKENDS, "eventkit_migrations", "apsw", "sqlite3", "psycopg", "sqlalchemy", "alembic"}
     for name, file, package in modules(ROOT / "eventkit", "eventkit"):
         if room(name) != "demo":
             named = foreign & {imported.partition(".")[0] for imported in imports(file, package)}
-            assert named <= ({"sqlalchemy"} if room(name) == "conformance" else set()), name
+            assert named <= ({"sqlalchemy"} if room(name) in ("conformance", "sqlalchemy") else set()), name
     assert {entry.module for entry in entry_points(group="eventkit.backends")} >= set(BACKENDS)
 
 
@@ -119,6 +121,7 @@ def test_only_statements_know_what_a_queue_is() -> None:
 def test_the_suite_uses_what_users_use() -> None:
     """Conformance tests know the public package, its test help and their own fixtures; no backend, no operation."""
     allowed = {"", "kit", "conformance", "testing", "errors", "protocols", "records", "retry", "codec", "arguments"}
+    allowed |= {"sqlalchemy"}
     for name, file, package in modules(ROOT / "eventkit" / "conformance", "eventkit.conformance"):
         if file.name.startswith("test_"):
             for imported in imports(file, package):

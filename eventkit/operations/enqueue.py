@@ -13,7 +13,7 @@ TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | 
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``: JSON text, and
 milliseconds from now or since 1970."""
 
-_PLAIN = (None, 0, None, None, None, None, None, None)
+PLAIN = (None, 0, None, None, None, None, None, None)
 """What `TaskRow` says beside the payload of a task of which nothing else is said."""
 
 
@@ -44,7 +44,7 @@ class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
         """One statement, which adds nothing where there is a bound; then the longer way."""
         rows = yield self
         if not rows and self.payloads:
-            return (yield from EnqueueMany(self.queue, [(payload, *_PLAIN) for payload in self.payloads]).plan())
+            return (yield from EnqueueMany(self.queue, [(payload, *PLAIN) for payload in self.payloads]).plan())
         # As `Enqueued(id, True)` for each, in half the time.
         return list(map(tuple.__new__, repeat(Enqueued), zip(chain.from_iterable(rows), repeat(True))))
 

@@ -1,0 +1,264 @@
+"""Mapped classes as sources of events (C4)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import delete, exc, insert, select, update
+
+from eventkit import EventKit
+
+from .clauses import proves
+from .collecting import collecting, events, topic
+from .emitting import Account, Entry, Shape, Transfer
+from .orders import Order, opened, placed
+
+AT = datetime(2026, 5, 4, 12, 30)
+
+
+def told(kit: EventKit, name: str) -> list[tuple[str, Any]]:
+    """What was told of a topic: each event's change and payload."""
+    return [(event.headers["change"], event.payload) for event in kit.stream(name).read()]
+
+
+def get(session: Any, model: Any) -> Any:
+    """The only object of a class."""
+    return session.execute(select(model)).scalars().one()
+
+
+@proves("C4")
+def test_a_row_is_an_event_of_its_commit(kit: EventKit, engine: Any) -> None:
+    """Inserted, updated and deleted, with what the database has set, and nobody sees it before."""
+    with collecting(engine, kit) as session:
+        session.add(Account(name="ann"))
+        session.flush()
+        assert told(kit, "accounts") == []
+        session.commit()
+        account = get(session, Account)
+        session.add(Entry(account=account, amount=Decimal("1.50"), at=AT))
+        account.name = "bob"
+        session.commit()
+        session.delete(get(session, Account))
+        session.commit()
+    (_, first), (_, second), (_, third) = told(kit, "accounts")
+    assert [change for change, _ in told(kit, "accounts")] == ["insert", "update", "delete"]
+    assert datetime.fromisoformat(first.pop("opened")).year >= 2026
+    id = first["id"]
+    assert (first, second["name"], second["entries"]) == ({"id": id, "name": "ann", "entries": 0}, "bob", 1)
+    assert (third["id"], third["name"]) == (id, "bob")
+    assert [event.key for event in kit.stream("accounts").read()] == ["ann", "bob", "bob"]
+    assert told(kit, "gone") == [("delete", "bob")]
+    assert [event.key for event in kit.stream("gone").read()] == [str(id)]
+
+
+@proves("C4")
+def test_by_itself_a_row_tells_its_columns(kit: EventKit, engine: Any) -> None:
+    """Under the names of the attributes, without the deferred ones, in text that a typed handle reads back."""
+
+    @dataclass
+    class Row:
+        id: UUID
+        account_id: int
+        kind: str
+        amount: Decimal
+        at: datetime | None
+        to: str | None = None
+
+    with collecting(engine, kit) as session:
+        account = Account(name="ann")
+        entry = Entry(account=account, amount=Decimal("1.50"), at=AT, scan="long")
+        session.add(entry)
+        session.flush()
+        session.add(Transfer(account=account, amount=Decimal(7), at=None, to="bob"))
+        session.flush()
+        id, account_id = entry.id, account.id
+        session.commit()
+    first, second = kit.stream("entries", type=Row).read()
+    assert first.payload == Row(id, account_id, "entry", Decimal("1.50"), AT)
+    assert first.key == str(id)
+    assert (second.payload.kind, second.payload.to, second.payload.at) == ("transfer", "bob", None)
+    raw = kit.stream("entries").read(limit=1)[0].payload
+    assert set(raw) == {"id", "account_id", "kind", "amount", "at"}
+    assert raw["at"] == "2026-05-04T12:30:00"
+
+
+@proves("C4")
+def test_an_update_counts_if_a_column_has_changed(kit: EventKit, engine: Any) -> None:
+    """Not what was only touched, nor what has changed only beside the row; but each flush that writes it."""
+    with collecting(engine, kit) as session:
+        session.add(Account(name="ann"))
+        session.commit()
+        account = get(session, Account)
+        account.name = "ann"
+        session.commit()
+        account = get(session, Account)
+        account.name, account.note = "bob", None
+        account.name = "ann"
+        session.commit()
+        _load(session, account)
+        account.entries.append(Entry(amount=Decimal(1), at=None))
+        session.commit()
+        assert [change for change, _ in told(kit, "accounts")] == ["insert"]
+        account.note = "one"
+        session.flush()
+        account.note = "two"
+        session.commit()
+        account.name = Account.name + "e"
+        session.commit()
+    assert [(change, payload["name"]) for change, payload in told(kit, "accounts")[1:]] == [
+        ("update", "ann"),
+        ("update", "ann"),
+        ("update", "anne"),
+    ]
+    assert [change for change, _ in told(kit, "entries")] == ["insert"]
+
+
+@proves("C4")
+def test_a_mixin_and_a_parent_declare_for_their_subclasses(kit: EventKit, engine: Any) -> None:
+    """Each declaration is an event of its own."""
+    with collecting(engine, kit) as session:
+        account = Account(name="ann", note="first")
+        session.add(account)
+        session.flush()
+        account.note = "second"
+        transfer = Transfer(account=account, amount=Decimal(7), at=AT, to="bob")
+        session.add(transfer)
+        session.flush()
+        transfer.to = "cy"
+        session.commit()
+        session.delete(get(session, Transfer))
+        session.commit()
+    assert [(event.payload, event.key, event.headers) for event in kit.stream("notes").read()] == [
+        ("second", None, {"change": "update"})
+    ]
+    assert [(change, payload["to"]) for change, payload in told(kit, "entries")] == [
+        ("insert", "bob"),
+        ("update", "cy"),
+        ("delete", "cy"),
+    ]
+
+
+@proves("C4")
+def test_an_object_that_goes_with_another_is_told(kit: EventKit, engine: Any) -> None:
+    """By a cascade of the session, or because it has become an orphan, expired or not."""
+    with collecting(engine, kit) as session:
+        account = Account(name="ann")
+        account.entries = [Entry(amount=Decimal(n), at=None) for n in (1, 2)]
+        session.add(account)
+        session.commit()
+        [orphan] = [entry for entry in _entries(session) if entry.amount == 1]
+        account = get(session, Account)
+        _load(session, account)
+        account.entries.remove(orphan)
+        session.commit()
+        session.delete(get(session, Account))
+        session.commit()
+    deleted = [Decimal(payload["amount"]) for change, payload in told(kit, "entries") if change == "delete"]
+    assert deleted == [1, 2]
+
+
+def _entries(session: Any) -> list[Any]:
+    return list(session.execute(select(Entry)).scalars())
+
+
+def _load(session: Any, account: Any) -> None:
+    session.refresh(account, ["entries"])
+
+
+@proves("C2", "C4")
+def test_rows_and_calls_are_in_one_order(kit: EventKit, engine: Any) -> None:
+    """A flush tells between what was published before it and after it, in the order in which it writes."""
+    with collecting(engine, kit) as session:
+        topic(session, "accounts").publish("first", headers={"change": "none"})
+        session.add_all([Account(name=name) for name in ("b", "a")])
+        session.flush()
+        topic(session, "accounts").publish("then", headers={"change": "none"})
+        account = Account(name="c")
+        session.add(account)
+        topic(session, "accounts").publish("before the flush", headers={"change": "none"})
+        session.commit()
+    names = [payload if change == "none" else payload["name"] for change, payload in told(kit, "accounts")]
+    assert names == ["first", "b", "a", "then", "before the flush", "c"]
+
+
+@proves("C2", "C4")
+def test_a_row_that_is_not_committed_is_no_event(kit: EventKit, engine: Any) -> None:
+    """Undone by a rollback, a close, a savepoint, or a flush that fails in the middle."""
+    with collecting(engine, kit) as session:
+        session.add(Account(name="lost"))
+        session.flush()
+        session.rollback()
+        session.add(Account(name="lost"))
+        session.flush()
+        session.close()
+        session.add(Account(name="ann"))
+        savepoint = session.begin_nested()
+        session.add(Account(name="lost"))
+        session.flush()
+        savepoint.rollback()
+        savepoint = session.begin_nested()
+        session.add(Account(name="bob"))
+        savepoint.commit()
+        savepoint = session.begin_nested()
+        session.add_all([Entry(account_id=1, amount=Decimal(1), at=None), Account(name="ann")])
+        with pytest.raises(exc.IntegrityError):
+            session.flush()
+        savepoint.rollback()
+        session.add(Account(name="cy"))
+        transaction = session.begin_nested()
+        session.commit()
+        assert transaction is not None
+    assert [payload["name"] for _, payload in told(kit, "accounts")] == ["ann", "bob", "cy"]
+    assert told(kit, "entries") == []
+
+
+@proves("C4")
+def test_only_the_flush_of_objects_tells(kit: EventKit, engine: Any) -> None:
+    """Statements about many rows at once are not events, and neither is a class that declares nothing."""
+    with collecting(engine, kit) as session:
+        session.execute(insert(Account).values(name="ann"))
+        session.execute(insert(Account), [{"name": "bob"}])
+        session.execute(update(Account).values(note="changed"))
+        session.execute(delete(Account).where(Account.name == "ann"))
+        session.add(Order(name="ann"))
+        session.commit()
+    assert (placed(engine), told(kit, "accounts"), told(kit, "notes"), told(kit, "gone")) == (["ann"], [], [], [])
+
+
+@proves("C3", "C4")
+def test_what_cannot_be_told_fails_the_flush(kit: EventKit, engine: Any) -> None:
+    """And names the class and the remedy; what a payload= raises itself goes through as it is."""
+    with collecting(engine, kit) as session:
+        for shape in (float("nan"), object(), "x" * 600_000, {1: "one"}):
+            row: Any = Shape(name="bad")
+            row.shape = shape
+            session.add(row)
+            with pytest.raises((ValueError, TypeError), match=r"Shape cannot be published to 'shapes': .* payload="):
+                session.commit()
+            session.rollback()
+        row = Shape(name="good")
+        row.shape = {"at": AT, "of": (Decimal("1.5"), UUID(int=5))}
+        session.add(row)
+        session.commit()
+        session.add(Account(name="control\x07"))
+        with pytest.raises(ValueError, match="Account cannot be published to 'accounts': the name of a key"):
+            session.commit()
+        session.rollback()
+        names = session.execute(select(Shape.name)).scalars().all()
+    assert list(names) == ["good"]
+    assert told(kit, "shapes") == [("insert", {"at": AT.isoformat(), "of": ["1.5", str(UUID(int=5))]})]
+    assert events(kit, "accounts") == []
+
+
+@proves("C4")
+def test_a_session_without_a_kit_writes_no_such_row(kit: EventKit, engine: Any) -> None:
+    """There would be a row without its event."""
+    with opened(engine) as session:
+        session.add(Account(name="ann"))
+        with pytest.raises(ValueError, match=r"bind\(Session, kit\)"):
+            session.commit()
+        session.rollback()
+        assert session.execute(select(Account.name)).scalars().all() == []

@@ -1,0 +1,23 @@
+"""Events of a SQLAlchemy session: collected while it works, written when it commits.
+
+::
+
+    bind(Session, kit)  # once: a sessionmaker, a class, or a session
+
+    with Session.begin() as session:
+        session.add(order)
+        collect(session).stream("orders").publish({"id": 42})
+        collect(session).queue("emails").enqueue({"to": "ann@example.com"})
+
+Whatever has the session can publish, enqueue and notify with it.  Until the commit nothing is written, so a
+rollback has nothing to take back, and a savepoint that is rolled back forgets what was collected in it.  The
+commit then takes one statement for all events, one for all tasks and one for all notifications.
+
+`emits` makes the rows of a mapped class events by themselves.
+"""
+
+from .handles import CollectedChannel, CollectedQueue, CollectedStream, Collector, collect
+from .models import emits
+from .pending import bind
+
+__all__ = ["CollectedChannel", "CollectedQueue", "CollectedStream", "Collector", "bind", "collect", "emits"]
