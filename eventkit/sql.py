@@ -37,7 +37,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Every operation there is, by name."""
-    modules = (operations, stream, channel, enqueue, claim, finish, queue, outbox, inbox)
+    modules = (operations, stream, channel, enqueue, claim, finish, queue, collected, outbox, inbox)
     return {
         name: value
         for module in modules
