@@ -78,6 +78,7 @@ def contest(
     *arguments: Any,
     rounds: int,
     prepare: Callable[[Any, int], object] = lambda contestant, count: None,
+    slices: int = SLICES,
 ) -> Result:
     """Let those who can do *work* on *count* items *rounds* times, after a slice that does not count.
 
@@ -85,7 +86,7 @@ def contest(
     """
     able = {name: remote for name, remote in contestants.items() if remote.call("can", work)}
     rates: dict[str, list[float]] = {name: [] for name in able}
-    size = count // SLICES
+    size = count // slices
 
     def turn(backwards: bool, seconds: dict[str, float]) -> None:
         for name in sorted(able, reverse=backwards):
@@ -95,8 +96,8 @@ def contest(
     turn(False, dict.fromkeys(able, 0.0))
     for _ in range(rounds):
         seconds = dict.fromkeys(able, 0.0)
-        for number in range(SLICES):
+        for number in range(slices):
             turn(bool(number % 2), seconds)
         for name in able:
-            rates[name].append(size * SLICES / seconds[name])
+            rates[name].append(size * slices / seconds[name])
     return Result(rates)

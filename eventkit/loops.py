@@ -84,8 +84,9 @@ class Loops:
             left = window
             try:
                 while not connection.closing:
+                    wanted = min(batch, left)
                     try:
-                        found = connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
+                        found = connection.execute(stream.ReadEvents(topic, after, wanted, codec, skip))
                     except PASSING:
                         continue
                     for event in [event for event in found if event.offset not in seen] if seen else found:
@@ -102,7 +103,7 @@ class Loops:
                     if not left:
                         save()
                         left = window
-                    if not found:
+                    if len(found) < wanted:
                         # What comes at once is waited for, or a busy stream would cost a write for each few events.
                         if unsaved() and connection.sleep(stream.EventsAhead(topic, after), _LINGER):
                             continue

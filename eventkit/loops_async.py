@@ -85,8 +85,9 @@ class AsyncLoops:
             try:
                 await attach()
                 while not connection.closing:
+                    wanted = min(batch, left)
                     try:
-                        found = await connection.execute(stream.ReadEvents(topic, after, min(batch, left), codec, skip))
+                        found = await connection.execute(stream.ReadEvents(topic, after, wanted, codec, skip))
                     except PASSING:
                         continue
                     for event in [event for event in found if event.offset not in seen] if seen else found:
@@ -103,7 +104,7 @@ class AsyncLoops:
                     if not left:
                         await save()
                         left = window
-                    if not found:
+                    if len(found) < wanted:
                         # What comes at once is waited for, or a busy stream would cost a write for each few events.
                         if unsaved() and await connection.sleep(stream.EventsAhead(topic, after), _LINGER):
                             continue

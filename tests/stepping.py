@@ -14,8 +14,9 @@ from typing import Any
 
 import psycopg
 from eventkit_postgres.connection import Connection
-from eventkit_postgres.listener import Listener, Waiter
+from eventkit_postgres.listener import Listener
 from eventkit_postgres.napping import Pause, Query, Step, nap
+from eventkit_postgres.waiters import Waiter
 from psycopg.sql import SQL, Identifier
 
 from eventkit.operations import Probe
@@ -185,7 +186,7 @@ class Sleeper:
 
     def close(self) -> None:
         """Wait no more."""
-        self._listener.remove(self._waiter)
+        self._listener.waiters.remove(self._waiter)
 
     def _go_on(self, answer: Any) -> None:
         try:

@@ -124,7 +124,7 @@ class Connection:
         except StopIteration as done:
             return bool(done.value)
         finally:
-            self._listener.remove(waiter)
+            self._listener.waiters.remove(waiter)
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -147,7 +147,7 @@ class Connection:
 
     def rouse(self) -> None:
         """Let every `sleep` look again."""
-        self._listener.ring_all()
+        self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""

@@ -135,7 +135,7 @@ class AsyncConnection:
         except StopIteration as done:
             return bool(done.value)
         finally:
-            self._listener.remove(waiter)
+            self._listener.waiters.remove(waiter)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
@@ -158,7 +158,7 @@ class AsyncConnection:
 
     def rouse(self) -> None:
         """Let every `sleep` look again."""
-        self._listener.ring_all()
+        self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
         """Let every `sleep` return False, now and from now on."""

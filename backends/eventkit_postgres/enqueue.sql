@@ -3,9 +3,7 @@
 -- Keys are held by a trigger, in eventkit_key.
 
 -- name: Enqueue
-SELECT id
-FROM eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, :max_attempts::bigint) AS id
-WHERE id IS NOT NULL
+SELECT eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, :max_attempts::bigint)
 
 -- name: EnqueuePlain
 WITH

@@ -13,9 +13,7 @@ import random
 import select
 import socket
 import threading
-from collections.abc import Iterable
 from contextlib import closing, suppress
-from itertools import count
 from time import monotonic
 from typing import Any
 
@@ -23,17 +21,13 @@ from psycopg import Connection, Error, Notify
 
 from eventkit.errors import PASSING, EventkitError, Unavailable
 from eventkit.execute import run
-from eventkit.operations import Probe
 
 from .address import Address, shown
 from .errors import translated
 from .session import ImpatientConnection, adapt, options
 from .sleeping_sql import SleepingSQL
 from .statements import fetch, statements
-from .waiters import Place, Waiter
-
-_KEPT = 1.0
-"""Seconds that a name stays registered when nobody sleeps on it any more."""
+from .waiters import KEPT, Waiter, Waiters
 
 _REFRESH = 20.0
 _ANSWER = 5.0
@@ -53,111 +47,31 @@ class Listener:
         self.closing = False
         self.fallback_poll = address.fallback_poll
         self.error: EventkitError | None = None
+        self.waiters = Waiters()
         self._address = address
         self._statements = statements(address.schema)
-        self._registrations = count(1)
-        self._hearing_since = 0
-        self._mutex = threading.Lock()
-        self._places: dict[str, Place] = {}
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._heard_at = 0.0
 
     def add(self, waiter: Waiter) -> None:
         """From now on *waiter* is rung; the thread is started for the first one."""
-        with self._mutex:
-            for subject in waiter.probe.subjects:
-                self._places.setdefault(subject, Place()).waiters.add(waiter)
+        self.waiters.add(waiter)
+        with self._starting:
             if self._thread is None and not self.closing:
                 self._ear, self._mouth = socket.socketpair()
                 self._thread = threading.Thread(target=self._run, name="eventkit-listener", daemon=True)
                 self._thread.start()
 
-    def remove(self, waiter: Waiter) -> None:
-        """The waiter has found something to do, or waits no more."""
-        with self._mutex:
-            for subject in waiter.probe.subjects:
-                place = self._places[subject]
-                place.waiters.discard(waiter)
-                _rouse(place, waiter)
-                if not place.waiters and place.registration is None:
-                    del self._places[subject]
-
-    def next_registration(self) -> int:
-        """A number that no other registration of this listener has."""
-        return next(self._registrations)
-
-    def missing(self, waiter: Waiter) -> list[str]:
-        """The subjects that are not registered, in order."""
-        with self._mutex:
-            return sorted({s for s in waiter.probe.subjects if self._places[s].registration is None})
-
-    def registrations(self, waiter: Waiter) -> list[int | None]:
-        """By which registration each subject stands in the table."""
-        with self._mutex:
-            return [self._places[subject].registration for subject in waiter.probe.subjects]
-
-    def fall_asleep(self, waiter: Waiter, known: list[int | None]) -> bool:
-        """Keep the subjects in the table until `wake_up`; False if they no longer stand there as they did before."""
-        with self._mutex:
-            places = [self._places[subject] for subject in waiter.probe.subjects]
-            if [place.registration for place in places] != known:
-                return False
-            for place in places:
-                place.asleep.add(waiter)
-            return True
-
-    def wake_up(self, waiter: Waiter) -> None:
-        """The waiter is about to look."""
-        with self._mutex:
-            for subject in waiter.probe.subjects:
-                _rouse(self._places[subject], waiter)
-
-    def register(self, subjects: list[str], registration: int, under_way: set[str]) -> None:
-        """The subjects stand in the table now, and these transactions may not have seen them there."""
-        with self._mutex:
-            if registration < self._hearing_since:
-                return  # What was notified since may not have been heard.
-            for subject in subjects:
-                place = self._places[subject]
-                if registration < place.forgotten:
-                    continue  # It is being taken out of the table, or has been.
-                place.registration = registration
-                place.registered_at = place.slept_at = monotonic()
-                place.under_way = under_way
-
-    def under_way(self, waiter: Waiter) -> bool:
-        """Whether transactions may be under way that will not notify us."""
-        with self._mutex:
-            return any(self._places[subject].under_way for subject in waiter.probe.subjects)
-
-    def patience(self, waiter: Waiter, still_under_way: set[str]) -> float | None:
-        """How long to wait before looking again: a tenth of how long they have been under way already."""
-        with self._mutex:
-            pauses = []
-            for subject in waiter.probe.subjects:
-                place = self._places[subject]
-                place.under_way &= still_under_way
-                if place.under_way:
-                    pauses.append(min(1.0, max(0.002, (monotonic() - place.registered_at) / 10)))
-            # Those that have just ended may have committed after we looked.
-            return min(pauses, default=0.0)
-
-    def ring_all(self) -> None:
-        """Let everybody look, or find that their kit is closed."""
-        with self._mutex:
-            for place in self._places.values():
-                for waiter in place.waiters:
-                    waiter.ring()
-
     def end_sleep(self) -> None:
         """Let everybody go, now and from now on."""
         self.closing = True
-        self.ring_all()
+        self.waiters.ring_all()
 
     def stop(self) -> None:
         """Let everybody go, and end the thread and its connection."""
         self.end_sleep()
-        with self._mutex:
+        with self._starting:
             thread, self._thread = self._thread, None
         if thread is not None:
             with suppress(OSError):  # It may have ended by itself.
@@ -181,7 +95,7 @@ class Listener:
                 except (Error, OSError, EventkitError) as error:
                     self._lost(error)
                 self.hearing = False
-                self.ring_all()
+                self.waiters.ring_all()
                 if not self.closing:
                     select.select([self._ear], [], [], pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
@@ -215,14 +129,11 @@ class Listener:
             self._call_oneself(driver)
         if not self._wait_for_the_call(driver) and not self.closing:
             raise self._deaf()
-        with self._mutex:
-            # What is registered under the old one is nobody's, and expires.
-            self.id = random.getrandbits(62)
-            self._hearing_since = self.next_registration()
-            for place in self._places.values():
-                place.registration = None
+        # What is registered under the old one is nobody's, and expires.
+        self.id = random.getrandbits(62)
+        self.waiters.invalidate()
         self.hearing, self.error = True, None
-        self.ring_all()
+        self.waiters.ring_all()
 
     def _deaf(self) -> Unavailable:
         return Unavailable(
@@ -242,7 +153,7 @@ class Listener:
                 self._ask_probes(driver)
                 poll_at = monotonic() + self.fallback_poll
             kept = self._forget(driver)
-            timeout = max(0.0, min(refresh_at, poll_at, now + _KEPT if kept else refresh_at) - monotonic())
+            timeout = max(0.0, min(refresh_at, poll_at, now + KEPT if kept else refresh_at) - monotonic())
             readable, _, _ = select.select([driver.fileno(), self._ear.fileno()], [], [], timeout)
             if driver.fileno() in readable:
                 self._pump(driver)
@@ -258,10 +169,7 @@ class Listener:
         if notification.payload == f"listener:{self.id}":
             self._heard_at = monotonic()
             return
-        with self._mutex:
-            place = self._places.get(notification.payload)
-            for waiter in place.waiters if place is not None else ():
-                waiter.tell()
+        self.waiters.tell(notification.payload)
 
     def _call_oneself(self, driver: Connection[Any]) -> None:
         self._heard_at = 0.0
@@ -279,52 +187,22 @@ class Listener:
         self._call_oneself(driver)
         there = {name for (name,) in driver.execute(self.sql.refresh, (self.id,)).fetchall()}
         driver.execute(self.sql.bury)
-        with self._mutex:
-            lost = [place for subject, place in self._places.items() if place.registration and subject not in there]
-            for place in lost:
-                place.registration = None
-        if lost:
-            self.ring_all()
+        if self.waiters.retain(there):
+            self.waiters.ring_all()
         if not self._wait_for_the_call(driver) and not self.closing:
             raise OSError("a notification to oneself did not arrive")
 
     def _forget(self, driver: Connection[Any]) -> bool:
         """Unregister what nobody has slept on lately; whether there will be more to unregister."""
-        now = monotonic()
-        left: list[str] = []
-        with self._mutex:
-            # Somebody may just be registering; whoever begins to from now on does so with a higher number.
-            last = self.next_registration()
-            watched = [(subject, place) for subject, place in self._places.items() if not place.asleep]
-            idle = [(subject, place) for subject, place in watched if place.registration or not place.waiters]
-            for subject, place in idle:
-                if now - place.slept_at >= _KEPT:
-                    left.append(subject)
-                    place.registration, place.forgotten = None, last
-                    if not place.waiters:
-                        del self._places[subject]
+        left, last, more = self.waiters.forget()
         for subject in left:
             driver.execute(self.sql.unregister, (subject, self.id, last))
-        return len(idle) > len(left)
+        return more
 
     def _ask_probes(self, driver: Connection[Any]) -> None:
         """The look on no occasion, once for all who ask the same."""
-        with self._mutex:
-            waiters: dict[Probe, list[Waiter]] = {}
-            for waiter in _distinct(self._places.values()):
-                waiters.setdefault(waiter.probe, []).append(waiter)
-        for probe, who in waiters.items():
+        for probe, who in self.waiters.by_probe().items():
             answer = run(probe.plan(), lambda step: fetch(driver, self._statements, step))
             for waiter in who:
                 if waiter.seen is not None and waiter.seen != answer:
                     waiter.tell()
-
-
-def _rouse(place: Place, waiter: Waiter) -> None:
-    if waiter in place.asleep:
-        place.asleep.remove(waiter)
-        place.slept_at = monotonic()
-
-
-def _distinct(places: Iterable[Place]) -> set[Waiter]:
-    return {waiter for place in places for waiter in place.waiters}

@@ -19,8 +19,9 @@ from eventkit.operations import Outlook, Probe
 from .listener import Listener
 from .waiters import Waiter
 
-_GLANCES = (0.001, 0.002, 0.004)
-"""Pauses before falling asleep: where much is going on there is something again by then."""
+_BUSY = 0.01
+"""The pause before the first look at a subject on which nobody has slept lately: where much is going on, one look
+finds what many would have found, and publishers need not wake anybody."""
 
 _AFTER_AN_ERROR = 0.1
 
@@ -44,14 +45,16 @@ Nap = Generator[Step, Any, bool]
 
 def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
     """Sleep until it is worth looking: True; or until *timeout* has passed or sleeping has ended: False."""
+    waiters = listener.waiters
     deadline = None if timeout is None else monotonic() + timeout
-    glances = list(_GLANCES)
+    if waiters.missing(waiter) and (yield Pause(_BUSY if timeout is None else min(_BUSY, timeout))):
+        waiter.ring()  # What it rang for is seen to below.
     while not listener.closing:
         waiter.begin()
         pause: float | None = _AFTER_AN_ERROR
         due = None
-        known = listener.registrations(waiter)
-        missing, doubtful = listener.missing(waiter), listener.under_way(waiter)
+        known = waiters.registrations(waiter)
+        missing, doubtful = waiters.missing(waiter), waiters.under_way(waiter)
         try:
             outlook: Outlook = yield waiter.probe
             waiter.seen = outlook
@@ -60,19 +63,17 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
             due = outlook.delay
             if not listener.hearing:
                 pause = listener.fallback_poll  # It rings when it hears.
-            elif glances:
-                pause = glances.pop(0)
             elif missing:
-                registration = listener.next_registration()
+                registration = waiters.next_registration()
                 yield Query(listener.sql.register, (listener.id, registration, missing))
                 under_way = yield Query(listener.sql.under_way, (missing,))
-                listener.register(missing, registration, {id for (id,) in under_way})
+                waiters.register(missing, registration, {id for (id,) in under_way})
                 continue
-            elif not listener.fall_asleep(waiter, known):
+            elif not waiters.fall_asleep(waiter, known):
                 continue
             elif doubtful:
                 under_way = yield Query(listener.sql.under_way, (list(waiter.probe.subjects),))
-                pause = listener.patience(waiter, {id for (id,) in under_way})
+                pause = waiters.patience(waiter, {id for (id,) in under_way})
             else:
                 pause = None
         except PASSING:
@@ -82,7 +83,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
             return False
         seconds = min((each for each in (pause, due, left) if each is not None), default=None)
         rang = yield Pause(seconds)
-        listener.wake_up(waiter)
+        waiters.wake_up(waiter)
         if listener.error is not None:
             raise listener.error
         if listener.closing:

@@ -27,8 +27,8 @@ class Enqueue(Operation[Enqueued], frozen=True):
     max_attempts: int | None
 
     def decode(self, rows: Rows) -> Enqueued:
-        """The new id; no row means no room."""
-        if not rows:
+        """The new id; none means no room."""
+        if not rows or rows[0][0] is None:
             raise full(self.queue)
         return Enqueued(rows[0][0], True)
 
