@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import crew, idling, pinned, throughput, waking
+from . import bloat, crew, idling, pinned, throughput, waking
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-throughput": throughput.measure,
     "postgres-crew": crew.measure,
     "postgres-waking": waking.measure,
     "postgres-pinned": pinned.measure,
+    "postgres-bloat": bloat.measure,
     "postgres-idling": idling.measure,
 }

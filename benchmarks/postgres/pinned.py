@@ -129,7 +129,7 @@ def measure(settings: Settings) -> Iterator[Table]:
                 worker = stack.enter_context(Remote(Worker, url))
                 worker.ready()
                 if held:
-                    _begin(stack.enter_context(psycopg.connect(url)))
+                    begin_old(stack.enter_context(psycopg.connect(url)))
                 worker.begin("run", seconds, slices)
                 id = _enqueue_slowly(url, min(_HELD, seconds / 2))
                 rates = worker.result()
@@ -143,7 +143,7 @@ def measure(settings: Settings) -> Iterator[Table]:
                 sleepers = stack.enter_context(Remote(Sleepers, url))
                 sleepers.ready()
                 if held:
-                    _begin(stack.enter_context(psycopg.connect(url)))
+                    begin_old(stack.enter_context(psycopg.connect(url)))
                 rates = publisher.call("run", seconds, slices)
             _add(table, "publish, one per transaction, four sleepers coming and going", held, rates, False)
         table.note = (
@@ -154,7 +154,7 @@ def measure(settings: Settings) -> Iterator[Table]:
     yield table
 
 
-def _begin(connection: psycopg.Connection[Any]) -> None:
+def begin_old(connection: psycopg.Connection[Any]) -> None:
     """Begin a transaction with an id and a snapshot that it keeps."""
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     connection.execute("SELECT pg_current_xact_id()")
