@@ -96,9 +96,9 @@ def measure(settings: Settings) -> Iterator[Table]:
         with (
             Remote(Steady, url) as worker,
             psycopg.connect(url) as old,
-            psycopg.connect(url, autocommit=True) as asking,
+            psycopg.connect(url, autocommit=True) as ask,
         ):
-            worker.ready()
+            worker.call("run", minute / 20)
             first = 0.0
             for number in range(1, 6):
                 if number == 2:
@@ -124,7 +124,7 @@ def measure(settings: Settings) -> Iterator[Table]:
                     ]
                 )
         table.note = (
-            f"A task is enqueued with {_RATE // _TICKS - 1} others, claimed and acked with {_BATCH - 1}, by one process. "
+            f"A task is enqueued with {_RATE // _TICKS - 1} others, claimed and acked with {_BATCH - 1}. "
             f"One transaction elsewhere, with an id and a snapshot, stays open from the second minute to the fourth. "
             f"Dead rows as the server's statistics know them. {server.note}"
         )
