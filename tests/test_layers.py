@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 FLOORS = (
     {"errors", "arguments", "telemetry"},
-    {"codec", "retry", "children"},
+    {"codec", "retry", "children", "cron"},
     {"records"},
     {"operations"},
     {"protocols"},

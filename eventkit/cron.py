@@ -1,0 +1,182 @@
+"""When a schedule fires: cron expressions in a time zone, and plain intervals.
+
+A cron expression speaks of the clock on the wall, which a zone sets forward and back.  Where its hour field
+begins with ``*`` the expression follows real time: it fires at every moment at which the clock on the wall shows
+what it asks for, in a repeated hour again, in a skipped one not.  Any other hour field means the wall's own day: a
+time that is skipped fires once, at the first moment after the gap, and a time that is repeated fires the first
+time only.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from croniter import CroniterBadDateError, CroniterError, croniter
+
+_ALIASES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_INTERVAL = re.compile(r"@every (?:\d{1,9}[smhd])+")
+_RANGE = re.compile(r"([0-9a-z]+)-([0-9a-z]+)(?:/\d+)?")
+_CHANCE = re.compile(r"(?<![a-z])[rh](?![a-z])")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_NUMBERS = {name: number for names in (_MONTHS, _DAYS) for number, name in enumerate(names, 1)}
+"""The numbers of months and days, as far as the order in a range goes: Sunday is the last day here."""
+
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+class Interval(NamedTuple):
+    """Every so often, counted from the fire before."""
+
+    length: timedelta
+
+    def after(self, moment: datetime) -> datetime:
+        """The next fire after one at *moment*."""
+        return moment + self.length
+
+
+class Cron(NamedTuple):
+    """A cron expression with its seconds, in a zone."""
+
+    expression: str
+    zone: tzinfo
+    real: bool
+    """Whether it follows real time rather than the wall's."""
+
+    def after(self, moment: datetime) -> datetime:
+        """The first fire later than *moment*."""
+        moment = moment.astimezone(UTC)
+        return self._real_after(moment) if self.real else self._wall_after(moment)
+
+    def _match_after(self, local: datetime) -> datetime:
+        """The first match after a time on the wall, which may be one that the zone skips."""
+        # The seconds of what croniter begins with are no part of the answer, and its own search would round them.
+        found: datetime = croniter(self.expression, local.replace(microsecond=0), second_at_beginning=True).get_next(
+            datetime
+        )
+        return found
+
+    def _real_after(self, moment: datetime) -> datetime:
+        begin = moment
+        while True:
+            offset = self._offset(begin)
+            # What the wall would show if the zone's offset stayed as it is.
+            found = self._match_after((begin + offset).replace(tzinfo=None)).replace(tzinfo=UTC) - offset
+            change = self._change(begin, found)
+            if change is None:
+                return found
+            begin = change
+            if self._shows_match(begin):
+                return begin
+
+    def _wall_after(self, moment: datetime) -> datetime:
+        local = moment.astimezone(self.zone).replace(tzinfo=None)
+        while True:
+            local = self._match_after(local)
+            found = local.replace(tzinfo=self.zone).astimezone(UTC)
+            if found.astimezone(self.zone).replace(tzinfo=None) != local:
+                gap = self._change(found - _DAY, found)
+                assert gap is not None
+                found = gap
+            if found > moment:
+                return found
+
+    def _shows_match(self, moment: datetime) -> bool:
+        local = moment.astimezone(self.zone).replace(tzinfo=None, microsecond=0)
+        return self._match_after(local - _SECOND) == local
+
+    def _offset(self, moment: datetime) -> timedelta:
+        offset = moment.astimezone(self.zone).utcoffset()
+        assert offset is not None
+        return offset
+
+    def _change(self, begin: datetime, end: datetime) -> datetime | None:
+        """The first moment after *begin*, up to *end*, at which the zone's offset is another one, to the second."""
+        offset = self._offset(begin)
+        while begin < end:
+            following = min(begin + _DAY, end)
+            if self._offset(following) != offset:
+                while following - begin > _SECOND:
+                    middle = begin + (following - begin) / 2
+                    if self._offset(middle) == offset:
+                        begin = middle
+                    else:
+                        following = middle
+                return following.replace(microsecond=0)
+            begin = following
+        return None
+
+
+When = Interval | Cron
+
+
+def parse(when: str, tz: str = "UTC") -> When:
+    """What *when* says, in the zone *tz*; a `ValueError` for what can never be, or never will."""
+    zone = _zone(tz)
+    text = " ".join(when.split()).lower() if isinstance(when, str) else ""
+    if text.startswith("@every"):
+        return _interval(when, text)
+    fields = _ALIASES.get(text, text).split(" ")
+    if len(fields) not in (5, 6):
+        raise _refused(when, "it takes five fields, six with the seconds first, @hourly and the like, or '@every 30s'")
+    if any(_CHANCE.search(field) for field in fields):
+        raise _refused(when, "the moments of a schedule are not left to chance: write the number")
+    fields = [_with_ranges(when, field) for field in fields]
+    cron = Cron(" ".join(["0", *fields] if len(fields) == 5 else fields), zone, fields[-4].startswith("*"))
+    try:
+        cron.after(datetime(2000, 1, 1, tzinfo=UTC))
+    except CroniterBadDateError:
+        raise _refused(when, "there is no such date") from None
+    except CroniterError as error:
+        raise _refused(when, str(error)) from None
+    return cron
+
+
+def _interval(when: str, text: str) -> Interval:
+    if not _INTERVAL.fullmatch(text):
+        raise _refused(when, "an interval is a number of s, m, h or d, as in '@every 1h30m'")
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", text))
+    if not 0 < seconds <= 100 * 366 * 86400:
+        raise _refused(when, "an interval is longer than nothing and shorter than a century")
+    return Interval(timedelta(seconds=seconds))
+
+
+def _with_ranges(when: str, field: str) -> str:
+    """*field*, whose ranges go upwards; one of a single number is that number."""
+
+    def checked(found: re.Match[str]) -> str:
+        low, high = (_NUMBERS.get(bound, bound) for bound in found.groups())
+        if str(low).isdigit() and str(high).isdigit():
+            if int(low) > int(high):
+                raise _refused(when, f"the range {found[0]} goes backwards: write two ranges, with a comma between")
+            if int(low) == int(high):
+                return found[1]
+        return found[0]
+
+    return _RANGE.sub(checked, field)
+
+
+def _zone(tz: str) -> tzinfo:
+    if tz == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise ValueError(
+            f"there is no time zone {tz!r}: name one as 'Europe/Berlin'; where the system has none, pip install tzdata"
+        ) from None
+
+
+def _refused(when: object, reason: str) -> ValueError:
+    return ValueError(f"{when!r} is no time for a schedule: {reason}")
