@@ -3,6 +3,7 @@
 import asyncio
 import re
 
+import psycopg
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
@@ -54,6 +55,32 @@ def test_an_async_one_can_be_prepared(postgres_url: str) -> None:
         return payloads
 
     assert asyncio.run(main()) == ["later"]
+
+
+@proves("W2", "G4")
+def test_one_of_psycopg_itself_can_be_prepared(postgres_url: str) -> None:
+    """What `tpc_begin` has begun notifies nobody either, in both flavours."""
+
+    async def awaited() -> None:
+        async with (
+            eventkit.connect_async(postgres_url) as kit,
+            await psycopg.AsyncConnection.connect(plain) as tx,
+        ):
+            await tx.tpc_begin(tx.xid(1, "awaited", ""))
+            await kit.queue("emails").enqueue("awaited", tx=tx)
+            await tx.tpc_prepare()
+            await tx.tpc_commit()
+
+    plain = re.sub(r"[?&]schema=\w+$", "", postgres_url)
+    with eventkit.connect(with_options(postgres_url, fallback_poll=0.2)) as kit, psycopg.connect(plain) as tx:
+        waiting = background(lambda: [next(tasks).payload for tasks in [kit.queue("emails").work()] for _ in range(2)])
+        assert kit.queue("nothing").claim("w", wait=0.5) == []  # long enough for the other to fall asleep
+        tx.tpc_begin(tx.xid(1, "blocking", ""))
+        kit.queue("emails").enqueue("blocking", tx=tx)
+        tx.tpc_prepare()
+        tx.tpc_commit()
+        asyncio.run(awaited())
+        assert waiting.result(PATIENCE) == ["blocking", "awaited"]
 
 
 def database(url: str) -> str:

@@ -1,6 +1,5 @@
 """The conformance suite on SQLite: through apsw, and through the standard library's driver."""
 
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,4 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def engine_url(url: str, flavour: str) -> str:
     """An engine on the same SQLite library, which waits for its turn as long as a crowd may take."""
     scheme, _, file = url.partition(":")
-    engine = ENGINES[scheme, flavour]
-    if engine == "sqlite+apsw_async" and not entry_points(group="sqlalchemy.dialects", name="sqlite.apsw_async"):
-        pytest.skip("there is no asyncio dialect on apsw yet")
-    return f"{engine}:{file}?timeout=30"
+    return f"{ENGINES[scheme, flavour]}:{file}?timeout=30"

@@ -222,6 +222,35 @@ def _unbound() -> ValueError:
     )
 
 
+class Plain:
+    """A connection whose rows are tuples, whatever its user has told it to make of them."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the driver has begun a transaction."""
+        return bool(self._driver.in_transaction)
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Execute *sql*; a cursor."""
+        cursor = self._driver.cursor()
+        if isinstance(cursor, sqlite3.Cursor):
+            cursor.row_factory = None
+        else:
+            cursor.row_trace = None
+        return cursor.execute(sql, parameters)
+
+
+def _plain(driver: Driver) -> Driver:
+    if isinstance(driver, apsw.Connection):
+        return driver if driver.row_trace is None else Plain(driver)
+    if isinstance(driver, sqlite3.Connection):
+        return driver if driver.row_factory is None else Plain(driver)
+    return driver
+
+
 def _sqlite_driver(connection: Any) -> Driver:
     if connection.dialect.name != "sqlite":
         raise ForeignTransaction(
@@ -235,7 +264,7 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     """Which file *driver* has open; asked once of a connection, for which it never changes."""
     known = _main_files.get(driver) if isinstance(driver, apsw.Connection) else None
     if known is None:
-        path = str(driver.execute("PRAGMA database_list").fetchall()[0][2])
+        path = str(_plain(driver).execute("PRAGMA database_list").fetchall()[0][2])
         known = (identify(path) if path else None, path)
         if isinstance(driver, apsw.Connection):
             _main_files[driver] = known
@@ -257,4 +286,4 @@ def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver
         driver.execute("BEGIN")
     if not driver.in_transaction:
         raise ValueError("tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out")
-    return driver
+    return _plain(driver)

@@ -3,30 +3,22 @@
 Each test runs with every engine that the backend's fixture ``engine_url`` names, whatever its driver.
 """
 
-import asyncio
 import time
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, exc, inspect, select
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy import exc, inspect, select
 
 import eventkit
 from eventkit import EventKit
 
 from .clauses import proves
-from .flavours import Blocking, unwrapped
+from .flavours import Blocking
 from .orders import KINDS, Order, opened, place, placed
 from .processes import PATIENCE, background
-from .writes import WRITES, sent, visible
+from .writes import WRITES, events, sent, visible
 
 kinds = pytest.mark.parametrize("kind", KINDS)
-
-
-def events(kit: EventKit) -> list[Any]:
-    """What was published."""
-    return [event.payload for event in kit.stream("t").read()]
 
 
 @proves("G4")
@@ -232,50 +224,6 @@ def _skip_without_two_phases(engine: Any) -> None:
         pytest.skip(f"no two-phase commit with this engine: {type(error).__name__}: {error}")
 
 
-@proves("G4", "G5")
-def test_a_session_of_several_engines_says_which(kit: EventKit, engine: Any, flavour: str) -> None:
-    """Where it does not lead to the kit's database by itself, the error names what to pass, and that is taken."""
-    elsewhere = _in_memory(engine, flavour)
-    bound = {"no engine but for models": None, "another engine by itself": unwrapped(elsewhere)}
-    for number, bind in enumerate(bound.values()):
-        with opened(engine, bind=bind, binds={Order: unwrapped(engine)}) as session:
-            with pytest.raises((ValueError, eventkit.ForeignTransaction), match=r"tx=session\.connection\(bind_argum"):
-                kit.stream("t").publish("lost", tx=session)
-            session.add(Order(name=f"order {number}"))
-            tx = session.connection(bind_arguments={"mapper": Order})
-            kit.stream("t").publish(number, tx=tx)
-            session.rollback()
-            session.add(Order(name=f"order {number}"))
-            tx = session.connection(bind_arguments={"mapper": Order})
-            kit.stream("t").publish(number, tx=tx)
-            assert number not in events(kit)
-            session.commit()
-    with opened(engine, binds={Order: unwrapped(elsewhere)}) as session:
-        kit.stream("t").publish("by itself", tx=session)
-        session.commit()
-    assert (placed(engine), events(kit)) == (["order 0", "order 1"], [0, 1, "by itself"])
-    elsewhere.dispose()
-
-
-@proves("G5")
-@kinds
-def test_another_database_is_refused(kit: EventKit, engine: Any, kind: str, flavour: str) -> None:
-    """Nothing is written to either."""
-    elsewhere = _in_memory(engine, flavour)
-    with opened(elsewhere, kind) as tx, pytest.raises(eventkit.ForeignTransaction, match="tx= "):
-        kit.stream("t").publish(1, tx=tx)
-    elsewhere.dispose()
-    assert events(kit) == []
-
-
-def _in_memory(engine: Any, flavour: str) -> Any:
-    """An engine that leads nowhere near a kit's database."""
-    if flavour == "sync":
-        return create_engine("sqlite://")
-    pytest.importorskip("aiosqlite", reason="the other database of an async engine is aiosqlite's")
-    return Blocking(create_async_engine("sqlite+aiosqlite://"), engine._loop)
-
-
 @proves("G4")
 def test_a_connection_goes_back_to_the_pool_clean(kit: EventKit, engine: Any) -> None:
     """What its user left uncommitted is gone, and the next user, or one after the pool was emptied, is served."""
@@ -311,45 +259,6 @@ def test_a_failing_call_leaves_a_session_as_it_was(kit: EventKit, engine: Any) -
         queue.enqueue(4, tx=session)
         session.commit()
     assert (placed(engine), [info.payload for info in queue.list()]) == (["ann"], [1, 4])
-
-
-@proves("G4")
-def test_an_engine_that_commits_by_itself_is_refused(kit: EventKit, engine: Any) -> None:
-    """There is no transaction to be part of."""
-    connection = engine.connect()
-    connection.execution_options(isolation_level="AUTOCOMMIT")
-    with pytest.raises(ValueError, match="tx= is a connection without an open transaction"):
-        kit.stream("t").publish(1, tx=connection)
-    connection.close()
-    assert events(kit) == []
-
-
-@proves("G4", "G13")
-def test_what_only_leads_to_a_transaction_is_refused(kit: EventKit, engine: Any) -> None:
-    """An engine or a factory of sessions could begin one, but nobody would commit it."""
-    for nothing in (engine, sessionmaker(unwrapped(engine)), Session):
-        with pytest.raises(TypeError, match=r"tx= is .*Session"):
-            kit.stream("t").publish(1, tx=nothing)
-    assert events(kit) == []
-
-
-@proves("G4")
-@kinds
-def test_each_flavour_takes_its_own_sessions(url: str, engine: Any, flavour: str, kind: str) -> None:
-    """A blocking one would hold up the event loop; an async one could not be awaited."""
-
-    async def refuse() -> None:
-        async with eventkit.connect_async(url) as kit:
-            with pytest.raises(TypeError, match="tx= is a SQLAlchemy AsyncSession"):
-                await kit.stream("t").publish(1, tx=tx)
-
-    with opened(engine, kind) as tx, eventkit.connect(url) as kit:
-        if flavour == "sync":
-            asyncio.run(refuse())
-        else:
-            with pytest.raises(TypeError, match="tx= is a SQLAlchemy Session"):
-                kit.stream("t").publish(1, tx=unwrapped(tx))
-        assert events(kit) == []
 
 
 @proves("G4", "G12")

@@ -42,3 +42,8 @@ def sent(kit: EventKit) -> list[Any]:
         while (notification := next(notifications)).id < end:
             sent.append(notification.payload)
     return [payload for payload in sent if payload != "end"]
+
+
+def events(kit: EventKit) -> list[Any]:
+    """What was published."""
+    return [event.payload for event in kit.stream("t").read()]
