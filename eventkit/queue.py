@@ -54,7 +54,7 @@ class Queue:
             operation = Enqueue(self.name, self._codec.encode(payload), text, priority, max_attempts)
         else:
             task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
-            operation = EnqueueOne(self.name, self._row(task))
+            operation = EnqueueOne(self.name, task_row(self._codec, task))
         if wait is None:
             return self._execute(operation, tx)
         if tx is not None:
@@ -68,7 +68,7 @@ class Queue:
         headers = with_trace(None)
         if headers is None and NewTask not in set(map(type, items)):
             return self._execute(EnqueuePlain(self.name, self._codec.encode_many(items)), tx)
-        rows = [self._row(item if isinstance(item, NewTask) else NewTask(item)) for item in items]
+        rows = [task_row(self._codec, item if isinstance(item, NewTask) else NewTask(item)) for item in items]
         return self._execute(EnqueueMany(self.name, rows), tx)
 
     def claim(
@@ -246,25 +246,27 @@ class Queue:
             raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
         return name
 
-    def _row(self, task: NewTask) -> TaskRow:
-        run_at = expires_in = expires_at = None
-        if task.delay is None and task.run_at is not None:
-            run_at = arguments.moment("run_at", task.run_at)
-        if isinstance(task.expires, datetime):
-            expires_at = arguments.moment("expires", task.expires)
-        elif task.expires is not None:
-            expires_in = arguments.milliseconds("expires", task.expires)
-        return (
-            self._codec.encode(task.payload),
-            encode_headers(with_trace(task.headers)),
-            _priority(task.priority),
-            None if task.max_attempts is None else arguments.count("max_attempts", task.max_attempts, least=1),
-            None if task.key is None else arguments.key(task.key),
-            None if task.delay is None else arguments.milliseconds("delay", task.delay, least=-arguments.FOREVER),
-            run_at,
-            expires_in,
-            expires_at,
-        )
+
+def task_row(codec: Codec, task: NewTask) -> TaskRow:
+    """*task*, checked, as the database gets it."""
+    run_at = expires_in = expires_at = None
+    if task.delay is None and task.run_at is not None:
+        run_at = arguments.moment("run_at", task.run_at)
+    if isinstance(task.expires, datetime):
+        expires_at = arguments.moment("expires", task.expires)
+    elif task.expires is not None:
+        expires_in = arguments.milliseconds("expires", task.expires)
+    return (
+        codec.encode(task.payload),
+        encode_headers(with_trace(task.headers)),
+        _priority(task.priority),
+        None if task.max_attempts is None else arguments.count("max_attempts", task.max_attempts, least=1),
+        None if task.key is None else arguments.key(task.key),
+        None if task.delay is None else arguments.milliseconds("delay", task.delay, least=-arguments.FOREVER),
+        run_at,
+        expires_in,
+        expires_at,
+    )
 
 
 def _priority(value: Any) -> int:

@@ -36,7 +36,7 @@ class Stream:
     ) -> Any:
         """Append an event; its offset."""
         if dedup is not None:
-            row = self._row(NewEvent(payload, key, headers, dedup))
+            row = event_row(self._codec, NewEvent(payload, key, headers, dedup))
             return self._execute(operations.PublishOne(self.topic, row), tx)
         if key is not None:
             arguments.key(key)
@@ -50,7 +50,7 @@ class Stream:
         headers = with_trace(None)
         if headers is None and NewEvent not in set(map(type, items)):
             return self._execute(operations.PublishPlain(self.topic, self._codec.encode_many(items)), tx)
-        rows = [self._row(item if isinstance(item, NewEvent) else NewEvent(item)) for item in items]
+        rows = [event_row(self._codec, item if isinstance(item, NewEvent) else NewEvent(item)) for item in items]
         return self._execute(operations.PublishMany(self.topic, rows), tx)
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> Any:
@@ -126,14 +126,6 @@ class Stream:
         age, keep = arguments.retention(older_than, max_keep)
         return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
 
-    def _row(self, item: NewEvent) -> operations.EventRow:
-        return (
-            self._codec.encode(item.payload),
-            None if item.key is None else arguments.key(item.key),
-            encode_headers(with_trace(item.headers)),
-            None if item.dedup is None else arguments.key(item.dedup),
-        )
-
     def _origin(self, consumer: str | None, start: str | int | datetime) -> Any:
         """The operation that answers the offset to start after; or that offset, where it is known."""
         if isinstance(start, datetime):
@@ -146,3 +138,13 @@ class Stream:
         if choice == "committed" and consumer is not None:
             return operations.ReadOffset(self.topic, consumer)
         return 0
+
+
+def event_row(codec: Codec, item: NewEvent) -> operations.EventRow:
+    """*item*, checked, as the database gets it."""
+    return (
+        codec.encode(item.payload),
+        None if item.key is None else arguments.key(item.key),
+        encode_headers(with_trace(item.headers)),
+        None if item.dedup is None else arguments.key(item.dedup),
+    )

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import Session, scoped_session
 
+from .. import arguments
 from ..arguments import Duration
-from ..channel import Channel
-from ..codec import Codec
-from ..operations import Operation
-from ..queue import Queue
+from ..codec import Codec, encode_headers
+from ..operations.collected import CollectedEvent, CollectedTask
+from ..operations.enqueue import PLAIN
+from ..queue import task_row
 from ..records import NewEvent, NewTask
-from ..stream import Stream
-from .pending import Pending
+from ..stream import event_row
+from ..telemetry import with_trace
+from .pending import EVENTS, NOTIFICATIONS, TASKS, Pending
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -51,7 +53,7 @@ class Collector:
 
     def stream(self, topic: str, *, type: Any = None) -> CollectedStream[Any]:
         """A topic, to publish to."""
-        return CollectedStream(Stream(self._add, None, topic, self._codec(type)))
+        return CollectedStream(self._session, topic, type)
 
     @overload
     def queue(self, name: str) -> CollectedQueue[Any]: ...
@@ -60,7 +62,7 @@ class Collector:
 
     def queue(self, name: str, *, type: Any = None) -> CollectedQueue[Any]:
         """A queue, to put tasks into."""
-        return CollectedQueue(Queue(self._add, None, name, self._codec(type)))
+        return CollectedQueue(self._session, name, type)
 
     @overload
     def channel(self, name: str) -> CollectedChannel[Any]: ...
@@ -69,31 +71,35 @@ class Collector:
 
     def channel(self, name: str, *, type: Any = None) -> CollectedChannel[Any]:
         """A channel, to notify."""
-        return CollectedChannel(Channel(self._add, None, name, self._codec(type)))
+        return CollectedChannel(self._session, name, type)
 
-    def _codec(self, type: Any) -> Codec:
-        codec = Pending.of(self._session).codec
-        return codec if type is None else Codec(type, codec.largest)
 
-    def _add(self, operation: Operation[Any], tx: None) -> None:
-        session = self._session
-        if not session.in_transaction():
-            if not session.autobegin:
-                raise ValueError("this session does not begin by itself (autobegin=False): call session.begin() first")
-            session.begin()
-        pending = Pending.of(session)
-        pending.add(session, operation)
+class _Handle:
+    """What collects rows of one kind for a session."""
+
+    def __init__(self, session: Session, kind: int, type: Any) -> None:
+        self._session = session
+        self._kind = kind
+        self._pending = Pending.of(session)
+        codec = self._pending.codec
+        self._codec = codec if type is None else Codec(type, codec.largest)
+
+    def _collect(self, row: tuple[Any, ...]) -> None:
+        pending = self._pending
+        if pending.over:
+            pending = self._pending = Pending.of(self._session)
+        pending.rows[self._kind].append(row)
         if pending.committing:
             with suppress(MissingGreenlet):  # That commit has failed, and the next one will come.
-                pending.write(session)
+                pending.write(self._session)
 
 
-class CollectedStream(Generic[P]):
+class CollectedStream(_Handle, Generic[P]):
     """A topic, as a session sees it."""
 
-    def __init__(self, stream: Stream) -> None:
-        self.topic = stream.topic
-        self._stream = stream
+    def __init__(self, session: Session, topic: str, type: Any) -> None:
+        self.topic = arguments.name("topic", topic)
+        super().__init__(session, EVENTS, type)
 
     def publish(
         self,
@@ -104,19 +110,26 @@ class CollectedStream(Generic[P]):
         dedup: str | None = None,
     ) -> None:
         """Append an event when the session commits.  It has no offset until then, so there is no answer."""
-        self._stream.publish(payload, key=key, headers=headers, dedup=dedup)
+        row: CollectedEvent
+        if key is None and dedup is None and with_trace(headers) is None:
+            row = (self.topic, self._codec.encode(payload), None, None, None)
+        else:
+            row = (self.topic, *event_row(self._codec, NewEvent(payload, key, headers, dedup)))
+        self._collect(row)
 
     def publish_many(self, items: Iterable[P | NewEvent]) -> None:
         """Append events, in this order, when the session commits."""
-        self._stream.publish_many(items)
+        events = [item if isinstance(item, NewEvent) else NewEvent(item) for item in items]
+        for row in [(self.topic, *event_row(self._codec, event)) for event in events]:
+            self._collect(row)
 
 
-class CollectedQueue(Generic[P]):
+class CollectedQueue(_Handle, Generic[P]):
     """A queue, as a session sees it."""
 
-    def __init__(self, queue: Queue) -> None:
-        self.name = queue.name
-        self._queue = queue
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.name = arguments.name("queue", name)
+        super().__init__(session, TASKS, type)
 
     def enqueue(
         self,
@@ -131,32 +144,33 @@ class CollectedQueue(Generic[P]):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Add a task when the session commits, unless its *key* is taken.  Durations run from the commit."""
-        self._queue.enqueue(
-            payload,
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            max_attempts=max_attempts,
-            expires=expires,
-            key=key,
-            headers=headers,
-        )
+        row: CollectedTask
+        plain = delay is None and run_at is None and max_attempts is None and expires is None and key is None
+        if plain and priority == 0 and with_trace(headers) is None:
+            row = (self.name, self._codec.encode(payload), *PLAIN)
+        else:
+            task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
+            row = (self.name, *task_row(self._codec, task))
+        self._collect(row)
 
     def enqueue_many(self, items: Iterable[P | NewTask]) -> None:
         """Add tasks when the session commits."""
-        self._queue.enqueue_many(items)
+        tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
+        for row in [(self.name, *task_row(self._codec, task)) for task in tasks]:
+            self._collect(row)
 
 
-class CollectedChannel(Generic[P]):
+class CollectedChannel(_Handle, Generic[P]):
     """A channel, as a session sees it."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.name = channel.name
-        self._channel = channel
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.name = arguments.name("channel", name)
+        super().__init__(session, NOTIFICATIONS, type)
 
     def notify(self, payload: P, *, headers: Mapping[str, str] | None = None) -> None:
         """Tell everyone who listens when the session commits."""
-        self._channel.notify(payload, headers=headers)
+        text = encode_headers(with_trace(headers))
+        self._collect((self.name, self._codec.encode(payload), text))
 
 
 def _session(session: Any) -> Session:

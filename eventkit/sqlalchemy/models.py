@@ -11,8 +11,9 @@ from sqlalchemy import Column, event, inspect
 from sqlalchemy.orm import Mapper, object_mapper, object_session
 
 from .. import arguments
-from ..operations import Operation
-from ..stream import Stream
+from ..operations.collected import CollectedEvent
+from ..records import NewEvent
+from ..stream import event_row
 from .pending import Pending
 
 M = TypeVar("M")
@@ -73,7 +74,7 @@ class _Source:
 
     def _inserted(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
         pending = _pending(row)
-        pending.changes.append(partial(self._publish, pending, row, "insert"))
+        pending.changes.append(partial(self._event, pending, row, "insert"))
 
     def _updating(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
         if _changed(mapper, row):
@@ -84,27 +85,24 @@ class _Source:
         # set to an SQL expression is to be seen before, and what other listeners have set meanwhile is not.
         pending = _pending(row)
         if id(row) in pending.updating or _changed(mapper, row):
-            pending.changes.append(partial(self._publish, pending, row, "update"))
+            pending.changes.append(partial(self._event, pending, row, "update"))
 
     def _deleted(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
         pending = _pending(row)
-        operation = self._publish(pending, row, "delete")  # while the row is there
-        pending.changes.append(lambda: operation)
+        event = self._event(pending, row, "delete")  # while the row is there
+        pending.changes.append(lambda: event)
 
-    def _publish(self, pending: Pending, row: Any, change: str) -> Operation[Any]:
+    def _event(self, pending: Pending, row: Any, change: str) -> CollectedEvent:
         payload, key = self._payload(row), self._key(row)
-        stream = Stream(lambda operation, tx: operation, None, self._topic, pending.codec)
         try:
-            operation: Operation[Any] = stream.publish(
-                msgspec.to_builtins(payload), key=key, headers={"change": change}
-            )
+            event = NewEvent(msgspec.to_builtins(payload), key, {"change": change})
+            return (self._topic, *event_row(pending.codec, event))
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
                 f"{type(row).__name__} cannot be published to {self._topic!r}: {error}; "
                 f"give @emits a payload= and a key= that can"
             ) from error
-        return operation
 
 
 def _pending(row: Any) -> Pending:

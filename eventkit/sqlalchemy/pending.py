@@ -19,7 +19,7 @@ from sqlalchemy.util import await_only
 from ..codec import Codec
 from ..kit import AsyncKit, Kit
 from ..operations import Operation
-from ..operations.collected import merged
+from ..operations.collected import CollectedEvent, enqueue, notify, publish
 from ..protocols import AsyncEventKit, EventKit
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
         | type[AsyncSession] | AsyncSession | async_sessionmaker[Any] | async_scoped_session[Any]
     )  # fmt: skip
     """Whatever makes sessions, or is one."""
+
+
+EVENTS, TASKS, NOTIFICATIONS = range(3)
+_OPERATIONS: tuple[Callable[[list[Any]], Operation[Any]], ...] = (publish, enqueue, notify)
 
 
 class Binding(NamedTuple):
@@ -66,20 +70,27 @@ def bind(sessions: Sessions, kit: EventKit | AsyncEventKit, *, bind_arguments: M
 
 
 class Pending:
-    """What a session has collected and not written yet."""
+    """What a session has collected and not written yet.  It begins with the transaction and ends with it."""
 
     def __init__(self, session: Session) -> None:
         self._binding = _binding_of(session)
         self.codec = Codec(None, self._binding.kit._connection.max_payload)
-        self.operations: list[Operation[Any]] = []
-        self.changes: list[Callable[[], Operation[Any]]] = []
-        """What the flush under way has changed, as the operations that can be made of it when it is over."""
+        self.rows: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+        """Events, tasks and notifications."""
+        self.changes: list[Callable[[], CollectedEvent]] = []
+        """What the flush under way has changed, as the events that can be made of it when it is over."""
         self.updating: set[int] = set()
         """The ids of the objects to which it has something to write."""
-        self.savepoints: dict[SessionTransaction, int] = {}
+        self.savepoints: dict[SessionTransaction, tuple[int, ...]] = {}
         """How much had been collected before each open savepoint."""
+        transaction = session.get_nested_transaction()
+        while transaction is not None:
+            self.begin(transaction)
+            transaction = transaction.parent
         self.committing = False
         """Whether there is no later moment to write at."""
+        self.over = False
+        """Whether the transaction has ended."""
         self._releasing: SessionTransaction | None = None
         self._outer = False
 
@@ -88,24 +99,25 @@ class Pending:
         """The session's own."""
         pending: Pending | None = session.info.get(cls)
         if pending is None:
-            pending = session.info[cls] = cls(session)
+            pending = cls(session)
+            if not session.in_transaction():
+                if not session.autobegin:
+                    raise ValueError("this session does not begin by itself (autobegin=False): call session.begin()")
+                session.begin()
+            session.info[cls] = pending
         return pending
 
-    def add(self, session: Session, operation: Operation[Any]) -> None:
-        """Collect *operation*."""
-        savepoint = session.get_nested_transaction()
-        while savepoint is not None and savepoint not in self.savepoints:
-            if savepoint.nested:
-                self.savepoints[savepoint] = len(self.operations)
-            savepoint = savepoint.parent
-        self.operations.append(operation)
+    def begin(self, transaction: SessionTransaction) -> None:
+        """Note that what comes belongs to *transaction*, if that is a savepoint."""
+        if transaction.nested:
+            self.savepoints[transaction] = tuple(map(len, self.rows))
 
     def write(self, session: Session) -> None:
         """Write all of it; what fails, and what comes after, is still there then."""
-        self.operations[:] = merged(self.operations)
-        while self.operations:
-            self._execute(session, self.operations[0])
-            del self.operations[0]
+        for rows, operation in zip(self.rows, _OPERATIONS, strict=True):
+            if rows:
+                self._execute(session, operation(rows))
+                rows.clear()
 
     def commit(self, session: Session) -> None:
         """Write all of it, and from now on everything at once."""
@@ -123,9 +135,8 @@ class Pending:
 
     def end_savepoint(self, session: Session, savepoint: SessionTransaction) -> None:
         """Forget what was collected in a savepoint that was not committed."""
-        length = self.savepoints.pop(savepoint, None)
-        if length is not None:
-            del self.operations[length:]
+        for rows, length in zip(self.rows, self.savepoints.pop(savepoint, ()), strict=False):
+            del rows[length:]
         if self._outer and not session.in_nested_transaction():
             self.commit(session)
 
@@ -227,8 +238,7 @@ def _after_flush_postexec(session: Session, context: Any) -> None:
     pending: Pending | None = session.info.get(Pending)
     if pending is not None and pending.changes:
         changes, pending.changes = pending.changes, []
-        for change in changes:
-            pending.add(session, change())
+        pending.rows[EVENTS].extend([change() for change in changes])
         if pending.committing:
             pending.write(session)
 
@@ -236,6 +246,11 @@ def _after_flush_postexec(session: Session, context: Any) -> None:
 def _after_commit(session: Session) -> None:
     if Pending in session.info:
         session.info[Pending].savepoints.pop(session.get_nested_transaction(), None)
+
+
+def _after_transaction_create(session: Session, transaction: SessionTransaction) -> None:
+    if Pending in session.info:
+        session.info[Pending].begin(transaction)
 
 
 def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
@@ -247,6 +262,7 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
         if transaction.nested:
             pending.end_savepoint(session, transaction)
         elif transaction.parent is None:
+            pending.over = True
             del session.info[Pending]
 
 
@@ -254,5 +270,6 @@ _HOOKS: dict[str, Callable[..., None]] = {
     "before_commit": _before_commit,
     "after_flush_postexec": _after_flush_postexec,
     "after_commit": _after_commit,
+    "after_transaction_create": _after_transaction_create,
     "after_transaction_end": _after_transaction_end,
 }
