@@ -5,6 +5,8 @@ and in an empty folder.  There are no blocks that only illustrate.  SQL beneath 
 file, other SQL for Postgres; where Python connects to one on ``localhost``, the suite's stands in for it.  One thing is
 done for the reader's sake: a loop over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left
 after its first round.
+
+The recipes are programs, and `test_recipes` runs them as such.
 """
 
 import ast
@@ -26,6 +28,9 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob
 ENDLESS = {"subscribe", "work", "listen"}
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+page_of_blocks = pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "recipes.md"], ids=lambda page: page.name
+)
 
 
 def blocks(page: Path, *languages: str) -> Iterator[tuple[int, str]]:
@@ -73,7 +78,7 @@ class OneRound(ast.NodeTransformer):
     visit_AsyncFor: Any = visit_For
 
 
-@page
+@page_of_blocks
 def test_its_python_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
