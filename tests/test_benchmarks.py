@@ -14,7 +14,7 @@ from benchmarks.bare import Bare
 from benchmarks.kits import Kit
 
 ROOT = Path(__file__).parent.parent
-GROUPS = ["throughput", "crowd", "waking", "idling", "sharing", "locking", "memory"]
+GROUPS = ["throughput", "crowd", "waking", "idling", "sharing", "locking", "memory", "sessions"]
 """Those on SQLite."""
 
 
