@@ -16,8 +16,8 @@ CREATE UNLOGGED TABLE eventkit_sleeper (
     PRIMARY KEY (name, listener)
 )
 
--- The advisory lock that stands for a topic, channel or queue.
-CREATE FUNCTION eventkit_lock(subject text) RETURNS integer
+-- The advisory lock that stands for a topic, channel, queue, or whatever else one may wait for.
+CREATE FUNCTION eventkit_subject(subject text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT (hashtextextended($1, 'eventkit_event_id_seq'::regclass::oid::bigint) & 2147483647)::integer
@@ -27,17 +27,17 @@ $$
 CREATE FUNCTION eventkit_bell() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-    SELECT 'eventkit:' || eventkit_lock('bell')
+    SELECT 'eventkit:' || eventkit_subject('bell')
 $$
 
--- The last number drawn for a kind of thing; 0 before the first.  Tasks go by moments, not by numbers.
+-- The last number drawn for a kind of thing; 0 before the first.  What has no numbers to settle goes by moments.
 CREATE FUNCTION eventkit_drawn(kind text) RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
     SELECT CASE $1
         WHEN 'event' THEN coalesce(pg_sequence_last_value('eventkit_event_id_seq'::regclass), 0)
         WHEN 'notification' THEN coalesce(pg_sequence_last_value('eventkit_notification_id_seq'::regclass), 0)
-        WHEN 'task' THEN (date_part('epoch', clock_timestamp()) * 1000)::bigint
+        ELSE (date_part('epoch', clock_timestamp()) * 1000)::bigint
     END
 $$
 
@@ -51,14 +51,14 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     marks text := coalesce(nullif(current_setting('eventkit.marks', true), ''), ',');
-    lock integer := eventkit_lock($1 || ':' || $2);
+    lock integer := eventkit_subject($1 || ':' || $2);
     done boolean;  -- Assigning what a function returns costs a tenth of PERFORM, which plans and runs a query.
 BEGIN
     IF strpos(marks, ',' || lock || ',') > 0 THEN
         RETURN false;
     END IF;
     IF cardinality(string_to_array(marks, ',')) > 33 THEN
-        lock := eventkit_lock($1 || ':*');
+        lock := eventkit_subject($1 || ':*');
     END IF;
     IF strpos(marks, ',' || lock || ',') = 0 THEN
         done := pg_advisory_xact_lock_shared(lock, (eventkit_drawn($1) & 2147483647)::integer) IS NULL;
@@ -114,7 +114,7 @@ BEGIN
         locktype = 'advisory' AND objsubid = 2
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND classid = ANY (
-            SELECT eventkit_lock($1 || ':' || name)::oid FROM unnest($2 || ARRAY['*']) AS name
+            SELECT eventkit_subject($1 || ':' || name)::oid FROM unnest($2 || ARRAY['*']) AS name
         )
         -- A mark that was left after `last` was read is above it, and of no concern.
         AND (last - objid::bigint) & 2147483647 < 1073741824;
@@ -132,9 +132,9 @@ AS $$
         locktype = 'advisory' AND objsubid = 2
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND classid = ANY (
-            SELECT eventkit_lock(subject)::oid FROM unnest($1) AS subject
+            SELECT eventkit_subject(subject)::oid FROM unnest($1) AS subject
             UNION ALL
-            SELECT eventkit_lock(kind || ':*')::oid FROM unnest(ARRAY['event', 'notification', 'task']) AS kind
+            SELECT eventkit_subject(kind || ':*')::oid FROM unnest(ARRAY['event', 'notification', 'task', 'schedule', 'lock', 'result']) AS kind
         )
 $$
 
