@@ -167,7 +167,7 @@ def consume(url: str, flavour: str, topic: str, options: dict[str, Any], until: 
 
 
 def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connection) -> None:
-    """Copy the stream ``source`` into the table ``effect``, each row with its offset; stay at *stop* for ever."""
+    """Copy what is new in ``source`` to ``effect``: row, inbox and offset in one transaction; stay at *stop* for ever."""
 
     def reach(place: str) -> None:
         if stop == (place, event.payload):
@@ -175,7 +175,7 @@ def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connectio
             time.sleep(PATIENCE)
 
     with kit_on(url, flavour) as kit:
-        stream = kit.stream("source")
+        stream, inbox = kit.stream("source"), kit.inbox("copier")
         with stream.subscribe("copier", save_every_n=0, save_every_s=0) as events:
             for event in events:
                 if event.payload == END:
@@ -183,7 +183,9 @@ def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connectio
                 reach("received")
                 with kit.transaction() as tx:
                     reach("begun")
-                    tx.execute(f"INSERT INTO effect (n) VALUES ({event.payload})")
+                    if inbox.once(event.headers["message-id"], tx):
+                        reach("seen")
+                        tx.execute(f"INSERT INTO effect (n) VALUES ({event.payload})")
                     reach("written")
                     stream.save_offset("copier", event.offset, tx=tx)
                     reach("saved")

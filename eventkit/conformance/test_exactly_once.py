@@ -1,4 +1,4 @@
-"""S9: a consumer's rows and its offset in one transaction, with the consumer killed at every step."""
+"""S9: a consumer's rows, its inbox and its offset in one transaction, with the consumer killed at every step."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventkit import EventKit
+from eventkit import EventKit, EventStream, NewEvent
 
 from .clauses import proves
 from .processes import spawn
@@ -15,7 +15,7 @@ from .rollback import rolled_back
 from .streaming import END, copy_exactly_once
 from .threads import PATIENCE
 
-_STEPS = ("received", "begun", "written", "saved", "committed")
+_STEPS = ("received", "begun", "seen", "written", "saved", "committed")
 
 
 def _create_effect(kit: Any) -> None:
@@ -46,28 +46,48 @@ def test_rows_and_offset_commit_together(kit: EventKit) -> None:
     assert (_effects(kit), stream.offset("copier")) == ([0], offset)
 
 
-@proves("S9")
-def test_a_consumer_killed_at_any_step_has_exactly_one_effect(kit: EventKit, url: str, flavour: str) -> None:
-    """After each kill the rows are those of the events up to the offset, and in the end those of all."""
+def _publish_twice(stream: EventStream[Any], numbers: range) -> list[int]:
+    """Publish each number, and again before the next one: as a producer does that did not hear the first time."""
+    ids = [f"message {n}" for n in numbers]
+    return stream.publish_many(
+        NewEvent(n, headers={"message-id": id}) for n, id in zip(numbers, ids, strict=True) for _ in range(2)
+    )
+
+
+def _kill_at_each_step(kit: Any, url: str, flavour: str, kills: int) -> None:
+    """Kill the copier between any two statements of its transaction, one place after the other."""
     _create_effect(kit)
     stream = kit.stream("source")
-    offsets = [0, *stream.publish_many(range(20))]
-    for n, step in enumerate(_STEPS):
-        payload = 3 * n + 2
+    offsets = [0, *_publish_twice(stream, range(kills + 1))]
+    for n in range(kills):
+        step = _STEPS[n % len(_STEPS)]
         receiving, sending = get_context("spawn").Pipe(duplex=False)
-        with spawn(copy_exactly_once, url, flavour, (step, payload), sending) as copier:
+        with spawn(copy_exactly_once, url, flavour, (step, n), sending) as copier:
             assert receiving.poll(PATIENCE)
             copier.kill()
         receiving.close()
         sending.close()
-        done = payload + 1 if step == "committed" else payload
-        assert _effects(kit) == list(range(done))
-        assert stream.offset("copier") == offsets[done]
+        offset = stream.offset("copier")
+        assert offset == offsets[2 * n + (step == "committed")]
+        assert _effects(kit) == list(range(n + (step == "committed")))
     stream.publish(END)
     with spawn(copy_exactly_once, url, flavour, None, None):
         pass
-    assert _effects(kit) == list(range(20))
-    assert stream.offset("copier") == offsets[20]
+    assert _effects(kit) == list(range(kills + 1))
+    assert stream.offset("copier") == offsets[-1]
+
+
+@proves("S9", "O2")
+def test_a_consumer_killed_at_any_step_has_exactly_one_effect(kit: EventKit, url: str, flavour: str) -> None:
+    """After each kill the rows are those of the events up to the offset, and in the end those of all messages."""
+    _kill_at_each_step(kit, url, flavour, len(_STEPS))
+
+
+@proves("S9", "O2")
+@pytest.mark.slow
+def test_a_consumer_killed_a_hundred_times_has_exactly_one_effect(kit: EventKit, url: str, flavour: str) -> None:
+    """At every step, many times over."""
+    _kill_at_each_step(kit, url, flavour, 17 * len(_STEPS))
 
 
 def _kill_at_random(kit: Any, url: str, flavour: str, kills: int) -> None:
@@ -76,7 +96,7 @@ def _kill_at_random(kit: Any, url: str, flavour: str, kills: int) -> None:
     stream = kit.stream("source")
     published = 0
     for _ in range(kills):
-        stream.publish_many(range(published, published + 100))
+        _publish_twice(stream, range(published, published + 100))
         published += 100
         before = stream.offset("copier")
         with spawn(copy_exactly_once, url, flavour, None, None) as copier:
@@ -85,20 +105,21 @@ def _kill_at_random(kit: Any, url: str, flavour: str, kills: int) -> None:
             time.sleep(chance.random() * 0.03)
             copier.kill()
         offset = stream.offset("copier")
-        assert len(_effects(kit)) == sum(event.offset <= offset for event in stream.read(limit=1_000_000))
+        handled = {event.payload for event in stream.read(limit=1_000_000) if event.offset <= offset}
+        assert _effects(kit) == sorted(handled)
     stream.publish(END)
     with spawn(copy_exactly_once, url, flavour, None, None):
         pass
     assert _effects(kit) == list(range(published))
 
 
-@proves("S9")
+@proves("S9", "O2")
 def test_a_consumer_killed_at_random_has_exactly_one_effect(kit: EventKit, url: str, flavour: str) -> None:
     """The totals are exact."""
     _kill_at_random(kit, url, flavour, 2)
 
 
-@proves("S9")
+@proves("S9", "O2")
 @pytest.mark.slow
 def test_a_consumer_killed_very_often_has_exactly_one_effect(kit: EventKit, url: str, flavour: str) -> None:
     """The totals are exact."""

@@ -1,0 +1,256 @@
+"""One task of a lane at a time, whatever the transactions of claims, ends and producers do to each other.
+
+Several sessions carry out their plans statement by statement, in an order that chance decides.  A statement that
+waits for another session is left alone until it has returned.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from eventkit_postgres.statements import Statements, fetch, statements
+
+import eventkit
+from eventkit.codec import Codec
+from eventkit.operations import Operation, Plan, Rows
+from eventkit.operations.claim import fresh_token
+from eventkit.operations.finish import Fail, Release, Retry
+from eventkit.operations.outbox import AckInLane, AddMessage, ClaimInOrder, HoldBack
+from eventkit.operations.queue import Cancel
+from eventkit.records import Task
+from eventkit.sql import Statement
+
+QUEUE = "outbox:lanes"
+LIVE = "state IN ('scheduled', 'ready', 'leased')"
+
+
+def impatient(schema: str) -> Statements:
+    """The statements, but for one: whoever is held back waits for ever, unless somebody lets go."""
+    known = dict(statements(schema))
+    held = known[HoldBack]
+    assert "interval '1 s'" in held.sql
+    sql = held.sql.replace("least(interval '1 hour', greatest(interval '1 s', ", "greatest(interval '1 day', (")
+    known[HoldBack] = Statement(sql, held.parameters, held.values, held.bulk, held.single)
+    return known
+
+
+class Session:
+    """A session that runs one operation after another, one statement at a time."""
+
+    def __init__(self, url: str, known: Statements) -> None:
+        self.driver = psycopg.connect(url, autocommit=True)
+        self._known = known
+        self._thread = ThreadPoolExecutor(1)
+        self._plan: Plan[Any] | None = None
+        self._under_way: Future[Any] | None = None
+        self._step: Operation[Any] | None = None
+        self._commit = True
+        self._then: Callable[[Any], None] = lambda answer: None
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to go on with."""
+        return self._plan is None
+
+    def begin(self, operation: Operation[Any], then: Callable[[Any], None], commit: bool = True) -> None:
+        """Be about to run *operation*; *then* is told the answer when it is committed."""
+        self._plan, self._then, self._commit = operation.plan(), then, commit
+        self._under_way = self._thread.submit(self.driver.execute, "BEGIN ISOLATION LEVEL READ COMMITTED")
+        self._step = None
+
+    def go_on(self) -> None:
+        """Do the next thing, unless the last one has not returned."""
+        assert self._under_way is not None
+        assert self._plan is not None
+        wait([self._under_way], 0.01)
+        if not self._under_way.done():
+            return
+        result = self._under_way.result()
+        try:
+            self._step = next(self._plan) if self._step is None else self._plan.send(result)
+        except StopIteration as end:
+            self._under_way = self._thread.submit(self._end, end.value)
+            wait([self._under_way], 0.01)
+            self._plan = _ended()
+            self._step = None
+            return
+        self._under_way = self._thread.submit(self._fetch, self._step)
+
+    def settle(self) -> None:
+        """The end of the transaction has returned."""
+        assert self._under_way is not None
+        answer = self._under_way.result(10)
+        self._plan = None
+        if self._commit:
+            self._then(answer)
+
+    @property
+    def ending(self) -> bool:
+        """Whether only the end of the transaction is left to wait for."""
+        return self._plan is not None and self._plan.gi_code is _ended.__code__
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self._thread.shutdown()
+        self.driver.close()
+
+    def _fetch(self, step: Operation[Any]) -> Rows:
+        return fetch(self.driver, self._known, step)
+
+    def _end(self, answer: Any) -> Any:
+        self.driver.execute("COMMIT" if self._commit else "ROLLBACK")
+        return answer
+
+
+def _ended() -> Plan[Any]:
+    yield from ()
+    return None
+
+
+class Lanes:
+    """The sessions, what they hold, and what has to be true."""
+
+    def __init__(self, url: str, schema: str, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.lanes = self.chance.choice(("ab", "abcdefgh"))
+        known = impatient(schema)
+        self.sessions = [Session(url, known) for _ in range(6)]
+        self.witness = psycopg.connect(url, autocommit=True)
+        self.task = f'"{schema}".eventkit_task'
+        self.held: list[Task[Any]] = []
+        self.claims = 0
+
+    def ask(self, condition: str) -> list[Any]:
+        """Ids and lanes of the tasks of which *condition* is true."""
+        return self.witness.execute(f"SELECT id, lane FROM {self.task} WHERE {condition} ORDER BY id").fetchall()  # type: ignore[arg-type]
+
+    def begin_something(self, session: Session) -> None:
+        """Add, claim, or end one of the tasks that are held."""
+        chance = self.chance
+        way = chance.random()
+        if way < 0.35:
+            lane = chance.choice(self.lanes)
+            session.begin(AddMessage(QUEUE, "1", None, lane, ""), lambda _: None, chance.random() < 0.8)
+        elif way < 0.7 or not self.held:
+            earlier = self.ask(LIVE)
+            lease = chance.choice((3, 60_000))
+            claim = ClaimInOrder(QUEUE, "worker", chance.randint(1, 3), lease, fresh_token(), Codec())
+            session.begin(claim, partial(self.claimed, earlier=earlier), chance.random() < 0.9)
+        else:
+            task = self.held.pop(chance.randrange(len(self.held)))
+            assert task.key is not None
+            ends: list[Operation[Any]] = [AckInLane(task.id, task.token, QUEUE, task.key)] * 3
+            ends += [Retry(task.id, task.token, delay, "again") for delay in (0, 3)]
+            ends += [Fail(task.id, task.token, "broken"), Release(task.id, task.token), Cancel(QUEUE, task.id, True)]
+            commit = chance.random() < 0.9
+            session.begin(chance.choice(ends), lambda _: None, commit)
+            if not commit:
+                self.held.append(task)
+
+    def claimed(self, tasks: list[Task[Any]], earlier: list[Any]) -> None:
+        """None of *earlier*, which were there before the claim began, is still there and before one of *tasks*."""
+        self.claims += len(tasks)
+        self.held += tasks
+        still = {id for id, _ in self.ask(LIVE)}
+        for task in tasks:
+            before = [id for id, lane in earlier if lane == task.key and id < task.id and id in still]
+            assert not before, f"{task.id} has overtaken {before}"
+
+    def check(self) -> None:
+        """No lane has two tasks under way."""
+        leased = [lane for _, lane in self.ask("state = 'leased'")]
+        assert len(leased) == len(set(leased)), leased
+
+    def run(self, steps: int) -> None:
+        """Take so many steps, and let everybody come to an end."""
+        for n in range(steps):
+            session = self.chance.choice(self.sessions)
+            if session.idle:
+                self.begin_something(session)
+            self.step(session)
+            if n % 5 == 0:
+                self.check()
+        deadline = time.monotonic() + 10
+        while not all(session.idle for session in self.sessions):
+            for session in self.sessions:
+                if not session.idle:
+                    self.step(session)
+            assert time.monotonic() < deadline, "they wait for each other"
+
+    def step(self, session: Session) -> None:
+        """Let *session* do one thing."""
+        if session.ending:
+            session.settle()
+        else:
+            session.go_on()
+            if session.ending:
+                session.settle()
+
+    def drain(self) -> None:
+        """Whatever is left can be claimed and acked now, without anybody's waiting for more than a moment."""
+        session = self.sessions[0]
+        idle_since = time.monotonic()
+        while time.monotonic() < idle_since + 0.3:
+            done = self.claims
+            for task in self.held:
+                assert task.key is not None
+                self._at_once(session, AckInLane(task.id, task.token, QUEUE, task.key))
+            self.held.clear()
+            claim = ClaimInOrder(QUEUE, "worker", 10, None, fresh_token(), Codec())
+            self._at_once(session, claim, partial(self.claimed, earlier=self.ask(LIVE)))
+            if self.claims > done:
+                idle_since = time.monotonic()
+        assert self.ask(LIVE) == [], "something waits for nobody"
+
+    def _at_once(self, session: Session, operation: Operation[Any], then: Any = lambda _: None) -> None:
+        session.begin(operation, then)
+        while not session.idle:
+            self.step(session)
+
+    def close(self) -> None:
+        """Let go of the server."""
+        for session in self.sessions:
+            session.close()
+        self.witness.close()
+
+
+@pytest.fixture
+def place(postgres_url: str) -> Iterator[tuple[str, str]]:
+    """The database, and a fresh schema in it."""
+    with eventkit.connect(postgres_url) as kit:
+        kit.queue(QUEUE).configure(max_attempts=2)
+        url, _, schema = postgres_url.rpartition("schema=")
+        yield url.rstrip("?&"), schema
+
+
+def race(place: tuple[str, str], seeds: range, steps: int) -> None:
+    """Let chance decide, once for each seed."""
+    claims = 0
+    for seed in seeds:
+        lanes = Lanes(*place, seed)
+        try:
+            lanes.run(steps)
+            lanes.drain()
+            claims += lanes.claims
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+        finally:
+            lanes.close()
+    assert claims > len(seeds)
+
+
+def test_one_of_a_lane_at_a_time(place: tuple[str, str]) -> None:
+    """In the order of their ids, and nobody is forgotten."""
+    race(place, range(10), 150)
+
+
+@pytest.mark.slow
+def test_one_of_a_lane_at_a_time_for_long(place: tuple[str, str]) -> None:
+    """The same with many more orders."""
+    race(place, range(100, 250), 300)
