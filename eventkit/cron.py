@@ -8,7 +8,9 @@ time only.
 """
 
 import re
+from copy import copy
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -61,10 +63,10 @@ class Cron(NamedTuple):
 
     def _match_after(self, local: datetime) -> datetime:
         """The first match after a time on the wall, which may be one that the zone skips."""
-        # The seconds of what croniter begins with are no part of the answer, and its own search would round them.
-        found: datetime = croniter(self.expression, local.replace(microsecond=0), second_at_beginning=True).get_next(
-            datetime
-        )
+        search = copy(_search(self.expression))
+        # Parts of a second in what croniter begins with are no part of the answer, and its own search would round them.
+        search.set_current(local.replace(microsecond=0))
+        found: datetime = search.get_next(datetime)
         return found
 
     def _real_after(self, moment: datetime) -> datetime:
@@ -121,6 +123,13 @@ class Cron(NamedTuple):
 When = Interval | Cron
 
 
+@lru_cache(1000)
+def _search(expression: str) -> croniter:
+    """What to copy for a search: to read an expression takes longer than to search by it."""
+    return croniter(expression, datetime(2000, 1, 1), second_at_beginning=True)
+
+
+@lru_cache(1000)
 def parse(when: str, tz: str = "UTC") -> When:
     """What *when* says, in the zone *tz*; a `ValueError` for what can never be, or never will."""
     zone = _zone(tz)
