@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 import pytest
+from eventkit_postgres.statements import fetch, statements
 from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
 
@@ -18,7 +19,9 @@ from eventkit.conformance.processes import spawn
 from eventkit.conformance.races import line_up
 from eventkit.conformance.threads import eventually, in_thread
 from eventkit.conformance.urls import with_options
+from eventkit.execute import run
 from eventkit.operations.finish import ReleaseMany
+from eventkit.operations.queue import Purge
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 RETRIED = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -220,3 +223,24 @@ def test_what_another_transaction_has_in_hand_is_left_to_it(postgres_url: str) -
             tx.execute(SQL("SELECT FROM {} LIMIT 1 FOR UPDATE").format(_table(postgres_url)))
             assert queue.requeue() == 2
         assert queue.requeue() == 1
+
+
+def test_a_key_that_comes_while_a_queue_is_purged_stays_reserved(postgres_url: str) -> None:
+    """A task that is enqueued between the steps of a purge is left for the next one, which reserves its key too."""
+    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
+    known = statements(schema)
+    with eventkit.connect(postgres_url) as kit, psycopg.connect(postgres_url.partition("?")[0]) as driver:
+        queue = kit.queue("jobs")
+        early = queue.enqueue("early", key="early")
+
+        def step(operation: Any) -> Any:
+            if isinstance(operation, Purge):
+                queue.enqueue("late", key="late")
+            return fetch(driver, known, operation)
+
+        assert run(Purge("jobs", "ready", None).plan(), step) == 1
+        driver.commit()
+        [late] = queue.list()
+        assert queue.purge("ready") == 1
+        for key, id in (("early", early.id), ("late", late.id)):
+            assert queue.enqueue("again", key=key) == (id, False)

@@ -113,13 +113,18 @@ WHERE
     AND EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = n.id AND t.state = n.stored_state FOR UPDATE)
 
 -- What another transaction has in hand is left to it, so that nobody waits who has moved what was due before.
+-- What came in after the keys were reserved is left for the next time.
 -- name: Purge
 DELETE FROM eventkit_task
 WHERE id = ANY (ARRAY(
-    SELECT id FROM eventkit_task
+    SELECT id FROM eventkit_task AS t
     WHERE
         queue = :queue AND state = :state
         AND (:older_than::bigint IS NULL OR finished_at <= :now - :older_than::bigint * interval '1 ms')
+        AND NOT EXISTS (
+            SELECT FROM eventkit_key AS k
+            WHERE k.queue = t.queue AND k.key = t.key AND k.task_id = t.id AND k.reserved_until = 'infinity'
+        )
     FOR UPDATE SKIP LOCKED
 ))
 RETURNING lane, eventkit_stir('task', queue)
