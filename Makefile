@@ -6,13 +6,14 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --only-binary :all:
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test test-slow test-postgres bench lint clean
+.PHONY: help demo test test-slow test-postgres test-oldest with-oldest bench lint clean
 
 help:
 	@echo 'make demo           the main job on an embedded SQLite file, in a few seconds'
 	@echo 'make test           every test but the slow ones'
 	@echo 'make test-slow      long races, crash loops and soaks'
 	@echo 'make test-postgres  the tests on PostgreSQL, with PG=18 on that major version'
+	@echo 'make test-oldest    the contract and its transactions with the oldest SQLAlchemy that is supported'
 	@echo 'make bench          side by side with bare SQLite, bare Postgres and other queues'
 	@echo 'make lint           ruff, mypy and pyright'
 	@echo 'make clean          remove the environment and everything built'
@@ -29,6 +30,16 @@ test-slow: $(VENV)/.dev
 test-postgres: $(VENV)/.dev
 	EVENTKIT_TEST_POSTGRES_VERSION=$(PG) $(PYTEST) -n 2 -m "not slow" tests/test_postgres*.py
 
+# In an environment of its own, beside the one with the newest of everything.  SQLAlchemy's own suite, which the
+# dialect is run through, is left to the newest.
+test-oldest:
+	$(MAKE) VENV=$(VENV)-oldest PYTHON=$(PYTHON) with-oldest
+
+with-oldest: $(VENV)/.dev
+	@$(PIP) "$$(sed -n 's/^    "\(sqlalchemy\)>=\(.*\)",$$/\1==\2/p' pyproject.toml)"
+	$(PYTEST) -n 2 -m "not slow" tests/test_sqlite.py tests/test_postgres.py tests/test_*transactions.py \
+	    tests/dialect --ignore tests/dialect/test_dialect_suite.py
+
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
@@ -39,7 +50,7 @@ lint: $(VENV)/.dev
 	$(BIN)/pyright
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis shop.db shop.db-wal shop.db-shm
+	rm -rf $(VENV) $(VENV)-oldest build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis shop.db shop.db-wal shop.db-shm
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.core: $(VENV)/.made pyproject.toml
