@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Any
 
 from .delivery import Round, age_when_claimed, message_of, when_delivered
+from .errors import PASSING
 from .loops import Loops
 from .messages import Messages
-from .operations.finish import Release
 from .protocols import Connection
 from .records import Message, Task
 
@@ -27,15 +27,17 @@ class Deliveries:
 
     def run(self, round: Round) -> None:
         """Deliver until the outbox is stopped or the kit is closed."""
-        self._connection.execute(round.opening)
+        while not self._connection.closing:
+            try:
+                self._connection.execute(round.opening)
+                break
+            except PASSING:
+                continue  # As for every loop, what passes by itself is no reason to end.
         tasks = self._loops.work(round.next_claim, round.lookout)
         with self._changed:
             self._running[tasks] = threading.get_ident()
         try:
             for task in tasks:
-                if round.lookout.stopped.is_set():
-                    self._connection.execute(Release(task.id, task.token))
-                    return
                 self._deliver(round, task)
                 if self._connection.closing or round.lookout.stopped.is_set():
                     return

@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Any
 
 from .delivery import Round, age_when_claimed, message_of, when_delivered
+from .errors import PASSING
 from .loops_async import AsyncLoops
 from .messages import AsyncMessages
-from .operations.finish import Release
 from .protocols import AsyncConnection
 from .records import Message, Task
 
@@ -27,14 +27,16 @@ class AsyncDeliveries:
 
     async def run(self, round: Round) -> None:
         """Deliver until the outbox is stopped or the kit is closed."""
-        await self._connection.execute(round.opening)
+        while not self._connection.closing:
+            try:
+                await self._connection.execute(round.opening)
+                break
+            except PASSING:
+                continue  # As for every loop, what passes by itself is no reason to end.
         tasks = self._loops.work(round.next_claim, round.lookout)
         self._running[tasks] = asyncio.current_task()
         try:
             async for task in tasks:
-                if round.lookout.stopped.is_set():
-                    await self._connection.execute(Release(task.id, task.token))
-                    return
                 await self._deliver(round, task)
                 if self._connection.closing or round.lookout.stopped.is_set():
                     return

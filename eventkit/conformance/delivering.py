@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -90,6 +91,19 @@ def deliver_to_file(url: str, flavour: str, path: str, told: Connection | None, 
 
     with kit_on(url, flavour) as kit:
         kit.outbox("ordered", deliver=deliver, ordered=True).run(str(os.getpid()))
+
+
+def deliver_until_told(url: str, flavour: str, told: Connection) -> None:
+    """Deliver ``mails`` until a signal says that it is enough, which comes while the first message is delivered."""
+
+    def deliver(message: Message[Any]) -> None:
+        told.send(message.payload)
+        time.sleep(1)
+
+    with kit_on(url, flavour) as kit:
+        outbox = kit.outbox("mails", deliver=deliver)
+        signal.signal(signal.SIGTERM, lambda number, frame: outbox.stop())
+        outbox.run(batch=2)
 
 
 Attempt = tuple[str, str, int, str]

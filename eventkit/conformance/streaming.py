@@ -167,7 +167,7 @@ def consume(url: str, flavour: str, topic: str, options: dict[str, Any], until: 
 
 
 def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connection) -> None:
-    """Copy what is new in ``source`` to ``effect``: row, inbox and offset in one transaction; stay at *stop* for ever."""
+    """Copy what is new in ``source`` to ``effect``, its row and the offset together; stay at *stop* for ever."""
 
     def reach(place: str) -> None:
         if stop == (place, event.payload):

@@ -1,6 +1,8 @@
 """O1: messages leave the database after the commit that wrote them, at least once, with the same id each time."""
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -9,12 +11,11 @@ from typing import Any
 
 import pytest
 
-import eventkit
-from eventkit import EventKit, Fixed, Message, Permanent, Retry
+from eventkit import Closed, EventKit, Fixed, Message, Permanent, Retry
 from eventkit.testing import advance
 
 from .clauses import proves
-from .delivering import Target, add, deliver_all, deliver_to_file, running
+from .delivering import Target, add, deliver_all, deliver_to_file, deliver_until_told, running
 from .flavours import Loop, unwrapped
 from .processes import spawn
 from .races import SOON, database_ms
@@ -244,6 +245,48 @@ def test_an_idle_worker_stops_at_once(kit: EventKit) -> None:
 
 
 @proves("O1")
+def test_a_signal_handler_may_stop_a_worker(kit: EventKit, url: str, flavour: str) -> None:
+    """What it has begun is acked, what it has not is given back, and the process ends well."""
+    outbox = kit.outbox("mails")
+    add(kit, outbox, 0, 1)
+    receiving, sending = get_context("spawn").Pipe(duplex=False)
+    with spawn(deliver_until_told, url, flavour, sending) as worker:
+        assert receiving.poll(PATIENCE)
+        os.kill(worker.pid, signal.SIGTERM)
+    receiving.close()
+    sending.close()
+    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.list()] == [(1, "ready", 0)]
+
+
+@pytest.mark.parametrize("what", ["stop", "close"])
+@proves("O1", "G1")
+def test_a_delivery_may_end_its_worker(connect: Connect, url: str, flavour: str, what: str) -> None:
+    """Closing the kit there waits for all but the delivery that asks for it, which is tried again elsewhere."""
+    kit, other = connect(url), connect(url)
+    ending: list[str] = []
+
+    def deliver(message: Message[Any]) -> None:
+        ending.append(what)
+        outbox.stop() if what == "stop" else kit.close()
+
+    async def deliver_and_await(message: Message[Any]) -> None:
+        ending.append(what)
+        unwrapped(outbox).stop() if what == "stop" else await unwrapped(kit).close()
+
+    outbox = kit.outbox("mails", deliver=deliver if flavour == "sync" else deliver_and_await)
+    add(other, other.outbox("mails"), 0, 1)
+    end = in_thread(outbox.run)
+    if what == "stop":
+        end.result(PATIENCE)
+        assert [(info.payload, info.state) for info in other.queue("outbox:mails").list()] == [(1, "ready")]
+    else:
+        with pytest.raises(Closed):  # Nobody is left to ack with.
+            end.result(PATIENCE)
+        assert [info.payload for info in other.queue("outbox:mails").list()] == [0, 1]
+    assert ending == [what]
+
+
+@proves("O1")
 def test_a_callable_that_blocks_does_not_block_the_kit(kit: EventKit) -> None:
     """In an async kit it runs in a thread."""
     target = Target()
@@ -360,7 +403,6 @@ def test_outboxes_do_not_meet(kit: EventKit) -> None:
     deliver_all(mails)
     assert target.payloads == ["mail"]
     assert (calls.stats().pending, kit.queue("mails").size()) == (1, 1)
-    assert isinstance(eventkit.Message, type)
 
 
 @proves("O1")
