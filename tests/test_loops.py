@@ -28,11 +28,11 @@ ALIKE_INSIDE = {"subscribe": {"events"}, "listen": {"notifications"}}
 """Inner functions that are the same but for the attaching."""
 
 
-def methods(file: str) -> dict[str, ast.FunctionDef]:
-    """The methods of the class Loops, without their asynchrony and their comments."""
+def methods(file: str, of: str = "Loops") -> dict[str, ast.FunctionDef]:
+    """The methods of the class, without their asynchrony and their comments."""
     text = ast.unparse(ast.parse((FOLDER / file).read_text("utf-8")))
     tree = ast.parse(re.sub(r"\basync (?=def|for|with)|\bawait |Async|\ba(?=iter\(|next\()", "", text))
-    [loops] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Loops"]
+    [loops] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == of]
     return {node.name: node for node in loops.body if isinstance(node, ast.FunctionDef)}
 
 
@@ -71,3 +71,17 @@ def test_the_list_of_differences_is_true() -> None:
     """A method that is listed as different, and no longer is, comes off the list."""
     for name in DIFFERENT:
         assert ast.unparse(SYNC[name]) != ast.unparse(ASYNC[name]), name
+
+
+def test_deliveries_are_alike() -> None:
+    """The workers of outboxes have the same methods in both flavours, and deliver alike but for a cancellation."""
+    blocking, awaited = methods("deliveries.py", "Deliveries"), methods("deliveries_async.py", "Deliveries")
+    assert blocking.keys() == awaited.keys()
+    for name in blocking.keys() - {"__init__"}:
+        assert ast.unparse(blocking[name].args) == ast.unparse(awaited[name].args), name
+    assert loops_of(blocking["run"]) == loops_of(awaited["run"])
+
+
+def loops_of(function: ast.FunctionDef) -> list[str]:
+    """The loops of *function*."""
+    return [ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]

@@ -12,6 +12,10 @@ from typing import ClassVar
 from ..retry import delay_after
 from . import Operation, Plan, Rows
 
+_LANES = 1000
+"""How many lanes are looked at in one transaction, because a database may lock each of them.  Those beyond, after a
+purge, have their turn without being told."""
+
 Held = tuple[int, int]
 """The id of a claimed task, and the token of the claim."""
 
@@ -157,7 +161,7 @@ class Unblock(Operation[None], frozen=True):
 def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
     """Let those go that waited for the end of tasks of these lanes; a task of no lane keeps nobody waiting."""
     if ended := sorted({lane for lane in lanes if lane is not None}):
-        yield Unblock(queue, ended)
+        yield Unblock(queue, ended[:_LANES])
 
 
 class CopyDead(Operation[None], frozen=True):

@@ -12,17 +12,23 @@ import eventkit
 from eventkit import (
     AsyncEventKit,
     AsyncEventStream,
+    AsyncInbox,
     AsyncNotificationChannel,
+    AsyncOutbox,
     AsyncTaskQueue,
     Consumer,
     Enqueued,
     Event,
     EventKit,
     EventStream,
+    Inbox,
+    Message,
     NewEvent,
     NewTask,
     Notification,
     NotificationChannel,
+    Outbox,
+    OutboxStats,
     QueueStats,
     Task,
     TaskInfo,
@@ -44,6 +50,42 @@ class Alert(TypedDict):
     text: str
 
 
+def send(message: Message[Email]) -> None:
+    assert_type(message.payload.to, str)
+    assert_type(message.message_id, str)
+    assert_type(message.enqueued_at, datetime)
+
+
+async def send_later(message: Message[Email]) -> bool:
+    return bool(message.headers)
+
+
+def outboxes(kit: EventKit) -> None:
+    outbox = kit.outbox("webhooks", deliver=send, ordered=True, type=Email)
+    with kit.transaction() as tx:
+        assert_type(outbox.add(tx, Email("ann@example.com"), key="ann", headers={"kind": "greeting"}), str)
+        outbox.add(tx, {"to": "ann@example.com"})  # type: ignore[arg-type]
+        assert_type(kit.inbox("billing").once("id", tx), bool)
+    assert_type(outbox.stats(), OutboxStats)
+    assert_type(outbox.queue, TaskQueue[Email])
+    assert_type(outbox.queue.dead(), list[TaskInfo[Email]])
+    assert_type(kit.inbox("billing").prune(older_than=timedelta(days=1)), int)
+
+
+async def async_outboxes(kit: AsyncEventKit) -> None:
+    outbox = kit.outbox("webhooks", deliver=send_later, ordered=True, type=Email)
+    assert_type(outbox, AsyncOutbox[Email])
+    assert_type(kit.outbox("webhooks", deliver=send, type=Email), AsyncOutbox[Email])
+    assert_type(kit.inbox("billing"), AsyncInbox)
+    async with kit.transaction() as tx:
+        assert_type(await outbox.add(tx, Email("ann@example.com")), str)
+        assert_type(await kit.inbox("billing").once("id", tx), bool)
+    assert_type(await outbox.stats(), OutboxStats)
+    assert_type(outbox.queue, AsyncTaskQueue[Email])
+    assert_type(outbox.stop(), None)
+    assert_type(await outbox.run("courier", batch=10), None)
+
+
 def kits(url: str) -> None:
     assert_type(eventkit.connect(url), EventKit)
     with eventkit.connect(url, create=False) as kit:
@@ -54,6 +96,9 @@ def kits(url: str) -> None:
         assert_type(kit.queue("emails", type=Email), TaskQueue[Email])
         assert_type(kit.channel("alerts"), NotificationChannel[Any])
         assert_type(kit.channel("alerts", type=Alert), NotificationChannel[Alert])
+        assert_type(kit.outbox("webhooks"), Outbox[Any])
+        assert_type(kit.outbox("webhooks", deliver=send, type=Email), Outbox[Email])
+        assert_type(kit.inbox("billing"), Inbox)
         assert_type(kit.listen("a", "b"), Subscription[Notification[Any]])
         assert_type(kit.transaction(), AbstractContextManager[Any])
 
