@@ -16,12 +16,9 @@ import pytest
 from clusters import Cluster
 
 from eventkit import Unavailable
-from eventkit.conformance import fixtures
 
 PATIENCE = 30.0
 """Seconds after which what has not come about is a failure."""
-
-connect, flavour = fixtures.connect, fixtures.flavour
 
 
 @pytest.fixture(scope="module")

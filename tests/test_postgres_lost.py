@@ -16,8 +16,7 @@ from own_cluster import PATIENCE, ask, eventually, ours, sleepers, succeeds
 
 from eventkit import Disconnected, Unavailable
 
-cluster, url, connect, flavour = own_cluster.cluster, own_cluster.url, own_cluster.connect, own_cluster.flavour
-nothing_is_left = own_cluster.nothing_is_left
+cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 
 Connect = Callable[..., Any]
 WAITING: dict[str, Callable[[Any], Any]] = {

@@ -14,8 +14,7 @@ from pooler import Pooler
 
 from eventkit import Unavailable
 
-connect, flavour, nothing_is_left = own_cluster.connect, own_cluster.flavour, own_cluster.nothing_is_left
-cluster, direct = own_cluster.cluster, own_cluster.url
+cluster, direct, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 pytestmark = pytest.mark.skipif(pooler.find() is None, reason=pooler.MISSING)
 
 Connect = Callable[..., Any]

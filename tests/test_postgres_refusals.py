@@ -15,8 +15,7 @@ from own_cluster import ask, eventually, exercise, succeeds
 
 from eventkit import Busy, Disconnected, Unavailable
 
-cluster, url, connect, flavour = own_cluster.cluster, own_cluster.url, own_cluster.connect, own_cluster.flavour
-nothing_is_left = own_cluster.nothing_is_left
+cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 
 Connect = Callable[..., Any]
 GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"

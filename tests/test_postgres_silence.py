@@ -16,8 +16,7 @@ from tcp_proxy import Proxy
 
 from eventkit import Disconnected
 
-cluster, connect, flavour = own_cluster.cluster, own_cluster.connect, own_cluster.flavour
-direct, nothing_is_left = own_cluster.url, own_cluster.nothing_is_left
+cluster, direct, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 
 Connect = Callable[..., Any]
 
