@@ -45,7 +45,7 @@ class Interval(NamedTuple):
 
     def after(self, moment: datetime) -> datetime:
         """The next fire after one at *moment*."""
-        return moment + self.length
+        return moment.astimezone(UTC) + self.length
 
 
 class Cron(NamedTuple):

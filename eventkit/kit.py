@@ -20,6 +20,9 @@ from .outbox import Outbox
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
 from .records import Message
+from .scheduler import Scheduler
+from .scheduler_async import AsyncScheduler
+from .schedules import Schedules
 from .stream import Stream
 
 _EXTRAS = {"postgresql": "postgres"}
@@ -66,6 +69,7 @@ class _Handles:
     _connection: Any
     _loops: Any
     _deliveries: Any
+    _scheduler: Any
     _tallies: defaultdict[str, Tally]
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
@@ -104,6 +108,15 @@ class _Handles:
         """What a consumer has seen."""
         return Inbox(self._connection.execute, consumer)
 
+    @property
+    def schedules(self) -> Any:
+        """The schedules of the database."""
+        return Schedules(self._connection.execute, self._scheduler, self._codec(None))
+
+    def run_scheduler(self) -> Any:
+        """Fire schedules until the kit is closed."""
+        return self._scheduler.run()
+
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""
         return self._connection.transaction()
@@ -119,6 +132,7 @@ class Kit(_Handles):
         self._connection = connection
         self._loops = Loops(connection)
         self._deliveries = Deliveries(connection, self._loops)
+        self._scheduler = Scheduler(connection)
         self._tallies = defaultdict(Tally)
 
     def close(self) -> None:
@@ -143,6 +157,7 @@ class AsyncKit(_Handles):
         self._connection = connection
         self._loops = AsyncLoops(connection)
         self._deliveries = AsyncDeliveries(connection, self._loops)
+        self._scheduler = AsyncScheduler(connection)
         self._tallies = defaultdict(Tally)
 
     async def close(self) -> None:

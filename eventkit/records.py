@@ -209,6 +209,58 @@ class OutboxStats(msgspec.Struct, frozen=True):
     latency: float | None
 
 
+class Schedule(msgspec.Struct, frozen=True):
+    """A schedule: *when* its fires come, in the zone *tz*, and what task each of them makes.
+
+    *expires* is in seconds.  So many of its fires have been *fired*, and so many were *skipped* because they were
+    missed.
+    """
+
+    name: str
+    when: str
+    tz: str
+    queue: str
+    payload: Any
+    headers: dict[str, str]
+    priority: int
+    expires: float | None
+    max_attempts: int | None
+    catch_up: str
+    paused: bool
+    next_ms: int | None
+    last_ms: int | None
+    fired: int
+    skipped: int
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When it fires next; None while it is paused."""
+        return _optional(self.next_ms)
+
+    @property
+    def last_at(self) -> datetime | None:
+        """The moment of its last fire, which the task has as ``run_at``."""
+        return _optional(self.last_ms)
+
+
+SCHEDULE, FIRE = "eventkit-schedule", "eventkit-fire"
+"""The headers of a task that was made by a schedule: which one, and the moment of the fire."""
+
+
+class Fire(msgspec.Struct, frozen=True):
+    """A fire of a schedule, and the task that it made."""
+
+    schedule: str
+    queue: str
+    fire_ms: int
+    task_id: int
+
+    @property
+    def moment(self) -> datetime:
+        """When it was due."""
+        return as_datetime(self.fire_ms)
+
+
 class Enqueued(NamedTuple):
     """The task's id, and whether this call created it; False means its key was taken, by that id."""
 

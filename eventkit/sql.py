@@ -16,7 +16,20 @@ from typing import Any
 import msgspec
 
 from . import operations
-from .operations import Operation, channel, claim, collected, enqueue, finish, inbox, outbox, queue, stream
+from .operations import (
+    Operation,
+    channel,
+    claim,
+    collected,
+    enqueue,
+    finish,
+    inbox,
+    outbox,
+    queue,
+    schedule,
+    stream,
+    tick,
+)
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
@@ -37,7 +50,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Every operation there is, by name."""
-    modules = (operations, stream, channel, enqueue, claim, finish, queue, collected, outbox, inbox)
+    modules = (operations, stream, channel, enqueue, claim, finish, queue, collected, outbox, inbox, schedule, tick)
     return {
         name: value
         for module in modules

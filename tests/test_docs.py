@@ -189,6 +189,7 @@ def test_every_method_is_in_the_guide() -> None:
         eventkit.NotificationChannel,
         eventkit.Outbox,
         eventkit.Inbox,
+        eventkit.Schedules,
     )
     for protocol in protocols:
         for name in vars(protocol):

@@ -16,7 +16,7 @@ from .clauses import proves
 from .flavours import Blocking
 from .orders import KINDS, Order, opened, place, placed
 from .processes import PATIENCE, background
-from .writes import WRITES, events, sent, visible
+from .writes import WRITES, events, prepare, sent, visible
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -32,8 +32,7 @@ def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: 
             kit.queue("q").purge(state)
         kit.stream("t").seek("consumer", 5)
         kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
-        kit.queue("q").enqueue_many(["first", "second"])
-        [task] = kit.queue("q").claim("w")
+        task = prepare(kit)
         before = visible(kit)
         with opened(engine, kind) as tx:
             assert write(kit, task, tx) is not False, name

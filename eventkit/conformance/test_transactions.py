@@ -15,7 +15,7 @@ from .clauses import proves
 from .flavours import Blocking, unwrapped
 from .processes import PATIENCE, background
 from .urls import with_options
-from .writes import WRITES, sent, visible
+from .writes import WRITES, prepare, sent, visible
 
 
 class _Undo(Exception):
@@ -39,10 +39,8 @@ def _sql(kit: Any, tx: Any, statement: str) -> None:
 def test_a_call_is_part_of_the_transaction(kit: EventKit, name: str) -> None:
     """It is undone by an exception and by a rollback to a savepoint, and visible from the commit on, not before."""
     write, other = WRITES[name], kit.stream("other")
-    kit.stream("t").save_offset("consumer", 5)
     kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
-    kit.queue("q").enqueue_many(["first", "second"])
-    [task] = kit.queue("q").claim("w")
+    task = prepare(kit)
     before = visible(kit)
 
     with pytest.raises(_Undo), kit.transaction() as tx:  # noqa: PT012

@@ -25,13 +25,29 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
     "release": lambda kit, task, tx: kit.queue("q").release(task, tx=tx),
     "extend": lambda kit, task, tx: kit.queue("q").extend(task, 5000, tx=tx),
     "cancel": lambda kit, task, tx: kit.queue("q").cancel(task.id, running=True, tx=tx),
+    "add schedule": lambda kit, task, tx: kit.schedules.add("new", "@every 1h", "q", [1], headers={"a": "b"}, tx=tx),
+    "add schedule again": lambda kit, task, tx: kit.schedules.add("s", "@every 2h", "q", tx=tx),
+    "remove schedule": lambda kit, task, tx: kit.schedules.remove("s", tx=tx),
+    "pause schedule": lambda kit, task, tx: kit.schedules.pause("s", tx=tx),
+    "resume schedule": lambda kit, task, tx: kit.schedules.resume("paused", tx=tx),
+    "update schedule": lambda kit, task, tx: kit.schedules.update("s", payload="other", tx=tx),
 }
+
+
+def prepare(kit: EventKit) -> Task[Any]:
+    """What the calls change: a consumer, a task that is leased, another one that waits, two schedules."""
+    kit.stream("t").save_offset("consumer", 5)
+    kit.schedules.add("s", "@every 1h", "q")
+    kit.schedules.add("paused", "@every 1h", "q", paused=True)
+    kit.queue("q").enqueue_many(["first", "second"])
+    [task] = kit.queue("q").claim("w")
+    return task
 
 
 def visible(kit: EventKit) -> Any:
     """What anybody can see of what a call may have changed."""
     stream, queue = kit.stream("t"), kit.queue("q")
-    return [event.payload for event in stream.read()], stream.offset("consumer"), queue.list()
+    return [event.payload for event in stream.read()], stream.offset("consumer"), queue.list(), kit.schedules.list()
 
 
 def sent(kit: EventKit) -> list[Any]:

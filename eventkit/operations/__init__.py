@@ -116,6 +116,7 @@ class Advance(Operation[None], frozen=True):
             AdvanceConsumers,
             AdvanceNotifications,
             AdvanceInboxes,
+            AdvanceSchedules,
         ):
             yield table(self.milliseconds)
 
@@ -158,5 +159,11 @@ class AdvanceNotifications(Operation[None], frozen=True):
 
 class AdvanceInboxes(Operation[None], frozen=True):
     """Move the moments of what consumers have seen back."""
+
+    milliseconds: int
+
+
+class AdvanceSchedules(Operation[None], frozen=True):
+    """Move the moments of schedules back."""
 
     milliseconds: int

@@ -1,4 +1,4 @@
-"""Streams, queues and channels.
+"""Streams, queues, channels and schedules.
 
 Every moment is an integer of milliseconds since 1970 in UTC.  The defaults are written with
 ``julianday`` because ``unixepoch('subsec')`` is NULL before SQLite 3.42, and any client may insert.
@@ -17,6 +17,7 @@ What the columns alone do not say:
   its ``run_at`` has come, and ``wake_at`` is when a claim looks at it again if nobody has let it go before.
 * ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
   count for plain INSERTs too.
+* ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
 
 On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
 and refuse NULs), and what has to happen in a certain order around a commit is in functions, beside this file in
@@ -158,6 +159,25 @@ SQLITE_UPGRADE = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)",
+    """
+    CREATE TABLE eventkit_schedule (
+        name TEXT NOT NULL PRIMARY KEY,
+        timing TEXT NOT NULL,
+        zone TEXT NOT NULL,
+        queue TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        headers TEXT,
+        priority INTEGER NOT NULL,
+        expires INTEGER,
+        max_attempts INTEGER,
+        catch_up TEXT NOT NULL,
+        next_at INTEGER,
+        last_at INTEGER,
+        fired INTEGER NOT NULL DEFAULT 0,
+        skipped INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)",
     f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
@@ -180,6 +200,7 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_schedule",
     "DROP TABLE eventkit_inbox",
     "DROP TABLE eventkit_notification",
     "DROP TABLE eventkit_key",
@@ -201,8 +222,8 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
-    "DROP TABLE eventkit_inbox, eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, "
-    "eventkit_topic, eventkit_event, eventkit_sleeper, eventkit_low",
+    "DROP TABLE eventkit_schedule, eventkit_inbox, eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, "
+    "eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, eventkit_low",
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)

@@ -344,6 +344,25 @@ CREATE TABLE eventkit_inbox (
 
 CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
 
+CREATE TABLE eventkit_schedule (
+    name text NOT NULL PRIMARY KEY,
+    timing text NOT NULL,
+    zone text NOT NULL,
+    queue text NOT NULL,
+    payload json NOT NULL,
+    headers json,
+    priority integer NOT NULL,
+    expires bigint,
+    max_attempts bigint,
+    catch_up text NOT NULL,
+    next_at timestamptz,
+    last_at timestamptz,
+    fired bigint NOT NULL DEFAULT 0,
+    skipped bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)
+
 CREATE VIEW eventkit_task_now AS
 SELECT
     t.id, t.queue,

@@ -1,0 +1,153 @@
+-- Schedules, and their fires.
+
+-- name: ReadClock
+SELECT eventkit_ms(:now)
+
+-- A schedule that keeps its time keeps its next fire, and one that is paused stays so.
+-- name: WriteSchedule
+INSERT INTO eventkit_schedule AS s (
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
+)
+VALUES (
+    :name, :when, :tz, :queue, :payload::json, :headers::json, :priority::integer, :expires::bigint,
+    :max_attempts::bigint, :catch_up, eventkit_moment(:next_at::bigint)
+)
+ON CONFLICT (name) DO UPDATE
+SET
+    timing = excluded.timing, zone = excluded.zone, queue = excluded.queue, payload = excluded.payload,
+    headers = excluded.headers, priority = excluded.priority, expires = excluded.expires,
+    max_attempts = excluded.max_attempts, catch_up = excluded.catch_up,
+    next_at = CASE
+        WHEN s.next_at IS NULL OR excluded.next_at IS NULL THEN NULL
+        WHEN s.timing = excluded.timing AND s.zone = excluded.zone THEN s.next_at
+        ELSE excluded.next_at
+    END
+RETURNING eventkit_stir('schedule', 'all')
+
+-- Written rather than locked, so that whose snapshot is older fails to serialize.
+-- name: HoldSchedule
+UPDATE eventkit_schedule SET name = name
+WHERE name = :name
+RETURNING
+    timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up, eventkit_ms(next_at)
+
+-- name: RewriteSchedule
+UPDATE eventkit_schedule
+SET
+    timing = :when, zone = :tz, queue = :queue, payload = :payload::json, headers = :headers::json,
+    priority = :priority::integer, expires = :expires::bigint, max_attempts = :max_attempts::bigint,
+    catch_up = :catch_up, next_at = eventkit_moment(:next_at::bigint)
+WHERE name = :name
+RETURNING eventkit_stir('schedule', 'all')
+
+-- name: RemoveSchedule
+DELETE FROM eventkit_schedule
+WHERE name = :name
+RETURNING name
+
+-- name: GetSchedule
+SELECT
+    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
+    eventkit_ms(next_at), eventkit_ms(last_at), fired, skipped
+FROM eventkit_schedule
+WHERE name = :name
+
+-- name: ListSchedules
+SELECT
+    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
+    eventkit_ms(next_at), eventkit_ms(last_at), fired, skipped
+FROM eventkit_schedule
+ORDER BY name COLLATE "C"
+
+-- name: ReadSoonest
+SELECT eventkit_ms(min(next_at))
+FROM eventkit_schedule
+
+-- What others are firing or changing is looked at again in a moment, because they may leave it as it is.
+-- name: SchedulesAhead
+SELECT
+    free,
+    eventkit_ms(CASE WHEN soonest <= now AND NOT free THEN least(later, now + interval '20 ms') ELSE soonest END),
+    eventkit_ms(now)
+FROM
+    (SELECT :now AS now, (SELECT min(next_at) FROM eventkit_schedule) AS soonest) AS clock
+    CROSS JOIN LATERAL (
+        SELECT
+            EXISTS (
+                SELECT FROM eventkit_schedule AS s
+                WHERE s.next_at <= :now AND (s.xmax = '0' OR NOT eventkit_in_hand(s.xmax))
+            ) AS free,
+            (SELECT min(next_at) FROM eventkit_schedule WHERE next_at > :now) AS later
+    ) AS due
+
+-- name: Tick
+SELECT
+    name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
+    eventkit_ms(next_at), eventkit_ms(coalesce(eventkit_moment(:moment::bigint), :now))
+FROM eventkit_schedule
+WHERE next_at <= coalesce(eventkit_moment(:moment::bigint), :now)
+ORDER BY next_at
+LIMIT :limit
+FOR UPDATE SKIP LOCKED
+
+-- The queue's bound does not count: a fire that is refused would be lost.
+-- name: EnqueueFires
+WITH
+stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('task', queue))
+    FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
+),
+added AS (
+    INSERT INTO eventkit_task (
+        queue, payload, headers, priority, max_attempts, state, run_at, wake_at, expires_at, enqueued_at
+    )
+    SELECT
+        queue, payload, headers, priority, max_attempts,
+        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+        due,
+        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        expires,
+        now
+    FROM (
+        SELECT
+            queue, payload::json, headers::json, priority, max_attempts,
+            eventkit_moment(due) AS due, eventkit_moment(expires) AS expires, now
+        FROM
+            stirred,
+            (SELECT :now AS now) AS clock,
+            unnest(
+                :tasks.0::text[], :tasks.1::text[], :tasks.2::text[], :tasks.3::integer[], :tasks.4::bigint[],
+                :tasks.5::bigint[], :tasks.6::bigint[]
+            ) AS t (queue, payload, headers, priority, max_attempts, due, expires)
+    ) AS task
+    RETURNING id, queue, priority, state, run_at
+),
+opened AS (
+    INSERT INTO eventkit_low (queue, priority, run_at)
+    SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
+    FROM added
+    WHERE state = 'ready'
+    GROUP BY queue, priority
+    HAVING
+        min(run_at) < :now
+        OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+)
+SELECT id
+FROM added
+
+-- name: MoveSchedules
+UPDATE eventkit_schedule AS s
+SET
+    next_at = eventkit_moment(m.next_at), last_at = coalesce(eventkit_moment(m.last_at), s.last_at),
+    fired = s.fired + m.fired, skipped = s.skipped + m.skipped
+FROM unnest(
+    :moves.0::text[], :moves.1::bigint[], :moves.2::bigint[], :moves.3::bigint[], :moves.4::bigint[]
+) AS m (name, next_at, last_at, fired, skipped)
+WHERE s.name = m.name
+
+-- name: AdvanceSchedules
+UPDATE eventkit_schedule
+SET
+    next_at = next_at - :milliseconds::bigint * interval '1 ms',
+    last_at = last_at - :milliseconds::bigint * interval '1 ms'
+RETURNING eventkit_stir('schedule', 'all')

@@ -1,0 +1,103 @@
+-- Schedules, and their fires.
+
+-- name: ReadClock
+SELECT :now
+
+-- A schedule that keeps its time keeps its next fire, and one that is paused stays so.
+-- name: WriteSchedule
+INSERT INTO eventkit_schedule AS s (
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
+)
+VALUES (
+    :name, :when, :tz, :queue, :payload, :headers, :priority, :expires, :max_attempts, :catch_up, :next_at
+)
+ON CONFLICT (name) DO UPDATE
+SET
+    timing = excluded.timing, zone = excluded.zone, queue = excluded.queue, payload = excluded.payload,
+    headers = excluded.headers, priority = excluded.priority, expires = excluded.expires,
+    max_attempts = excluded.max_attempts, catch_up = excluded.catch_up,
+    next_at = CASE
+        WHEN s.next_at IS NULL OR excluded.next_at IS NULL THEN NULL
+        WHEN s.timing = excluded.timing AND s.zone = excluded.zone THEN s.next_at
+        ELSE excluded.next_at
+    END
+
+-- name: HoldSchedule
+SELECT timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
+FROM eventkit_schedule
+WHERE name = :name
+
+-- name: RewriteSchedule
+UPDATE eventkit_schedule
+SET
+    timing = :when, zone = :tz, queue = :queue, payload = :payload, headers = :headers, priority = :priority,
+    expires = :expires, max_attempts = :max_attempts, catch_up = :catch_up, next_at = :next_at
+WHERE name = :name
+
+-- name: RemoveSchedule
+DELETE FROM eventkit_schedule
+WHERE name = :name
+RETURNING name
+
+-- name: GetSchedule
+SELECT
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, last_at,
+    fired, skipped
+FROM eventkit_schedule
+WHERE name = :name
+
+-- name: ListSchedules
+SELECT
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, last_at,
+    fired, skipped
+FROM eventkit_schedule
+ORDER BY name
+
+-- name: ReadSoonest
+SELECT min(next_at)
+FROM eventkit_schedule
+
+-- name: SchedulesAhead
+SELECT coalesce(soonest <= now, false), soonest, now
+FROM (SELECT :now AS now, (SELECT min(next_at) FROM eventkit_schedule) AS soonest)
+
+-- name: Tick
+SELECT
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at,
+    coalesce(:moment, :now)
+FROM eventkit_schedule
+WHERE next_at <= coalesce(:moment, :now)
+ORDER BY next_at
+LIMIT :limit
+
+-- The queue's bound does not count: a fire that is refused would be lost.
+-- name: EnqueueFires
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, max_attempts, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    queue, payload, headers, priority, max_attempts,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
+    expires,
+    now
+FROM (
+    SELECT
+        value ->> 0 AS queue, value ->> 1 AS payload, value ->> 2 AS headers, value ->> 3 AS priority,
+        value ->> 4 AS max_attempts, value ->> 5 AS due, value ->> 6 AS expires, now
+    FROM (SELECT :now AS now), json_each(:tasks)
+)
+RETURNING id
+
+-- name: MoveSchedules
+UPDATE eventkit_schedule
+SET
+    next_at = value ->> 1, last_at = coalesce(value ->> 2, last_at),
+    fired = fired + (value ->> 3), skipped = skipped + (value ->> 4)
+FROM json_each(:moves)
+WHERE name = value ->> 0
+
+-- name: AdvanceSchedules
+UPDATE eventkit_schedule
+SET next_at = next_at - :milliseconds, last_at = last_at - :milliseconds

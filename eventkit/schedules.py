@@ -1,0 +1,166 @@
+"""`Schedules`: what makes tasks at certain times."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from . import arguments
+from .arguments import Duration
+from .codec import Codec, encode_headers
+from .cron import parse
+from .operations import schedule as operations
+from .records import FIRE, SCHEDULE
+
+_KEEP: Any = object()
+_CATCH_UP = ("all", "latest", "none")
+
+
+class Schedules:
+    """Behaves as `eventkit.protocols.Schedules` and `AsyncSchedules` say."""
+
+    def __init__(self, execute: Callable[..., Any], scheduler: Any, codec: Codec) -> None:
+        self._execute = execute
+        self._scheduler = scheduler
+        self._codec = codec
+
+    def add(
+        self,
+        name: str,
+        when: str,
+        queue: str,
+        payload: Any = None,
+        *,
+        tz: str = "UTC",
+        priority: int = 0,
+        expires: Duration | None = None,
+        max_attempts: int | None = None,
+        catch_up: str = "all",
+        paused: bool = False,
+        headers: Mapping[str, str] | None = None,
+        tx: Any = None,
+    ) -> Any:
+        """Keep a schedule, in the place of one of the same name."""
+        arguments.name("schedule", name)
+        settings = self._checked(
+            when=when,
+            tz=tz,
+            queue=queue,
+            payload=payload,
+            priority=priority,
+            expires=expires,
+            max_attempts=max_attempts,
+            catch_up=catch_up,
+            headers=headers,
+        )
+        return self._execute(operations.AddSchedule(name, operations.Settings(**settings), _flag(paused)), tx)
+
+    def remove(self, name: str, tx: Any = None) -> Any:
+        """Forget a schedule; False if there is none of that name."""
+        return self._execute(operations.RemoveSchedule(arguments.name("schedule", name)), tx)
+
+    def pause(self, name: str, tx: Any = None) -> Any:
+        """Let a schedule fire no more until `resume`; False if there is none of that name."""
+        return self._execute(operations.ChangeSchedule(arguments.name("schedule", name), {}, True), tx)
+
+    def resume(self, name: str, tx: Any = None) -> Any:
+        """Let a schedule fire again; False if there is none of that name."""
+        return self._execute(operations.ChangeSchedule(arguments.name("schedule", name), {}, False), tx)
+
+    def update(
+        self,
+        name: str,
+        *,
+        when: str = _KEEP,
+        tz: str = _KEEP,
+        queue: str = _KEEP,
+        payload: Any = _KEEP,
+        priority: int = _KEEP,
+        expires: Duration | None = _KEEP,
+        max_attempts: int | None = _KEEP,
+        catch_up: str = _KEEP,
+        paused: bool = _KEEP,
+        headers: Mapping[str, str] | None = _KEEP,
+        tx: Any = None,
+    ) -> Any:
+        """Change what is given and leave the rest; False if there is no schedule of that name."""
+        arguments.name("schedule", name)
+        changes = self._checked(
+            when=when,
+            tz=tz,
+            queue=queue,
+            payload=payload,
+            priority=priority,
+            expires=expires,
+            max_attempts=max_attempts,
+            catch_up=catch_up,
+            headers=headers,
+        )
+        return self._execute(operations.ChangeSchedule(name, changes, None if paused is _KEEP else _flag(paused)), tx)
+
+    def get(self, name: str) -> Any:
+        """A schedule; None if there is none of that name."""
+        return self._execute(operations.GetSchedule(arguments.name("schedule", name), self._codec))
+
+    def soonest(self) -> Any:
+        """When the next schedule fires."""
+        return self._execute(operations.ReadSoonest())
+
+    def upcoming(self, name: str, count: int = 10) -> Any:
+        """The next moments at which a schedule fires."""
+        arguments.count("count", count, least=1)
+        return self._execute(operations.ReadUpcoming(arguments.name("schedule", name), count, self._codec))
+
+    def tick(self, now: datetime | None = None) -> Any:
+        """Fire everything that is due."""
+        return self._scheduler.tick(None if now is None else arguments.moment("now", now))
+
+    def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
+        """The first fire after a moment."""
+        arguments.moment("moment", moment)
+        return parse(_when(when), tz).after(moment)
+
+    def list(self) -> Any:
+        """All schedules, by name."""
+        return self._execute(operations.ListSchedules(self._codec))
+
+    def _checked(self, **given: Any) -> dict[str, Any]:
+        """The settings that are given, as the database gets them."""
+        checks: dict[str, Callable[[Any], Any]] = {
+            "when": _when,
+            "tz": _zone,
+            "queue": lambda value: arguments.name("queue", value),
+            "payload": self._codec.encode,
+            "priority": lambda value: arguments.count("priority", value, least=-(2**31), most=2**31 - 1),
+            "expires": lambda value: None if value is None else arguments.milliseconds("expires", value),
+            "max_attempts": lambda value: None if value is None else arguments.count("max_attempts", value, least=1),
+            "catch_up": lambda value: arguments.choice("catch_up", value, _CATCH_UP),
+            "headers": _headers,
+        }
+        return {name: checks[name](value) for name, value in given.items() if value is not _KEEP}
+
+
+def _when(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"when is text, such as '*/5 * * * *' or '@every 30s', not {type(value).__name__}")
+    parse(value)
+    return value
+
+
+def _zone(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"tz is the name of a time zone, such as 'Europe/Berlin', not {type(value).__name__}")
+    parse("@daily", value)
+    return value
+
+
+def _headers(value: Any) -> str | None:
+    for own in (SCHEDULE, FIRE):
+        if value and own in value:
+            raise ValueError(f"the header {own!r} is the fire's own: leave it out")
+    return encode_headers(value)
+
+
+def _flag(paused: Any) -> bool:
+    if not isinstance(paused, bool):
+        raise TypeError(f"paused is True or False, not {paused!r}")
+    return paused
