@@ -1,4 +1,4 @@
-"""All that the author of a backend writes to know whether it keeps the contract: an import, and a fixture."""
+"""All that the author of a backend writes to know whether it keeps the contract: an import, and two fixtures."""
 
 import pytest
 
@@ -9,6 +9,12 @@ from eventkit.conformance import *
 def url(tmp_path):
     """A fresh database."""
     return f"elsewhere:///{tmp_path}/test.db"
+
+
+@pytest.fixture
+def engine_url(url, flavour):
+    """What SQLAlchemy calls it."""
+    return url.replace("elsewhere", "sqlite+apsw" if flavour == "sync" else "sqlite+apsw_async") + "?timeout=30"
 
 
 @requires("elsewhere")
