@@ -33,7 +33,7 @@ class Deliveries:
                 break
             except PASSING:
                 continue  # As for every loop, what passes by itself is no reason to end.
-        tasks = self._loops.work(round.next_claim, round.lookout)
+        tasks = self._loops.work(round.rota, round.lookout)
         with self._changed:
             self._running[tasks] = threading.get_ident()
         try:

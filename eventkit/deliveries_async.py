@@ -33,7 +33,7 @@ class AsyncDeliveries:
                 break
             except PASSING:
                 continue  # As for every loop, what passes by itself is no reason to end.
-        tasks = self._loops.work(round.next_claim, round.lookout)
+        tasks = self._loops.work(round.rota, round.lookout)
         self._running[tasks] = asyncio.current_task()
         try:
             async for task in tasks:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .operations import Operation
-from .operations.claim import Claim
 from .operations.outbox import AckInLane, Lookout, OpenOutbox
 from .records import Message, Task
+from .rota import Rota
 
 MESSAGE_ID = "message-id"
 """The header that keeps a message's id: it goes wherever the task goes, into the dead letters and back."""
@@ -54,7 +54,7 @@ class Round(NamedTuple):
     """What a worker of an outbox goes by."""
 
     opening: OpenOutbox
-    next_claim: Callable[[], Claim]
+    rota: Rota
     lookout: Lookout
     deliver: Callable[[Message[Any]], Any]
     ordered: bool

@@ -1,12 +1,13 @@
 """Connecting: from a URL to a kit, and from a kit to its handles."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 from . import arguments
+from .arguments import Duration
 from .channel import Channel, origin
 from .codec import Codec
 from .deliveries import Deliveries
@@ -16,10 +17,12 @@ from .errors import UnknownBackend
 from .inbox import Inbox
 from .loops import Loops
 from .loops_async import AsyncLoops
+from .operations.claim import ReadOutlooks
 from .outbox import Outbox
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
 from .records import Message
+from .rota import Rota
 from .scheduler import Scheduler
 from .scheduler_async import AsyncScheduler
 from .schedules import Schedules
@@ -90,6 +93,20 @@ class _Handles:
             raise ValueError("name at least one channel to listen to")
         names = tuple(arguments.name("channel", name) for name in channels)
         return self._loops.listen(names, self._codec(None), origin(start, names))
+
+    def work(
+        self,
+        queues: Iterable[str | tuple[str, float]],
+        worker: str | None = None,
+        *,
+        strict: bool = False,
+        batch: int = 1,
+        lease: Duration | None = None,
+    ) -> Any:
+        """Iterate over the tasks of several queues for ever."""
+        weights = _weights(queues)
+        rota = Rota.of(weights, worker, batch, lease, self._codec(None), strict)
+        return self._loops.work(rota, ReadOutlooks(tuple(weights)))
 
     def outbox(
         self,
@@ -173,6 +190,18 @@ class AsyncKit(_Handles):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+
+def _weights(queues: Iterable[str | tuple[str, float]]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for entry in [queues] if isinstance(queues, str) else queues:
+        name, weight = (entry, 1.0) if isinstance(entry, str) else entry
+        if name in weights:
+            raise ValueError(f"queue {name!r} is named twice: give it the weight of both")
+        weights[arguments.name("queue", name)] = arguments.positive("the weight of a queue", weight)
+    if not weights:
+        raise ValueError("name at least one queue to work on")
+    return weights
 
 
 class Connecting(Awaitable[AsyncEventKit]):

@@ -22,6 +22,7 @@ from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations.claim import Claim
 from .protocols import Connection
 from .records import Event, Notification, Task
+from .rota import Rota
 from .telemetry import tracing
 
 M = TypeVar("M")
@@ -118,8 +119,8 @@ class Loops:
 
         return self._track(Messages(events(), settle))
 
-    def work(self, next_claim: Callable[[], Claim], probe: Probe) -> Messages[Task[Any]]:
-        """The tasks of a queue, claimed as they come."""
+    def work(self, rota: Rota, probe: Probe) -> Messages[Task[Any]]:
+        """The tasks of the queues of *rota*, claimed as they come."""
         connection = self._connection
         claimed: deque[Task[Any]] = deque()
         claiming = threading.Lock()
@@ -138,7 +139,11 @@ class Loops:
                         if connection.closing:
                             return
                         try:
-                            claimed.extend(connection.execute(next_claim()))
+                            for claim in rota:
+                                claimed.extend(connection.execute(claim))
+                                rota.note(claim, len(claimed))
+                                if claimed:
+                                    break
                         except PASSING:
                             continue
                     if not claimed and not connection.sleep(probe):

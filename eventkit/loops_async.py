@@ -17,6 +17,7 @@ from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations.claim import Claim
 from .protocols import AsyncConnection
 from .records import Event, Notification, Task
+from .rota import Rota
 from .telemetry import tracing
 
 M = TypeVar("M")
@@ -119,8 +120,8 @@ class AsyncLoops:
 
         return self._track(AsyncMessages(events(), settle, attach))
 
-    def work(self, next_claim: Callable[[], Claim], probe: Probe) -> AsyncMessages[Task[Any]]:
-        """The tasks of a queue, claimed as they come."""
+    def work(self, rota: Rota, probe: Probe) -> AsyncMessages[Task[Any]]:
+        """The tasks of the queues of *rota*, claimed as they come."""
         connection = self._connection
         claimed: deque[Task[Any]] = deque()
         claiming = asyncio.Lock()
@@ -142,7 +143,11 @@ class AsyncLoops:
                         if connection.closing:
                             return
                         try:
-                            claimed.extend(await connection.execute(next_claim()))
+                            for claim in rota:
+                                claimed.extend(await connection.execute(claim))
+                                rota.note(claim, len(claimed))
+                                if claimed:
+                                    break
                         except PASSING:
                             continue
                     if not claimed and not await connection.sleep(probe):

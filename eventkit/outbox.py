@@ -14,6 +14,7 @@ from .operations.claim import Claim, fresh_token
 from .operations.outbox import AddMessage, ClaimInOrder, Lookout, OpenOutbox, ReadOutbox
 from .records import Message
 from .retry import Exponential, encode
+from .rota import Rota
 from .telemetry import with_trace
 
 _ATTEMPTS = 5
@@ -69,13 +70,14 @@ class Outbox:
         arguments.count("batch", batch, least=1)
         queue, kind = self.queue.name, ClaimInOrder if self._ordered else Claim
 
-        def next_claim() -> Claim:
+        def claim(queue: str) -> Claim:
             if self._stopped.is_set():
                 raise Closed(f"outbox {self.name!r} was stopped")
             return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
         opening, lookout = OpenOutbox(queue, _ATTEMPTS, _RETRY), Lookout(queue, self._stopped)
-        return self._deliveries.run(Round(opening, next_claim, lookout, self._deliver, self._ordered, self._tally))
+        rota = Rota({queue: 1}, claim)
+        return self._deliveries.run(Round(opening, rota, lookout, self._deliver, self._ordered, self._tally))
 
     def stop(self) -> None:
         """Let every `run` of this handle end once its delivery has."""

@@ -84,6 +84,23 @@ class EventKit(Protocol):
         type: type[P],
     ) -> Outbox[P]: ...
 
+    def work(
+        self,
+        queues: Iterable[str | tuple[str, float]],
+        worker: str | None = None,
+        *,
+        strict: bool = False,
+        batch: int = 1,
+        lease: Duration | None = None,
+    ) -> Subscription[Task[Any]]:
+        """Iterate over the tasks of several queues for ever, claiming up to *batch* at a time from one of them.
+
+        Names, or names with weights: of two queues that have tasks, the one of twice the weight has twice as many
+        handed out, and none waits for ever.  With *strict*, a queue has its turn when those named before it have
+        nothing.  Within a queue, the order is that of `TaskQueue.work`.
+        """
+        ...
+
     def inbox(self, consumer: str) -> Inbox: ...
 
     @property
@@ -601,6 +618,23 @@ class AsyncEventKit(Protocol):
         ordered: bool = False,
         type: type[P],
     ) -> AsyncOutbox[P]: ...
+
+    def work(
+        self,
+        queues: Iterable[str | tuple[str, float]],
+        worker: str | None = None,
+        *,
+        strict: bool = False,
+        batch: int = 1,
+        lease: Duration | None = None,
+    ) -> AsyncSubscription[Task[Any]]:
+        """Iterate over the tasks of several queues for ever, claiming up to *batch* at a time from one of them.
+
+        Names, or names with weights: of two queues that have tasks, the one of twice the weight has twice as many
+        handed out, and none waits for ever.  With *strict*, a queue has its turn when those named before it have
+        nothing.  Within a queue, the order is that of `TaskQueue.work`.
+        """
+        ...
 
     def inbox(self, consumer: str) -> AsyncInbox: ...
 

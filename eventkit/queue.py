@@ -13,6 +13,7 @@ from .operations import queue as operations
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .records import NewTask, Task
+from .rota import Rota
 from .telemetry import with_trace
 
 _KEEP: Any = object()
@@ -135,14 +136,7 @@ class Queue:
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
         """Iterate over the queue's tasks for ever."""
-        worker = arguments.default_worker() if worker is None else arguments.name("worker", worker)
-        arguments.count("batch", batch, least=1)
-        length = None if lease is None else arguments.milliseconds("lease", lease)
-
-        def next_claim() -> Claim:
-            return Claim(self.name, worker, batch, length, fresh_token(), self._codec)
-
-        return self._loops.work(next_claim, ReadOutlook(self.name))
+        return self._loops.work(Rota.of({self.name: 1}, worker, batch, lease, self._codec), ReadOutlook(self.name))
 
     def handling(self, task: Task[Any]) -> Any:
         """Around the work on a task: keeps the lease, then acks or retries."""

@@ -17,7 +17,7 @@ FLOORS = (
     {"records"},
     {"operations"},
     {"protocols"},
-    {"sql", "execute", "handling", "messages", "testing"},
+    {"sql", "execute", "handling", "messages", "rota", "testing"},
     {"heartbeat", "delivery"},
     {
         "stream",

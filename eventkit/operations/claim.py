@@ -237,6 +237,30 @@ class ReadOutlook(Probe, frozen=True):
         return Outlook(False, min(moments, default=None), gate.now)
 
 
+class ReadOutlooks(Probe, frozen=True):
+    """`ReadOutlook` for several queues at once."""
+
+    queues: tuple[str, ...]
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The queues."""
+        return tuple(f"task:{queue}" for queue in self.queues)
+
+    def plan(self) -> Plan[Outlook]:
+        """Ready if one of them is, or due when the first one is."""
+        moments: list[int] = []
+        now = 0
+        for queue in self.queues:
+            outlook = yield from ReadOutlook(queue).plan()
+            if outlook.ready:
+                return outlook
+            now = outlook.now
+            if outlook.due is not None:
+                moments.append(outlook.due)
+        return Outlook(False, min(moments, default=None), now)
+
+
 def fresh_token() -> int:
     """A number that nobody can have by chance."""
     return int.from_bytes(urandom(8)) >> 1

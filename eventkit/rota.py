@@ -1,0 +1,57 @@
+"""Whose turn it is: from which of several queues a worker claims next."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
+
+from . import arguments
+from .arguments import Duration
+from .codec import Codec
+from .operations.claim import Claim, fresh_token
+
+
+class Rota:
+    """Queues that are claimed from by their weights, or one after the other where that is *strict*.
+
+    A queue of twice the weight has twice the tasks handed out, while both have any.  Each has a clock of its own,
+    which runs the slower the more weight it has; the one that is furthest behind is next.  Who had nothing when
+    its turn came is not owed anything later.
+    """
+
+    def __init__(self, weights: Mapping[str, float], claim: Callable[[str], Claim], strict: bool = False) -> None:
+        self._weights = weights
+        self._claim = claim
+        self._strict = strict
+        self._clocks = dict.fromkeys(weights, 0.0)
+
+    @classmethod
+    def of(
+        cls,
+        weights: Mapping[str, float],
+        worker: str | None,
+        batch: int,
+        lease: Duration | None,
+        codec: Codec,
+        strict: bool = False,
+    ) -> Self:
+        """Plain claims, of up to *batch* tasks each."""
+        worker = arguments.default_worker() if worker is None else arguments.name("worker", worker)
+        arguments.count("batch", batch, least=1)
+        length = None if lease is None else arguments.milliseconds("lease", lease)
+
+        def claim(queue: str) -> Claim:
+            return Claim(queue, worker, batch, length, fresh_token(), codec)
+
+        return cls(weights, claim, strict)
+
+    def __iter__(self) -> Iterator[Claim]:
+        """The claims to make, until one comes to something."""
+        names = self._weights if self._strict else sorted(self._weights, key=self._clocks.__getitem__)
+        return map(self._claim, names)
+
+    def note(self, claim: Claim, found: int) -> None:
+        """*claim* has come to so many tasks."""
+        queue = claim.queue
+        if found:
+            self._clocks[queue] += found / self._weights[queue]
+        else:
+            self._clocks[queue] = max(self._clocks.values())
