@@ -66,12 +66,27 @@ def in_a_block(database: str, **options: Any) -> Iterator[Any]:
         yield driver
 
 
+@contextmanager
+def in_a_pipeline(database: str, **options: Any) -> Iterator[Any]:
+    """A connection that does not wait for answers."""
+    with psycopg.connect(database, **options) as driver, driver.pipeline():
+        yield driver
+
+
+@contextmanager
+def in_a_block_in_a_pipeline(database: str, **options: Any) -> Iterator[Any]:
+    """A connection whose BEGIN may not have been sent yet."""
+    with psycopg.connect(database, autocommit=True, **options) as driver, driver.pipeline(), driver.transaction():
+        yield driver
+
+
 @proves("G4")
-@pytest.mark.parametrize("begun", [by_itself, in_a_block])
+@pytest.mark.parametrize("begun", [by_itself, in_a_block, in_a_pipeline, in_a_block_in_a_pipeline])
 @pytest.mark.parametrize("options", [{}, {"row_factory": dict_row}, {"cursor_factory": psycopg.ClientCursor}])
 def test_a_connection_of_psycopg_decides(postgres_url: str, database: str, begun: Any, options: Any) -> None:
     """However it begins, whatever it makes of rows: commit, rollback and nested blocks are honoured."""
     with eventkit.connect(postgres_url) as kit:
+        kit.queue("bounded").configure(max_size=2)
         waiting = background(lambda: next(kit.stream("t").subscribe()).payload)
         with pytest.raises(LookupError), begun(database, **options) as tx:
             kit.stream("t").publish("undone", tx=tx)
@@ -83,6 +98,9 @@ def test_a_connection_of_psycopg_decides(postgres_url: str, database: str, begun
                 kit.queue("q").enqueue_many([1, 2], tx=tx)
                 raise LookupError
             kit.queue("q").enqueue_many([3, 4], tx=tx)
+            kit.stream("t").seek("consumer", 1, tx=tx)
+            with pytest.raises(eventkit.QueueFull):
+                kit.queue("bounded").enqueue_many([1, 2, 3], tx=tx)
             [task] = kit.queue("q").claim("w", tx=tx)
             assert kit.queue("q").ack(task, tx=tx)
             assert payloads(kit) == []
@@ -107,9 +125,12 @@ def test_an_async_connection_of_psycopg_decides(postgres_url: str, database: str
                 tx.transaction(),
             ):
                 await stream.publish("second", tx=tx)
+            async with await psycopg.AsyncConnection.connect(database) as tx, tx.pipeline():
+                await stream.seek("consumer", 1, tx=tx)
+                await stream.publish_many(["third", 3], tx=tx)
             return [event.payload for event in await stream.read()]
 
-    assert asyncio.run(main()) == ["first", 1, "second"]
+    assert asyncio.run(main()) == ["first", 1, "second", "third", 3]
 
 
 @proves("G4")

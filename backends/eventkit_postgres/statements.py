@@ -83,6 +83,9 @@ def fetch_alone(driver: Kept, known: Statements, step: Operation[Any]) -> Rows:
 
 def _fetch(cursor: RawCursor[Any], statement: Statement, step: Operation[Any]) -> Rows:
     cursor.execute(_encoded(statement.sql), parameters(statement, step))
+    if cursor.pgresult is None:
+        with cursor.connection.pipeline():
+            pass  # The caller has a pipeline open, and leaving one within it is what brings the answers.
     return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
@@ -103,6 +106,9 @@ async def fetch_alone_async(driver: AsyncKept, known: Statements, step: Operatio
 
 async def _fetch_async(cursor: AsyncRawCursor[Any], statement: Statement, step: Operation[Any]) -> Rows:
     await cursor.execute(_encoded(statement.sql), parameters(statement, step))
+    if cursor.pgresult is None:
+        async with cursor.connection.pipeline():
+            pass  # The caller has a pipeline open, and leaving one within it is what brings the answers.
     return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 

@@ -117,6 +117,11 @@ def unwrap(tx: Any) -> Driver:
             except UnboundExecutionError as error:
                 raise _unbound() from error
         if isinstance(tx, Connection):
+            if tx.dialect.is_async:
+                raise TypeError(
+                    "tx= is a transaction of an async engine, which a kit of eventkit.connect() cannot await: "
+                    "await the call of a kit of eventkit.connect_async(), outside of run_sync()"
+                )
             if not tx.in_transaction():
                 tx.begin()
             driver = _postgres_driver(tx)
@@ -210,7 +215,11 @@ _D = TypeVar("_D", bound=Driver | AsyncDriver)
 
 def _begun(driver: _D) -> _D:
     """*driver*, if it has a transaction open, or will begin one with its next statement."""
-    if driver.autocommit and not _in_transaction(driver):
+    if isinstance(driver, Psycopg2 | Asyncpg):
+        idle = not driver.in_transaction
+    else:
+        idle = driver.info.transaction_status == TransactionStatus.IDLE
+    if driver.autocommit and idle:
         raise ValueError("tx= is a connection without an open transaction: begin one, or leave tx= out")
     return driver
 

@@ -84,6 +84,18 @@ def test_what_only_leads_to_a_transaction_is_refused(kit: EventKit, engine: Any)
 
 
 @proves("G4")
+@pytest.mark.parametrize("kind", ["Session", "Connection"])
+def test_what_run_sync_shows_of_an_async_engine_is_refused(url: str, engine: Any, kind: str) -> None:
+    """It looks like a sync one, but the driver beneath it has to be awaited."""
+    if not isinstance(engine, Blocking):
+        pytest.skip("an engine that blocks has no run_sync()")
+    with opened(engine, kind) as tx, eventkit.connect(url) as kit:
+        with pytest.raises(TypeError, match=r"tx= is a transaction of an async engine.* outside of run_sync\(\)"):
+            tx.run_sync(lambda inside: kit.stream("t").publish(1, tx=inside))
+        assert events(kit) == []
+
+
+@proves("G4")
 @kinds
 def test_each_flavour_takes_its_own_sessions(url: str, engine: Any, flavour: str, kind: str) -> None:
     """A blocking one would hold up the event loop; an async one could not be awaited."""
