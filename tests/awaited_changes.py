@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from eventkit.operations import Probe
 from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import ReadOutlook
-from eventkit.operations.enqueue import RoomAhead
+from eventkit.operations.collected import EnqueueAll, NotifyAll, PublishAll
+from eventkit.operations.enqueue import PLAIN, RoomAhead
 from eventkit.operations.stream import EventsAhead
 
 
@@ -62,6 +63,21 @@ def _publish_to_many(kit: Any, name: str, _: Any) -> None:
     kit.stream(name).publish(1)
 
 
+def _publish_collected(kit: Any, name: str, _: Any) -> None:
+    both = [(topic, "1", None, None, None) for topic in (f"{name} too", name)]
+    kit._connection.execute(PublishAll(both))
+
+
+def _enqueue_collected(kit: Any, name: str, _: Any) -> None:
+    both = [(queue, "1", *PLAIN) for queue in (f"{name} too", name)]
+    kit._connection.execute(EnqueueAll(both))
+
+
+def _notify_collected(kit: Any, name: str, _: Any) -> None:
+    both = [(channel, "1", None) for channel in (f"{name} too", name)]
+    kit._connection.execute(NotifyAll(both))
+
+
 CHANGES = {
     "publish": Change(lambda kit, name, _: kit.stream(name).publish(1), _events),
     "publish_many": Change(lambda kit, name, _: kit.stream(name).publish_many([1, 2]), _events),
@@ -71,6 +87,9 @@ CHANGES = {
     "enqueue": Change(lambda kit, name, _: kit.queue(name).enqueue(1)),
     "enqueue with a key": Change(lambda kit, name, _: kit.queue(name).enqueue(1, key="key")),
     "enqueue_many": Change(lambda kit, name, _: kit.queue(name).enqueue_many([1, 2])),
+    "publish, collected": Change(_publish_collected, _events),
+    "notify, collected": Change(_notify_collected, _notifications),
+    "enqueue, collected": Change(_enqueue_collected),
     "retry": Change(lambda kit, name, task: kit.queue(name).retry(task, delay=0), prepare=_held),
     "release": Change(lambda kit, name, task: kit.queue(name).release(task), prepare=_held),
     "requeue": Change(lambda kit, name, _: kit.queue(name).requeue(), prepare=_dead),

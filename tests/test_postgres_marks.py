@@ -21,6 +21,7 @@ from eventkit.conformance.threads import in_thread
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
 from eventkit.operations.channel import ReadNotifications
+from eventkit.operations.collected import NotifyAll, PublishAll
 from eventkit.operations.stream import ReadEvents
 
 
@@ -61,12 +62,18 @@ def _to_many(kit: Any, tx: Any) -> None:
     kit.stream("t").publish(1, tx=tx)
 
 
+def _collected(kit: Any, tx: Any) -> None:
+    both = [("t", "1", None, None, None), ("u", "2", "k", None, None), ("t", "3", None, None, None)]
+    kit._connection.execute(PublishAll(both), tx)
+
+
 _WAYS: dict[str, Way] = {
     "publish": lambda kit, tx: kit.stream("t").publish(1, tx=tx),
     "publish_many": lambda kit, tx: kit.stream("t").publish_many([1, 2], tx=tx),
     "dedup": lambda kit, tx: kit.stream("t").publish(1, dedup=str(random.random()), tx=tx),
     "after a savepoint": _after_a_savepoint,
     "to many topics": _to_many,
+    "collected": _collected,
 }
 
 
@@ -143,6 +150,8 @@ class Scene:
                 return lambda tx: tx.execute(insert)
             way = _WAYS[chance.choice(list(_WAYS))]
             return lambda tx: way(self._kit, tx)
+        if chance.random() < 0.5:
+            return lambda tx: self._connection.execute(NotifyAll([("t", "1", None), ("u", "2", None)]), tx)
         return lambda tx: self._kit.channel("t").notify(1, tx=tx)
 
     def _read(self, kind: str, after: int, tx: Any) -> list[int]:
@@ -193,6 +202,18 @@ def test_a_plain_insert_is_marked(kit: Any, driver: Any, postgres_url: str) -> N
     driver.commit()
     assert [event.payload for event in stream.read()] == ["early", "late, and committed first"]
     assert [stream.head(), kit.stream("others").head()] == [late, other]
+
+
+def test_what_was_collected_is_marked(kit: Any, driver: Any) -> None:
+    """Readers of each of its topics stay below, and those of another do not wait."""
+    topics = ("orders", "others")
+    kit._connection.execute(PublishAll([(topic, '"early"', None, None, None) for topic in topics]), driver)
+    for topic in (*topics, "third"):
+        kit.stream(topic).publish("late, and committed first")
+    assert [len(kit.stream(topic).read()) for topic in (*topics, "third")] == [0, 0, 1]
+    driver.commit()
+    for topic in topics:
+        assert [event.payload for event in kit.stream(topic).read()] == ["early", "late, and committed first"]
 
 
 def test_a_prepared_transaction_keeps_its_marks(kit: Any, driver: Any, postgres_url: str) -> None:

@@ -65,7 +65,11 @@ def test_a_session_with_nothing_but_events_commits_them(kit: EventKit, engine: A
         kit_of(session).channel("c").notify(1)
         session.commit()
         session.commit()
-    assert (events(kit), kit.queue("q").size(), sent(kit)) == ([1, 2], 1, [1])
+        stream = topic(session)
+        for number in (3, 4):
+            stream.publish(number)
+            session.commit()
+    assert (events(kit), kit.queue("q").size(), sent(kit)) == ([1, 2, 3, 4], 1, [1])
 
 
 @proves("C2")
@@ -141,6 +145,11 @@ def test_a_flush_that_fails_takes_it_along(kit: EventKit, engine: Any) -> None:
 def test_a_savepoint_that_is_rolled_back_forgets_its_own(kit: EventKit, engine: Any) -> None:
     """And no more; one that is released keeps it, unless a savepoint around it is rolled back."""
     with collecting(engine, kit) as session:
+        outer = session.begin_nested()
+        inner = session.begin_nested()
+        topic(session).publish("lost 0")
+        inner.commit()
+        outer.rollback()
         topic(session).publish(1)
         first = session.begin_nested()
         topic(session).publish("lost 1")
@@ -308,6 +317,37 @@ def test_what_the_commit_itself_brings_about_is_in_it(kit: EventKit, engine: Any
             session.commit()
         session.close()
     assert events(kit) == ["first", "before the commit", "after the flush", "before the commit"]
+
+
+@proves("C2")
+def test_a_commit_that_has_failed_can_be_asked_for_again(kit: EventKit, engine: Any) -> None:
+    """Nothing is written twice or forgotten, whoever made it fail and whether it had written by then."""
+    kit.queue("q").configure(max_size=1)
+    kit.queue("q").enqueue("first")
+    with collecting(engine, kit) as session:
+        inner = getattr(unwrapped(session), "sync_session", unwrapped(session))
+        failing = iter([True, False])
+
+        def fail_once(session: Any) -> None:
+            if next(failing, False):
+                raise LookupError
+
+        event.listen(inner, "before_commit", fail_once)
+        session.add(Order(name="ann"))
+        topic(session).publish(1)
+        with pytest.raises(LookupError):
+            session.commit()
+        topic(session).publish(2)
+        session.commit()
+        topic(session).publish(3)
+        kit_of(session).queue("q").enqueue("second")
+        for _ in range(2):
+            with pytest.raises(eventkit.QueueFull):
+                session.commit()
+        kit.queue("q").receive(tx=session)
+        session.commit()
+    assert (placed(engine), events(kit)) == (["ann"], [1, 2, 3])
+    assert [info.payload for info in kit.queue("q").list()] == ["second"]
 
 
 @proves("C1")

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import delete, exc, insert, select, update
+from sqlalchemy import delete, event, exc, insert, select, update
 
 from eventkit import EventKit
 
@@ -41,7 +41,9 @@ def test_a_row_is_an_event_of_its_commit(kit: EventKit, engine: Any) -> None:
         session.add(Entry(account=account, amount=Decimal("1.50"), at=AT))
         account.name = "bob"
         session.commit()
-        session.delete(get(session, Account))
+        account = get(session, Account)
+        session.expire(account, ["name"])
+        session.delete(account)
         session.commit()
     (_, first), (_, second), (_, third) = told(kit, "accounts")
     assert [change for change, _ in told(kit, "accounts")] == ["insert", "update", "delete"]
@@ -114,6 +116,28 @@ def test_an_update_counts_if_a_column_has_changed(kit: EventKit, engine: Any) ->
         ("update", "anne"),
     ]
     assert [change for change, _ in told(kit, "entries")] == ["insert"]
+
+
+@proves("C4")
+def test_what_a_listener_of_the_flush_changes_counts(kit: EventKit, engine: Any) -> None:
+    """A row that is written only because of it is an event too."""
+
+    def stamp(mapper: Any, connection: Any, account: Any) -> None:
+        account.note = "stamped"
+
+    with collecting(engine, kit) as session:
+        session.add(Account(name="ann"))
+        session.commit()
+        account = get(session, Account)
+        event.listen(Account, "before_update", stamp)
+        try:
+            account.name = "bob"
+            account.name = "ann"
+            session.commit()
+        finally:
+            event.remove(Account, "before_update", stamp)
+    assert [change for change, _ in told(kit, "accounts")] == ["insert", "update"]
+    assert told(kit, "notes") == [("update", "stamped")]
 
 
 @proves("C4")
@@ -203,7 +227,7 @@ def test_a_row_that_is_not_committed_is_no_event(kit: EventKit, engine: Any) -> 
         session.add(Account(name="bob"))
         savepoint.commit()
         savepoint = session.begin_nested()
-        session.add_all([Entry(account_id=1, amount=Decimal(1), at=None), Account(name="ann")])
+        session.add(Account(name="lost", entries=[Entry(amount=None, at=None)]))
         with pytest.raises(exc.IntegrityError):
             session.flush()
         savepoint.rollback()

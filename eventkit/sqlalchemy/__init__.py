@@ -16,8 +16,8 @@ commit then takes one statement for all events, one for all tasks and one for al
 `emits` makes the rows of a mapped class events by themselves.
 """
 
+from .binding import bind
 from .handles import CollectedChannel, CollectedQueue, CollectedStream, Collector, collect
 from .models import emits
-from .pending import bind
 
 __all__ = ["CollectedChannel", "CollectedQueue", "CollectedStream", "Collector", "bind", "collect", "emits"]

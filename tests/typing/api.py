@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, assert_type
 
 import msgspec
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import eventkit
 from eventkit import (
@@ -35,6 +37,15 @@ from eventkit import (
     TaskQueue,
 )
 from eventkit.protocols import AsyncSubscription, Backend, Subscription
+from eventkit.sqlalchemy import (
+    CollectedChannel,
+    CollectedQueue,
+    CollectedStream,
+    Collector,
+    bind,
+    collect,
+    emits,
+)
 
 
 @dataclass
@@ -250,6 +261,45 @@ def what_a_type_checker_refuses(kit: EventKit, emails: TaskQueue[Email], orders:
     orders.publish("42")  # type: ignore[arg-type]
     kit.queue("emails").enqueue({}, dealy=30)  # type: ignore[call-arg]
     orders.subscribe(consumer=42)  # type: ignore[arg-type]
+
+
+def sessions(kit: EventKit, async_kit: AsyncEventKit, session: Session, async_session: AsyncSession) -> None:
+    bind(sessionmaker(), kit)
+    bind(Session, kit, bind_arguments={"mapper": Order})
+    bind(scoped_session(sessionmaker()), kit)
+    bind(async_sessionmaker(), async_kit)
+    bind(async_session, async_kit)
+    assert_type(collect(session), Collector)
+    assert_type(collect(async_session).stream("orders"), CollectedStream[Any])
+    orders = collect(session).stream("orders", type=Order)
+    assert_type(orders, CollectedStream[Order])
+    orders.publish(Order(42), key="42", headers={"tenant": "acme"}, dedup="id")
+    orders.publish_many([Order(1), NewEvent(Order(2), "key")])
+    emails = collect(session).queue("emails", type=Email)
+    assert_type(emails, CollectedQueue[Email])
+    emails.enqueue(Email("ann"), delay=30, priority=5, expires=timedelta(hours=1), key="ann")
+    emails.enqueue_many([Email("ann"), NewTask(Email("bob"), delay=30)])
+    assert_type(collect(session).channel("alerts", type=Alert), CollectedChannel[Alert])
+    collect(session).channel("alerts").notify({"text": "fire"}, headers={"tenant": "acme"})
+
+
+@emits("orders", on=("insert",), payload=lambda row: {"id": row.id}, key=lambda row: str(row.id))
+@emits("everything")
+class Emitting:
+    id: int
+
+
+assert_type(Emitting(), Emitting)
+
+
+def what_is_refused_of_sessions(
+    session: Session, orders: CollectedStream[Order], emails: CollectedQueue[Email]
+) -> None:
+    orders.publish("42")  # type: ignore[arg-type]
+    orders.publish(Order(42), tx=session)  # type: ignore[call-arg]
+    emails.enqueue(Email("ann"), wait=5)  # type: ignore[call-arg]
+    collect("session")  # type: ignore[arg-type]
+    bind(session, "sqlite:///shop.db")  # type: ignore[arg-type]
 
 
 def backends() -> None:
