@@ -1,4 +1,4 @@
-"""Waiters of asyncio that are cancelled (W2, Q2)."""
+"""Tasks of asyncio that are cancelled while they wait or write (W2, Q2, G4)."""
 
 import asyncio
 import random
@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import eventkit
 
@@ -184,5 +185,39 @@ def test_waiting_threads_do_not_hold_up_the_loop(url: str) -> None:
             await kit.queue("q").enqueue_many(list(range(100)))
             claimed = await asyncio.gather(*waiting)
             assert sorted(task.payload for [task] in claimed) == list(range(100))
+
+    _run(main())
+
+
+@proves("G4")
+def test_a_cancelled_task_takes_its_session_with_it(url: str, engine_url: str, flavour: str) -> None:
+    """Wherever the call was: nothing of the transaction is left, and the engine serves the next one."""
+    if flavour == "sync":
+        pytest.skip("a session that blocks has no tasks")
+
+    async def main() -> None:
+        engine = create_async_engine(engine_url)
+        async with eventkit.connect_async(url) as kit:
+            for pause in (0.0, 0.001, 0.05):
+                inside = asyncio.Event()
+
+                async def work(inside: asyncio.Event = inside) -> None:
+                    async with AsyncSession(engine) as session:
+                        inside.set()
+                        while True:
+                            await kit.stream("t").publish(1, tx=session)
+
+                task = asyncio.create_task(work())
+                await inside.wait()
+                await asyncio.sleep(pause)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert await kit.stream("t").read() == []
+                async with AsyncSession(engine) as session:
+                    await kit.stream("other").publish(pause, tx=session)
+                    await session.commit()
+            assert [event.payload for event in await kit.stream("other").read()] == [0.0, 0.001, 0.05]
+        await engine.dispose()
 
     _run(main())
