@@ -82,6 +82,13 @@ def positive(what: str, value: Any) -> float:
     return float(value)
 
 
+def burst(value: Any) -> float:
+    """The depth of a token bucket, which holds a whole token at least."""
+    if positive("burst", value) < 1:
+        raise ValueError(f"burst is at least 1, or nothing would ever be let through; not {value!r}")
+    return float(value)
+
+
 def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of *choices*."""
     if value not in choices:

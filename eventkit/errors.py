@@ -12,13 +12,16 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── Closed                         the kit was closed, or inherited through fork()
     ├── QueueFull                      the queue's max_size is reached
     ├── LockHeld                       somebody else holds the lock
-    ├── TaskFailed                     the task whose result was waited for died
+    ├── TaskFailed                     the task whose result was waited for is dead
+    ├── TimedOut (TimeoutError)        the result did not come in time
     ├── Truncated                      events the reader had not seen were pruned
     ├── DatabaseReplaced               the SQLite file is no longer the one that was opened
     └── Unavailable                    worth another try
         ├── Busy                       a lock was not obtained in time
         └── Disconnected               the connection broke
 """
+
+import datetime
 
 
 class EventkitError(Exception):
@@ -46,11 +49,42 @@ class QueueFull(EventkitError):
 
 
 class LockHeld(EventkitError):
-    """Raised on entering a lock that somebody else holds; wait with ``acquire(wait=seconds)``."""
+    """Raised on entering a lock that is held; wait with ``acquire(wait=seconds)``.
+
+    ``holder`` and ``until`` say by whom and until when at the latest; both are None if it has been let go since.
+    """
+
+    def __init__(self, name: str, holder: str | None, until: datetime.datetime | None) -> None:
+        super().__init__(name, holder, until)
+        self.name = name
+        self.holder = holder
+        self.until = until
+
+    def __str__(self) -> str:
+        held = "was held a moment ago" if self.until is None else f"is held by {self.holder} until {self.until}"
+        return f"lock {self.name!r} {held}: wait for it with acquire(wait=seconds), or leave the work to its holder"
 
 
 class TaskFailed(EventkitError):
-    """Raised to who waits for the result of a task that died; the message is the task's error."""
+    """Raised to who waits for the result of a task that is dead.
+
+    ``reason`` is ``"failed"``, ``"exhausted"``, ``"expired"`` or ``"poison"``, and ``error`` the task's error, if it
+    has left one.
+    """
+
+    def __init__(self, id: int, reason: str, error: str | None) -> None:
+        super().__init__(id, reason, error)
+        self.id = id
+        self.reason = reason
+        self.error = error
+
+    def __str__(self) -> str:
+        error = f": {self.error}" if self.error else ""
+        return f"task {self.id} is dead ({self.reason}; requeue() gives it a new life){error}"
+
+
+class TimedOut(EventkitError, TimeoutError):
+    """Raised to who has waited for a result in vain; wait longer, or see whether anybody works on the task."""
 
 
 class Truncated(EventkitError):

@@ -30,7 +30,7 @@ class Permanent(Exception):
 def outcome(task: Task[object], error: BaseException | None, done: Operation[bool] | None = None) -> Operation[bool]:
     """What to tell the database of *task*, whose work has ended with *error*, or well: then *done*, or an ack."""
     if error is None:
-        return done or finish.Ack(task.id, task.token, None)
+        return done or finish.Ack(task.id, task.token)
     if not isinstance(error, Exception):
         return finish.Release(task.id, task.token)
     if isinstance(error, Permanent):

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from . import arguments
+from . import arguments, limits
 from .arguments import Duration
 from .channel import Channel, origin
 from .codec import Codec
@@ -15,6 +15,7 @@ from .deliveries_async import AsyncDeliveries
 from .delivery import PREFIX, Tally
 from .errors import UnknownBackend
 from .inbox import Inbox
+from .locks import AsyncLock, Lock
 from .loops import Loops
 from .loops_async import AsyncLoops
 from .operations.claim import ReadOutlooks
@@ -22,6 +23,7 @@ from .outbox import Outbox
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
 from .records import Message
+from .results import AsyncResults, Results
 from .rota import Rota
 from .scheduler import Scheduler
 from .scheduler_async import AsyncScheduler
@@ -74,6 +76,8 @@ class _Handles:
     _deliveries: Any
     _scheduler: Any
     _tallies: defaultdict[str, Tally]
+    _lock: Any
+    _results: Any
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
         """The stream of a topic."""
@@ -125,6 +129,23 @@ class _Handles:
         """What a consumer has seen."""
         return Inbox(self._connection.execute, consumer)
 
+    def lock(self, name: str, ttl: Duration = 60) -> Any:
+        """A lock, which is not held yet."""
+        return self._lock(self._connection.execute, self._loops, name, ttl)
+
+    def rate_limit(self, name: str, limit: int, per: Duration) -> Any:
+        """Whether a fixed window has room for this call, which is then counted."""
+        return self._connection.execute(limits.window(name, limit, per))
+
+    def token_bucket(self, name: str, rate: float, burst: float | None = None) -> Any:
+        """Whether a bucket has a token for this call, which is then taken."""
+        return self._connection.execute(limits.bucket(name, rate, burst))
+
+    @property
+    def results(self) -> Any:
+        """The results of tasks, and of whatever else has a name."""
+        return self._results(self._connection, self._loops, self._codec(None))
+
     @property
     def schedules(self) -> Any:
         """The schedules of the database."""
@@ -144,6 +165,9 @@ class _Handles:
 
 class Kit(_Handles):
     """Behaves as `eventkit.protocols.EventKit` says."""
+
+    _lock = Lock
+    _results = Results
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -169,6 +193,9 @@ class Kit(_Handles):
 
 class AsyncKit(_Handles):
     """Behaves as `eventkit.protocols.AsyncEventKit` says."""
+
+    _lock = AsyncLock
+    _results = AsyncResults
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection

@@ -19,13 +19,13 @@ from .handling import outcome, report
 from .heartbeat import Heartbeat
 from .messages import Messages
 from .operations import Operation, Origin, Probe, channel, finish, stream
-from .operations.claim import Claim
 from .protocols import Connection
 from .records import Event, Notification, Task
 from .rota import Rota
 from .telemetry import tracing
 
 M = TypeVar("M")
+T = TypeVar("T")
 
 _LINGER = 0.1
 """Seconds without an event after which progress is saved."""
@@ -186,13 +186,14 @@ class Loops:
 
         return self._track(Messages(notifications(), lambda: None))
 
-    def claim(self, operation: Claim, probe: Probe, wait: float) -> list[Task[Any]]:
-        """The claim, tried again whenever it may come to something, for *wait* seconds."""
+    def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
+        """The answer, asked for again whenever it may come to something, for *wait* seconds."""
         deadline = monotonic() + wait
         while True:
-            tasks = self._connection.execute(operation)
-            if tasks or not self._connection.sleep(probe, max(0.0, deadline - monotonic())):
-                return tasks
+            answer = self._connection.execute(operation)
+            left = deadline - monotonic()
+            if answer or left <= 0 or not self._connection.sleep(probe, left):
+                return answer
 
     def enqueue(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
         """The enqueue, tried again whenever there may be room, for *wait* seconds."""

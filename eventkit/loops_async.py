@@ -14,13 +14,13 @@ from .errors import PASSING, Closed, EventkitError, QueueFull, Unavailable
 from .handling import first_beat, logger, outcome, report
 from .messages import AsyncMessages
 from .operations import Operation, Origin, Probe, channel, finish, stream
-from .operations.claim import Claim
 from .protocols import AsyncConnection
 from .records import Event, Notification, Task
 from .rota import Rota
 from .telemetry import tracing
 
 M = TypeVar("M")
+T = TypeVar("T")
 
 _LINGER = 0.1
 """Seconds without an event after which progress is saved."""
@@ -200,13 +200,14 @@ class AsyncLoops:
 
         return self._track(AsyncMessages(notifications(), settle, attach))
 
-    async def claim(self, operation: Claim, probe: Probe, wait: float) -> list[Task[Any]]:
-        """The claim, tried again whenever it may come to something, for *wait* seconds."""
+    async def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
+        """The answer, asked for again whenever it may come to something, for *wait* seconds."""
         deadline = monotonic() + wait
         while True:
-            tasks = await self._connection.execute(operation)
-            if tasks or not await self._connection.sleep(probe, max(0.0, deadline - monotonic())):
-                return tasks
+            answer = await self._connection.execute(operation)
+            left = deadline - monotonic()
+            if answer or left <= 0 or not await self._connection.sleep(probe, left):
+                return answer
 
     async def enqueue(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
         """The enqueue, tried again whenever there may be room, for *wait* seconds."""

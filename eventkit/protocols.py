@@ -47,6 +47,9 @@ M_co = TypeVar("M_co", covariant=True)
 _KEEP: Any = ...
 """The default of a setting that is left as it is."""
 
+_NO_RESULT: Any = ...
+"""The default of a result that there is none of; None would be one."""
+
 Tasks = list[Task[P]]
 TaskInfos = list[TaskInfo[P]]
 Ids = list[int]
@@ -102,6 +105,29 @@ class EventKit(Protocol):
         ...
 
     def inbox(self, consumer: str) -> Inbox: ...
+
+    def lock(self, name: str, ttl: Duration = 60) -> Lock:
+        """A lock among all processes, to be acquired.  Whoever has it loses it after *ttl* seconds, or renews it."""
+        ...
+
+    def rate_limit(self, name: str, limit: int, per: Duration) -> bool:
+        """Whether this is one of the first *limit* calls in the present window of *per* seconds, in whatever process.
+
+        Windows follow the database's clock.  Calls that are refused do not count.
+        """
+        ...
+
+    def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool:
+        """Take a token from a bucket that all processes share; False if there is none.
+
+        It gets *rate* tokens a second, and holds *burst* of them: a second's worth by default, and one at least.
+        """
+        ...
+
+    @property
+    def results(self) -> Results:
+        """What tasks, or anything else with a name, came to."""
+        ...
 
     @property
     def schedules(self) -> Schedules:
@@ -264,10 +290,12 @@ class TaskQueue(Protocol[P]):
         """Claim and delete in one step: at most once, and gone if this process dies."""
         ...
 
-    def ack(self, task: Task[Any], *, result: Any = None, tx: Any = None) -> bool:
+    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, tx: Any = None) -> bool:
         """Finish a task; False if its lease has run out.
 
-        The task is deleted, or kept with its *result* for as long as the queue's ``keep_done`` says.
+        The task is deleted, or kept for as long as the queue's ``keep_done`` says.  A *result*, which may be None, is
+        saved under the task's id for `Results.get` and `Results.wait`: for an hour, or as long as the task is kept if
+        that is longer.
         """
         ...
 
@@ -557,6 +585,66 @@ class Schedules(Protocol):
         ...
 
 
+class Lock(Protocol):
+    """A lock that one holder has at a time, among all processes, by the database's clock.
+
+    The holder is the handle that has acquired it, until it releases it or the ttl is over.  A handle that holds it
+    already gets it no second time.  Entering it acquires it or raises `LockHeld`; leaving it releases it.
+    """
+
+    name: str
+
+    @property
+    def fence(self) -> int | None:
+        """A number that grows with every holder; None while this handle does not hold the lock.
+
+        Send it along to whatever the lock protects, and have it refuse numbers below the highest it has seen: then a
+        holder that stood still for longer than its ttl does no harm.
+        """
+        ...
+
+    def acquire(self, wait: Duration = 0) -> bool:
+        """Take the lock, waiting up to *wait* seconds for it; False if somebody else still holds it."""
+        ...
+
+    def renew(self) -> bool:
+        """Begin the ttl anew; False if it was over, and the lock is lost."""
+        ...
+
+    def release(self) -> bool:
+        """Let others have the lock; False if its time was over."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Results(Protocol):
+    """What tasks came to, for whoever waits for it; or anything else that has a name.
+
+    An id is the number of a task, or a string of one's own; 7 and ``"7"`` are two ids.
+    """
+
+    def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> None:
+        """Save a value for *ttl* seconds, in place of an earlier one."""
+        ...
+
+    def get(self, id: int | str, default: Any = None) -> Any:
+        """The value, which may be None; *default* if there is none."""
+        ...
+
+    def wait(self, id: int | str, timeout: Duration) -> Any:
+        """The value, as soon as it is committed; `TimedOut` if it is not within *timeout* seconds.
+
+        `TaskFailed` with the reason and the error if it is a task's, and the task is dead or dies.
+        """
+        ...
+
+    def sweep(self) -> int:
+        """Delete what has expired; how many results."""
+        ...
+
+
 class Subscription(Protocol[M_co]):
     """An iterator that waits for more; it ends when it or its kit is closed."""
 
@@ -637,6 +725,15 @@ class AsyncEventKit(Protocol):
         ...
 
     def inbox(self, consumer: str) -> AsyncInbox: ...
+
+    def lock(self, name: str, ttl: Duration = 60) -> AsyncLock: ...
+
+    async def rate_limit(self, name: str, limit: int, per: Duration) -> bool: ...
+
+    async def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool: ...
+
+    @property
+    def results(self) -> AsyncResults: ...
 
     @property
     def schedules(self) -> AsyncSchedules: ...
@@ -734,7 +831,7 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]: ...
 
-    async def ack(self, task: Task[Any], *, result: Any = None, tx: Any = None) -> bool: ...
+    async def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, tx: Any = None) -> bool: ...
 
     async def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Ids: ...
 
@@ -895,6 +992,36 @@ class AsyncSchedules(Protocol):
 
     # Last, because below it ``list`` would mean this method to a type checker.
     async def list(self) -> list[Schedule]: ...
+
+
+class AsyncLock(Protocol):
+    """`Lock`, awaited."""
+
+    name: str
+
+    @property
+    def fence(self) -> int | None: ...
+
+    async def acquire(self, wait: Duration = 0) -> bool: ...
+
+    async def renew(self) -> bool: ...
+
+    async def release(self) -> bool: ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+class AsyncResults(Protocol):
+    """`Results`, awaited."""
+
+    async def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> None: ...
+
+    async def get(self, id: int | str, default: Any = None) -> Any: ...
+
+    async def wait(self, id: int | str, timeout: Duration) -> Any: ...
+
+    async def sweep(self) -> int: ...
 
 
 class Connection(Protocol):

@@ -12,11 +12,13 @@ from .operations import finish
 from .operations import queue as operations
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
+from .operations.result import AckWithResult
 from .records import NewTask, Task
 from .rota import Rota
 from .telemetry import with_trace
 
 _KEEP: Any = object()
+_NO_RESULT: Any = object()
 _STATES = ("scheduled", "ready", "leased", "dead", "done")
 
 
@@ -91,17 +93,19 @@ class Queue:
         if tx is not None:
             raise ValueError("wait= cannot be combined with tx=: what is waited for may be waiting for it")
         seconds = arguments.milliseconds("wait", wait) / 1000
-        return self._loops.claim(operation, ReadOutlook(self.name), seconds)
+        return self._loops.attempt(operation, ReadOutlook(self.name), seconds)
 
     def receive(self, limit: int = 1, tx: Any = None) -> Any:
         """Claim and delete in one step."""
         arguments.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
-    def ack(self, task: Task[Any], *, result: Any = None, tx: Any = None) -> Any:
-        """Finish a task; False if it is no longer ours."""
-        text = None if result is None else Codec(largest=self._codec.largest).encode(result)
-        return self._execute(finish.Ack(task.id, task.token, text), tx)
+    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, tx: Any = None) -> Any:
+        """Finish a task, and save its result; False if it is no longer ours."""
+        if result is _NO_RESULT:
+            return self._execute(finish.Ack(task.id, task.token), tx)
+        text = Codec(largest=self._codec.largest).encode(result)
+        return self._execute(AckWithResult(task.id, task.token, task.queue, text), tx)
 
     def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Any:
         """Finish tasks; the ids of those that were still ours."""
@@ -222,7 +226,7 @@ class Queue:
             "retry": (retry, _policy),
             "max_size": (max_size, lambda value: arguments.count("max_size", value, least=1)),
             "rate": (rate, lambda value: arguments.positive("rate", value)),
-            "burst": (burst, _burst),
+            "burst": (burst, arguments.burst),
             "max_running": (max_running, lambda value: arguments.count("max_running", value, least=1)),
             "keep_done": (keep_done, lambda value: arguments.milliseconds("keep_done", value)),
             "key_ttl": (key_ttl, lambda value: arguments.milliseconds("key_ttl", value)),
@@ -269,9 +273,3 @@ def _priority(value: Any) -> int:
 
 def _policy(value: Any) -> str:
     return retry.encode(retry.policy(value))
-
-
-def _burst(value: Any) -> float:
-    if arguments.positive("burst", value) < 1:
-        raise ValueError(f"burst is at least 1, or no task would ever be handed out; not {value!r}")
-    return float(value)

@@ -24,8 +24,11 @@ from .operations import (
     enqueue,
     finish,
     inbox,
+    limit,
+    lock,
     outbox,
     queue,
+    result,
     schedule,
     stream,
     tick,
@@ -50,7 +53,23 @@ class Statement(msgspec.Struct, frozen=True):
 
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Every operation there is, by name."""
-    modules = (operations, stream, channel, enqueue, claim, finish, queue, collected, outbox, inbox, schedule, tick)
+    modules = (
+        operations,
+        stream,
+        channel,
+        enqueue,
+        claim,
+        finish,
+        queue,
+        collected,
+        outbox,
+        inbox,
+        schedule,
+        tick,
+        lock,
+        limit,
+        result,
+    )
     return {
         name: value
         for module in modules

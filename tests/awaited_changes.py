@@ -8,6 +8,8 @@ from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import ReadOutlook
 from eventkit.operations.collected import EnqueueAll, NotifyAll, PublishAll
 from eventkit.operations.enqueue import PLAIN, RoomAhead
+from eventkit.operations.lock import AcquireLock, LockAhead, ReleaseLock
+from eventkit.operations.result import ResultAhead
 from eventkit.operations.stream import EventsAhead
 
 
@@ -42,6 +44,29 @@ def _busy(kit: Any, name: str) -> Any:
     kit.queue(name).configure(max_running=1)
     kit.queue(name).enqueue("waits", delay=0, priority=-1)
     return _held(kit, name)
+
+
+def _locked(kit: Any, name: str) -> int:
+    kit._connection.execute(AcquireLock(name, 7, "somebody", 600_000))
+    return 7
+
+
+_WAITED_FOR: dict[str, int] = {}
+"""The tasks whose results somebody waits for, by the name of their queue."""
+
+
+def _waited_for(kit: Any, name: str) -> Any:
+    task = _held(kit, name)
+    _WAITED_FOR[name] = task.id
+    return task
+
+
+def _result(name: str) -> Probe:
+    return ResultAhead(f'"{name}"', None)
+
+
+def _result_of_task(name: str) -> Probe:
+    return ResultAhead(str(_WAITED_FOR[name]), _WAITED_FOR[name])
 
 
 def _events(name: str) -> Probe:
@@ -100,5 +125,15 @@ CHANGES = {
     "fail makes room": Change(lambda kit, name, task: kit.queue(name).fail(task, "broken"), _room, _full),
     "cancel makes room": Change(lambda kit, name, task: kit.queue(name).cancel(task.id, running=True), _room, _full),
     "purge makes room": Change(lambda kit, name, _: kit.queue(name).purge("leased"), _room, _full),
+    "release a lock": Change(
+        lambda kit, name, token: kit._connection.execute(ReleaseLock(name, token)), LockAhead, _locked
+    ),
+    "save a result": Change(lambda kit, name, _: kit.results.save(name, 1), _result),
+    "ack with a result": Change(
+        lambda kit, name, task: kit.queue(name).ack(task, result=1), _result_of_task, _waited_for
+    ),
+    "fail, waited for": Change(
+        lambda kit, name, task: kit.queue(name).fail(task, "broken"), _result_of_task, _waited_for
+    ),
     "configure makes room": Change(lambda kit, name, _: kit.queue(name).configure(max_size=2), _room, _full),
 }

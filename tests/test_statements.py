@@ -21,9 +21,9 @@ FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {
-    "Ack": {"result"},
     "AckInLane": {"lane"},
     "AddMessage": {"message_id"},
+    "GetResult": {"default"},
     "ReadEvents": {"skip"},
     "ReadOutbox": {"counted"},
 }

@@ -98,7 +98,7 @@ RETURNING queue, lane, eventkit_stir('task', queue)
 -- name: CopyDead
 WITH
 dead AS MATERIALIZED (
-    SELECT t.queue, t.payload, t.headers, t.priority, q.dead_letter_to
+    SELECT t.id, t.queue, t.payload, t.headers, t.priority, q.dead_letter_to
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
     WHERE t.id = ANY (:ids::bigint[]) AND t.state = 'dead'
 ),
@@ -117,6 +117,9 @@ opened AS (
 )
 SELECT eventkit_stir('task', queue)
 FROM (SELECT queue FROM dead UNION SELECT queue FROM copies) AS changed
+UNION ALL
+SELECT eventkit_stir('result', id::text)
+FROM dead
 
 -- name: ReadHeld
 SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry

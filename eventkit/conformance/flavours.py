@@ -12,7 +12,7 @@ from typing import Any
 PATIENCE = 60.0
 """Seconds after which a call that has not returned is a failure, not a wait."""
 
-_HANDLES = ("__aenter__", "__anext__", "publish", "claim", "notify", "execute", "run", "once", "tick")
+_HANDLES = ("__aenter__", "__anext__", "publish", "claim", "notify", "execute", "run", "once", "tick", "sweep")
 """Whatever has one of these is something to call further."""
 
 _PLAIN = (bool, int, float, str, bytes, list, tuple, dict, type(None))

@@ -53,6 +53,14 @@ def _ack_late(url: str) -> float:
         return time.time()
 
 
+def _hold(url: str) -> None:
+    """Claim what may run, and stand still."""
+    with eventkit.connect(url) as kit:
+        assert len(kit.queue("jobs").claim("worker", 9, lease=1.5)) == 2
+        kit.queue("held").enqueue(None)
+        time.sleep(PATIENCE)
+
+
 def _run(url: str, racers: int) -> tuple[int, int]:
     """Run tasks until there are none; how many, and the most that were seen running at once."""
     runs = most = 0
@@ -208,6 +216,37 @@ def test_max_running_bounds_all_workers_together(kit: EventKit, connect: Any, ur
     advance(kit, 11)
     # A lease that has lapsed does not count.
     assert [task.id for task in other.claim("other", 9)] == [third.id]
+
+
+@proves("Q13", "Q12")
+def test_max_running_can_be_changed_while_tasks_run(kit: EventKit, connect: Any, url: str) -> None:
+    """Fewer than there are already: none is handed out until enough have ended."""
+    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
+    queue.enqueue_many(range(9))
+    running = queue.claim("worker", 3)
+    other.configure(max_running=2)
+    assert queue.claim("worker") == []
+    assert [queue.ack(task) for task in running[:2]] == [True, True]
+    assert len(queue.claim("worker", 9)) == 1
+    other.configure(max_running=4)
+    assert len(queue.claim("worker", 9)) == 2
+    other.configure(max_running=None)
+    assert len(queue.claim("worker", 9)) == 3
+
+
+@proves("Q13", "Q4")
+def test_the_places_of_a_killed_worker_come_back(kit: EventKit, url: str) -> None:
+    """When its leases lapse, and to who waits without anybody's commit."""
+    queue = kit.queue("jobs")
+    queue.configure(max_running=2)
+    queue.enqueue_many(["first", "second", "third"])
+    with spawn(_hold, url) as worker:
+        assert kit.queue("held").claim("w", wait=PATIENCE)
+        assert queue.claim("other", 9) == []
+        worker.kill()
+    claimed = queue.claim("other", 9, wait=PATIENCE)
+    assert len(claimed) == 2
+    assert queue.claim("other", 9) == []
 
 
 @proves("Q13", "W2")

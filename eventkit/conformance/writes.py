@@ -25,6 +25,7 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
     "release": lambda kit, task, tx: kit.queue("q").release(task, tx=tx),
     "extend": lambda kit, task, tx: kit.queue("q").extend(task, 5000, tx=tx),
     "cancel": lambda kit, task, tx: kit.queue("q").cancel(task.id, running=True, tx=tx),
+    "save result": lambda kit, task, tx: kit.results.save("r", "saved", tx=tx),
     "add schedule": lambda kit, task, tx: kit.schedules.add("new", "@every 1h", "q", [1], headers={"a": "b"}, tx=tx),
     "add schedule again": lambda kit, task, tx: kit.schedules.add("s", "@every 2h", "q", tx=tx),
     "remove schedule": lambda kit, task, tx: kit.schedules.remove("s", tx=tx),
@@ -47,7 +48,14 @@ def prepare(kit: EventKit) -> Task[Any]:
 def visible(kit: EventKit) -> Any:
     """What anybody can see of what a call may have changed."""
     stream, queue = kit.stream("t"), kit.queue("q")
-    return [event.payload for event in stream.read()], stream.offset("consumer"), queue.list(), kit.schedules.list()
+    saved = kit.results.get("r")
+    return (
+        [event.payload for event in stream.read()],
+        stream.offset("consumer"),
+        queue.list(),
+        kit.schedules.list(),
+        saved,
+    )
 
 
 def sent(kit: EventKit) -> list[Any]:

@@ -116,6 +116,9 @@ class Advance(Operation[None], frozen=True):
             AdvanceConsumers,
             AdvanceNotifications,
             AdvanceInboxes,
+            AdvanceLocks,
+            AdvanceRates,
+            AdvanceResults,
             AdvanceSchedules,
         ):
             yield table(self.milliseconds)
@@ -165,5 +168,23 @@ class AdvanceInboxes(Operation[None], frozen=True):
 
 class AdvanceSchedules(Operation[None], frozen=True):
     """Move the moments of schedules back."""
+
+    milliseconds: int
+
+
+class AdvanceLocks(Operation[None], frozen=True):
+    """Move the moments of locks back."""
+
+    milliseconds: int
+
+
+class AdvanceRates(Operation[None], frozen=True):
+    """Move the moments of windows and buckets back."""
+
+    milliseconds: int
+
+
+class AdvanceResults(Operation[None], frozen=True):
+    """Move the moments of results back."""
 
     milliseconds: int

@@ -26,13 +26,12 @@ class Ack(Operation[bool], frozen=True):
     first_alone: ClassVar[bool] = True
     id: int
     token: int
-    result: str | None
 
     def plan(self) -> Plan[bool]:
         """The deletion; or the longer way of a task with a key, or of a queue that keeps what is done."""
         if (yield self):
             return True
-        return bool((yield from finish([(self.id, self.token)], self.result)))
+        return bool((yield from finish([(self.id, self.token)], None)))
 
 
 class AckMany(Operation[list[int]], frozen=True):
@@ -165,7 +164,7 @@ def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
 
 
 class CopyDead(Operation[None], frozen=True):
-    """Enqueue copies of dead tasks in the queues that theirs name as ``dead_letter_to``."""
+    """Enqueue copies of dead tasks in the queues that theirs name as ``dead_letter_to``; tell who waits for results."""
 
     ids: list[int]
 

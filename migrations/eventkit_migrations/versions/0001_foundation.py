@@ -15,6 +15,9 @@ What the columns alone do not say:
 * ``eventkit_task.lane`` is a key that many tasks may have: one claim hands out those of a lane whenever they come,
   another one after the other.  That one holds back what has to wait for its turn: such a task is scheduled, although
   its ``run_at`` has come, and ``wake_at`` is when a claim looks at it again if nobody has let it go before.
+* ``eventkit_rate.per`` is the length of a fixed window, and 0 for a token bucket; ``amount`` is what was counted in the
+  window, or was left in the bucket when it was last looked into; after ``until`` the row says nothing any more.
+* ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.
 * ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
   count for plain INSERTs too.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
@@ -178,6 +181,33 @@ SQLITE_UPGRADE = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)",
+    """
+    CREATE TABLE eventkit_lock (
+        name TEXT NOT NULL PRIMARY KEY,
+        fence INTEGER NOT NULL,
+        token INTEGER,
+        holder TEXT,
+        expires_at INTEGER
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE eventkit_rate (
+        name TEXT NOT NULL,
+        per INTEGER NOT NULL,
+        amount REAL NOT NULL,
+        counted_at INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        PRIMARY KEY (name, per)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE eventkit_result (
+        id TEXT NOT NULL PRIMARY KEY,
+        value TEXT NOT NULL,
+        expires_at INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX eventkit_result_expires ON eventkit_result (expires_at)",
     f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
@@ -200,6 +230,9 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_result",
+    "DROP TABLE eventkit_rate",
+    "DROP TABLE eventkit_lock",
     "DROP TABLE eventkit_schedule",
     "DROP TABLE eventkit_inbox",
     "DROP TABLE eventkit_notification",
@@ -222,6 +255,7 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_inbox, eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, "
     "eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, eventkit_low",
     *(

@@ -363,6 +363,32 @@ CREATE TABLE eventkit_schedule (
 
 CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)
 
+-- A lock's row stays when it is released, so that fences keep growing; nobody holds it then, and nothing expires.
+CREATE TABLE eventkit_lock (
+    name text NOT NULL PRIMARY KEY,
+    fence bigint NOT NULL,
+    token bigint,
+    holder text,
+    expires_at timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE TABLE eventkit_rate (
+    name text NOT NULL,
+    per bigint NOT NULL,
+    amount double precision NOT NULL,
+    counted_at timestamptz NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (name, per)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE TABLE eventkit_result (
+    id text NOT NULL PRIMARY KEY,
+    value json NOT NULL,
+    expires_at timestamptz NOT NULL
+)
+
+CREATE INDEX eventkit_result_expires ON eventkit_result (expires_at)
+
 CREATE VIEW eventkit_task_now AS
 SELECT
     t.id, t.queue,

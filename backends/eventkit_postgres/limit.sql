@@ -1,0 +1,31 @@
+-- Limits.  Windows follow the clock: one of a minute begins when the clock's minute does.  Who had to wait for the
+-- row may find it in a later window than the moment of the call, and is counted there.
+
+-- name: CountCall
+INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
+VALUES (:name, :per, 1, :now, eventkit_moment(eventkit_ms(:now) - eventkit_ms(:now) % :per + :per))
+ON CONFLICT (name, per) DO UPDATE
+SET
+    amount = CASE WHEN :now < r.until THEN r.amount + 1 ELSE 1 END,
+    counted_at = :now,
+    until = CASE WHEN :now < r.until THEN r.until ELSE excluded.until END
+WHERE r.amount < :limit OR :now >= r.until
+RETURNING 1
+
+-- A whole token may be missing a millionth by rounding, which is then owed.
+-- name: TakeToken
+INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
+VALUES (:name, 0, :burst::float8 - 1, :now, :now + :full_after::bigint * interval '1 ms')
+ON CONFLICT (name, per) DO UPDATE
+SET
+    amount = least(:burst, r.amount + greatest(0, date_part('epoch', :now - r.counted_at)) * :rate::float8) - 1,
+    counted_at = greatest(r.counted_at, :now),
+    until = excluded.until
+WHERE least(:burst, r.amount + greatest(0, date_part('epoch', :now - r.counted_at)) * :rate) > 0.999999
+RETURNING 1
+
+-- name: AdvanceRates
+UPDATE eventkit_rate
+SET
+    counted_at = counted_at - :milliseconds::bigint * interval '1 ms',
+    until = until - :milliseconds::bigint * interval '1 ms'

@@ -1,0 +1,60 @@
+-- Results.
+
+-- name: SaveResult
+INSERT INTO eventkit_result (id, value, expires_at)
+VALUES (:id, :value, :now + :ttl::bigint * interval '1 ms')
+ON CONFLICT (id) DO UPDATE
+SET value = excluded.value, expires_at = excluded.expires_at
+RETURNING eventkit_stir('result', id)
+
+-- name: SaveTaskResult
+INSERT INTO eventkit_result (id, value, expires_at)
+VALUES (
+    :id, :value,
+    :now + greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = :queue)) * interval '1 ms'
+)
+ON CONFLICT (id) DO UPDATE
+SET value = excluded.value, expires_at = excluded.expires_at
+RETURNING eventkit_stir('result', id)
+
+-- name: GetResult
+SELECT value::text
+FROM eventkit_result
+WHERE id = :id AND expires_at > :now
+
+-- name: AwaitResult
+SELECT r.value::text, t.queue, t.stored_state = 'dead', t.reason, t.error
+FROM
+    (SELECT) AS one
+    LEFT JOIN eventkit_result AS r ON r.id = :id AND r.expires_at > :now
+    LEFT JOIN eventkit_task_now AS t ON t.id = :task AND t.state = 'dead'
+
+-- A task dies by the clock when it expires, or when its lease lapses.  If another transaction has it in hand then, it
+-- may just be finished.
+-- name: ResultAhead
+SELECT
+    EXISTS (SELECT FROM eventkit_result WHERE id = :id AND expires_at > :now)
+    OR coalesce(n.state = 'dead' AND NOT held, false),
+    eventkit_ms(CASE
+        WHEN n.state = 'leased' THEN n.lease_expires_at
+        WHEN n.state IN ('scheduled', 'ready') THEN n.expires_at
+        WHEN held THEN :now + interval '20 ms'
+    END),
+    eventkit_ms(:now)
+FROM
+    (SELECT) AS one
+    LEFT JOIN eventkit_task_now AS n ON n.id = :task
+    LEFT JOIN LATERAL (
+        SELECT n.state = 'dead' AND n.stored_state <> 'dead' AND eventkit_in_hand(t.xmax) AS held
+        FROM eventkit_task AS t
+        WHERE t.id = n.id
+    ) AS hands ON true
+
+-- name: SweepResults
+DELETE FROM eventkit_result
+WHERE id = ANY (ARRAY(SELECT id FROM eventkit_result WHERE expires_at <= :now FOR UPDATE SKIP LOCKED))
+RETURNING 1
+
+-- name: AdvanceResults
+UPDATE eventkit_result
+SET expires_at = expires_at - :milliseconds::bigint * interval '1 ms'

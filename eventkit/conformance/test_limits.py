@@ -1,0 +1,155 @@
+"""Limits that all processes share: K2."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import EventKit
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .races import database_ms, line_up
+from .threads import PATIENCE
+
+CENTURY = 100 * 365 * 86_400
+"""A window that no test sees the end of: the present one began in 1970."""
+
+
+def _hammer(url: str, calls: int) -> tuple[int, int]:
+    """Ask of a window and a bucket that do not fill again; how often each said yes."""
+    with eventkit.connect(url) as kit:
+        line_up(kit, 4)
+        counted = sum(kit.rate_limit("w", 50, CENTURY) for _ in range(calls))
+        return counted, sum(kit.token_bucket("b", 1e-6, 40) for _ in range(calls))
+
+
+def _hammer_for(url: str, seconds: float) -> int:
+    """Ask of a window all the time; how often it said yes."""
+    with eventkit.connect(url) as kit:
+        line_up(kit, 4)
+        counted, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end:
+            counted += kit.rate_limit("w", 5, 0.5)
+        return counted
+
+
+@proves("K2")
+def test_a_window_has_room_for_so_many(kit: EventKit, connect: Any, url: str) -> None:
+    other = connect(url)
+    assert [kit.rate_limit("w", 3, CENTURY), other.rate_limit("w", 3, CENTURY)] == [True, True]
+    assert [kit.rate_limit("w", 3, CENTURY) for _ in range(3)] == [True, False, False]
+    assert other.rate_limit("w", 3, CENTURY) is False
+
+
+@proves("K2")
+def test_what_is_refused_does_not_count(kit: EventKit) -> None:
+    """So a limit that is raised lets the difference through at once."""
+    assert kit.rate_limit("w", 1, CENTURY)
+    assert [kit.rate_limit("w", 1, CENTURY) for _ in range(5)] == [False] * 5
+    assert [kit.rate_limit("w", 3, CENTURY) for _ in range(3)] == [True, True, False]
+    assert kit.token_bucket("b", 1e-6, 1)
+    assert [kit.token_bucket("b", 1e-6, 1) for _ in range(5)] == [False] * 5
+    advance(kit, 1_000_000)
+    assert kit.token_bucket("b", 1e-6, 1)
+
+
+@proves("K2")
+def test_the_next_window_is_empty(kit: EventKit) -> None:
+    for _ in range(3):
+        assert [kit.rate_limit("w", 2, CENTURY) for _ in range(3)] == [True, True, False]
+        # As much as may be left of it, and no more than one window.
+        advance(kit, CENTURY)
+
+
+@proves("K2")
+def test_windows_follow_the_databases_clock(kit: EventKit) -> None:
+    """Between the last refusal and the next yes lies a moment at which a window begins."""
+    for _ in range(3):
+        asked = [database_ms(kit)]
+        while kit.rate_limit("w", 2, 0.5):
+            asked = [database_ms(kit)]
+        while len(asked) < 2 or not kit.rate_limit("w", 2, 0.5):
+            asked.append(database_ms(kit))
+        assert database_ms(kit) // 500 > asked[-2] // 500
+
+
+@proves("K2", "G10")
+def test_names_and_windows_are_independent(kit: EventKit) -> None:
+    calls: list[Callable[[], bool]] = [
+        lambda: kit.rate_limit("x", 1, CENTURY),
+        lambda: kit.rate_limit("X", 1, CENTURY),
+        lambda: kit.rate_limit("x", 1, CENTURY - 1),
+        lambda: kit.token_bucket("x", 1e-6),
+        lambda: kit.token_bucket("🐘: ann's", 1e-6),
+    ]
+    for call in calls:
+        assert [call(), call()] == [True, False]
+    for name in ("", "x" * 256, "a\nb"):
+        with pytest.raises(ValueError, match="name of a limit"):
+            kit.rate_limit(name, 1, 1)
+        with pytest.raises(ValueError, match="name of a limit"):
+            kit.token_bucket(name, 1)
+
+
+@proves("K2")
+def test_a_shared_bucket_holds_the_burst_and_fills_by_the_rate(kit: EventKit, connect: Any, url: str) -> None:
+    other = connect(url)
+    for expected in (3, 1, 2, 3):
+        assert [kit.token_bucket("b", 0.0001, 3) for _ in range(expected)] == [True] * expected
+        assert other.token_bucket("b", 0.0001, 3) is False
+        advance(kit, {3: 10_000, 1: 20_000, 2: 10_000_000}[expected])
+    assert [other.token_bucket("c", 0.0001, 2.5) for _ in range(3)] == [True, True, False]
+    # What was left over counts.
+    advance(kit, 5_000)
+    assert [other.token_bucket("c", 0.0001, 2.5) for _ in range(2)] == [True, False]
+
+
+@proves("K2")
+def test_a_bucket_of_a_default_depth_holds_a_second(kit: EventKit) -> None:
+    """And one token at least."""
+    assert [kit.token_bucket("slow", 1e-6) for _ in range(2)] == [True, False]
+    started = time.monotonic()
+    taken = sum(kit.token_bucket("fast", 50) for _ in range(200))
+    assert 50 <= taken <= 50 + 50 * (time.monotonic() - started) + 1
+
+
+@proves("K2")
+def test_four_processes_together_stay_within_limits(kit: EventKit, url: str) -> None:
+    racers = [spawn(_hammer, url, 40) for _ in range(4)]
+    answers = [racer.result() for racer in racers]
+    assert sum(counted for counted, _ in answers) == 50
+    assert sum(taken for _, taken in answers) == 40
+
+
+@proves("K2")
+def test_no_window_is_overfull(kit: EventKit, url: str) -> None:
+    """Four processes ask all the time; each window lets its number through, and no more."""
+    before = database_ms(kit) // 500
+    racers = [spawn(_hammer_for, url, 2.2) for _ in range(4)]
+    counted = sum(racer.result() for racer in racers)
+    windows = database_ms(kit) // 500 - before + 1
+    assert 5 * 4 <= counted <= 5 * min(windows, PATIENCE)
+
+
+@proves("K2")
+def test_what_is_not_positive_is_an_error(kit: EventKit) -> None:
+    calls: dict[str, Any] = {
+        "limit": lambda value: kit.rate_limit("w", value, 60),
+        "per": lambda value: kit.rate_limit("w", 1, value),
+        "rate": lambda value: kit.token_bucket("b", value),
+        "burst": lambda value: kit.token_bucket("b", 1, value),
+    }
+    for what, call in calls.items():
+        for value in (0, -1):
+            with pytest.raises(ValueError, match=what):
+                call(value)
+        with pytest.raises(TypeError, match=what):
+            call("1")
+    with pytest.raises(ValueError, match="burst is at least 1"):
+        kit.token_bucket("b", 1, 0.5)
+    assert kit.rate_limit("w", 1, CENTURY)
+    assert kit.token_bucket("b", 1e-6)

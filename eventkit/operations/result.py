@@ -1,0 +1,105 @@
+"""What is asked of a database about results: saving them, and waiting for them.
+
+An *id* is JSON: the number of a task, or a string.  Whoever waits for a task's result is also told of its death.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from ..errors import TaskFailed
+from . import Operation, Outlook, Plan, Probe, Rows
+from .claim import Sweep
+from .finish import Ack, finish
+
+
+class SaveResult(Operation[None], frozen=True):
+    """Save a value under an id for *ttl* milliseconds."""
+
+    id: str
+    value: str
+    ttl: int
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
+
+class SaveTaskResult(Operation[None], frozen=True):
+    """Save a value under an id for an hour, or for as long as the queue keeps what is done if that is longer."""
+
+    id: str
+    value: str
+    queue: str
+
+
+class AckWithResult(Operation[bool], frozen=True):
+    """Finish a task and save its result, both or neither."""
+
+    id: int
+    token: int
+    queue: str
+    result: str
+
+    def plan(self) -> Plan[bool]:
+        """An ack, by the short way if it suffices, and the result if the task was still ours."""
+        if not (yield Ack(self.id, self.token)) and not (yield from finish([(self.id, self.token)], self.result)):
+            return False
+        yield SaveTaskResult(str(self.id), self.result, self.queue)
+        return True
+
+
+class GetResult(Operation[Any], frozen=True):
+    """The value saved under an id, or *default*."""
+
+    writes: ClassVar[bool] = False
+    id: str
+    default: Any
+
+    def decode(self, rows: Rows) -> Any:
+        """The value of the one row, if there is one."""
+        return msgspec.json.decode(rows[0][0]) if rows else self.default
+
+
+class AwaitResult(Operation[tuple[Any] | TaskFailed | None], frozen=True):
+    """The value saved under an id, or the failure of the *task* that is dead; None if there is neither yet."""
+
+    first_alone: ClassVar[bool] = True
+    id: str
+    task: int | None
+
+    def plan(self) -> Plan[tuple[Any] | TaskFailed | None]:
+        """A look; if the task is dead by the clock, it is moved first, in case somebody is just finishing it."""
+        [(value, queue, moved, reason, error)] = yield self
+        if value is None and queue is not None and not moved:
+            yield from Sweep(queue).plan()
+            [(value, queue, moved, reason, error)] = yield self
+        if value is not None:
+            return (msgspec.json.decode(value),)
+        return TaskFailed(self.task, reason, error) if moved and self.task is not None else None
+
+
+class ResultAhead(Probe, frozen=True):
+    """Whether there is a result, or its task is dead; or when the task may die by the clock."""
+
+    id: str
+    task: int | None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The result.  Tasks that die announce themselves under it too."""
+        return (f"result:{self.id}",)
+
+    def decode(self, rows: Rows) -> Outlook:
+        """The outlook of the one row."""
+        ready, due, now = rows[0]
+        return Outlook(bool(ready), due, now)
+
+
+class SweepResults(Operation[int], frozen=True):
+    """Delete what has expired; how many results."""
+
+    def decode(self, rows: Rows) -> int:
+        """The number of rows."""
+        return len(rows)
