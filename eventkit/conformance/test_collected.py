@@ -483,7 +483,7 @@ def _prepare(session: Any) -> None:
 
 @proves("C2")
 def test_a_transaction_around_the_session_decides(kit: EventKit, engine: Any) -> None:
-    """Where a session takes part in a connection's transaction, what it has written is undone with that."""
+    """What a session has committed into a connection's is undone with that; what it has not committed was not written."""
     for end in ("rollback", "commit"):
         with opened(engine, "Connection") as connection:
             place(connection, end)
@@ -494,7 +494,13 @@ def test_a_transaction_around_the_session_decides(kit: EventKit, engine: Any) ->
                 session.commit()
             assert events(kit) == []
             getattr(connection, end)()
-    assert (events(kit), placed(engine)) == (["commit"], ["commit"])
+    with opened(engine, "Connection") as connection:
+        place(connection, "flushed")
+        with collecting(engine, kit, bind=unwrapped(connection), join_transaction_mode="control_fully") as session:
+            topic(session).publish("never committed by its session")
+            session.flush()
+            connection.commit()
+    assert (events(kit), placed(engine)) == (["commit"], ["commit", "flushed"])
 
 
 @proves("C2", "S2")
