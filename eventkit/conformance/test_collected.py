@@ -424,7 +424,7 @@ def test_what_cannot_be_bound_is_refused(kit: EventKit, engine: Any, flavour: st
         maker = sessionmaker()
         bind(maker, unwrapped(kit))
         with pytest.raises(TypeError, match=r"connect_async\(\).*bind each to its own"):
-            collect(maker()).stream("t")
+            collect(maker())
     with opened(engine, autobegin=False) as session:
         bind(unwrapped(session), unwrapped(kit))
         with pytest.raises(ValueError, match=r"session\.begin\(\)"):
@@ -483,7 +483,7 @@ def _prepare(session: Any) -> None:
 
 @proves("C2")
 def test_a_transaction_around_the_session_decides(kit: EventKit, engine: Any) -> None:
-    """What a session has committed into a connection's is undone with that; what it has not committed was not written."""
+    """What its session has committed is undone with it, and what its session has not committed was never written."""
     for end in ("rollback", "commit"):
         with opened(engine, "Connection") as connection:
             place(connection, end)

@@ -44,6 +44,7 @@ class Collector:
     """
 
     def __init__(self, session: Session) -> None:
+        Pending.of(session)
         self._session = session
 
     @overload
