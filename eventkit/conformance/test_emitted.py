@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete, event, exc, insert, select, update
 
 from eventkit import EventKit
+from eventkit.sqlalchemy import emits
 
 from .clauses import proves
 from .collecting import collecting, events, topic
@@ -279,10 +280,24 @@ def test_what_cannot_be_told_fails_the_flush(kit: EventKit, engine: Any) -> None
 
 @proves("C4")
 def test_a_session_without_a_kit_writes_no_such_row(kit: EventKit, engine: Any) -> None:
-    """There would be a row without its event."""
+    """There would be a row without its event; it may touch what is there."""
     with opened(engine) as session:
         session.add(Account(name="ann"))
         with pytest.raises(ValueError, match=r"bind\(Session, kit\)"):
             session.commit()
         session.rollback()
-        assert session.execute(select(Account.name)).scalars().all() == []
+        session.execute(insert(Account).values(name="ann"))
+        account = get(session, Account)
+        account.name = "bob"
+        account.name = "ann"
+        session.commit()
+        assert session.execute(select(Account.name)).scalars().all() == ["ann"]
+
+
+@proves("C4", "G10")
+def test_a_declaration_is_checked_where_it_stands() -> None:
+    """Its topic and its changes, of which there may be one."""
+    for topic_name, on in (("", ("insert",)), ("control\x07", ("insert",)), ("t", ("inserted",)), ("t", "insertion")):
+        with pytest.raises(ValueError, match=r"name of a topic|on is one of insert, update, delete"):
+            emits(topic_name, on=on)
+    emits("t", on="insert")

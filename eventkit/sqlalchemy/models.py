@@ -83,8 +83,8 @@ class _Source:
     def _updated(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
         # SQLAlchemy tells of every object that was touched, whether there was anything to write or not.  That it was
         # set to an SQL expression is to be seen before, and what other listeners have set meanwhile is not.
-        pending = _pending(row)
-        if id(row) in pending.updating or _changed(mapper, row):
+        if _changed(mapper, row) or _is_updating(row):
+            pending = _pending(row)
             pending.changes.append(partial(self._event, pending, row, "update"))
 
     def _deleted(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
@@ -101,7 +101,7 @@ class _Source:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
                 f"{type(row).__name__} cannot be published to {self._topic!r}: {error}; "
-                f"give @emits a payload= and a key= that can"
+                f"give @emits a payload=, or a key=, that can be"
             ) from error
 
 
@@ -109,6 +109,12 @@ def _pending(row: Any) -> Pending:
     session = object_session(row)
     assert session is not None
     return Pending.of(session)
+
+
+def _is_updating(row: Any) -> bool:
+    session = object_session(row)
+    pending: Pending | None = None if session is None else session.info.get(Pending)
+    return pending is not None and id(row) in pending.updating
 
 
 def _changed(mapper: Mapper[Any], row: Any) -> bool:
