@@ -70,11 +70,14 @@ def test_what_fails_holds_up_its_own_key_only(kit: EventKit, caplog: pytest.LogC
     add(kit, outbox, "keyless")
     deliver_all(outbox)
     assert target.payloads == ["lost", "other", "keyless"]
+    add(kit, outbox, "fourth", key="ann")
+    deliver_all(kit.outbox("mails", deliver=target, ordered=True))
+    assert target.payloads == ["lost", "other", "keyless"]
     advance(kit, 5)
     outbox = kit.outbox("mails", deliver=target, ordered=True)
     with running(outbox):
         eventually(lambda: _is_free(outbox))
-    assert target.payloads == ["lost", "other", "keyless", "lost", "second", "third"]
+    assert target.payloads == ["lost", "other", "keyless", "lost", "second", "third", "fourth"]
     assert [dead.payload for dead in outbox.queue.dead()] == ["lost"]
 
 
