@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import crowd, idling, locking, machine, memory, sessions, sharing, throughput, waking
+from . import crowd, idling, locking, machine, memory, schedules, sessions, sharing, throughput, waking
 from .postgres import GROUPS as POSTGRES_GROUPS
 from .report import Table
 from .settings import Settings
@@ -18,6 +18,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "idling": idling.measure,
     "sharing": sharing.measure,
     "locking": locking.measure,
+    "schedules": schedules.measure,
     "memory": memory.measure,
     "sessions": sessions.measure,
     **POSTGRES_GROUPS,

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from eventkit.operations import Probe
+from eventkit.operations import Outlook, Plan, Probe
 from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import ReadOutlook
 from eventkit.operations.collected import EnqueueAll, NotifyAll, PublishAll
 from eventkit.operations.enqueue import PLAIN, RoomAhead
 from eventkit.operations.lock import AcquireLock, LockAhead, ReleaseLock
 from eventkit.operations.result import ResultAhead
+from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
 
 
@@ -81,6 +82,34 @@ def _room(name: str) -> Probe:
     return RoomAhead(name, 1)
 
 
+class AnySchedule(Probe, frozen=True):
+    """`SchedulesAhead` for those who need not wait for the fire."""
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """All schedules."""
+        return SchedulesAhead().subjects
+
+    def plan(self) -> Plan[Outlook]:
+        """Ready when anything is going to fire."""
+        rows = yield SchedulesAhead()
+        return Outlook(SchedulesAhead().decode(rows).due is not None)
+
+
+def _any_schedule(name: str) -> Probe:
+    return AnySchedule()
+
+
+def _no_schedule(kit: Any, name: str) -> None:
+    for schedule in kit.schedules.list():
+        kit.schedules.remove(schedule.name)
+
+
+def _paused_schedule(kit: Any, name: str) -> None:
+    _no_schedule(kit, name)
+    kit.schedules.add(name, "@every 1d", "q", paused=True)
+
+
 def _publish_to_many(kit: Any, name: str, _: Any) -> None:
     """More topics than a transaction has marks."""
     for n in range(33):
@@ -134,6 +163,13 @@ CHANGES = {
     ),
     "fail, waited for": Change(
         lambda kit, name, task: kit.queue(name).fail(task, "broken"), _result_of_task, _waited_for
+    ),
+    "add a schedule": Change(
+        lambda kit, name, _: kit.schedules.add(name, "@every 1d", "q"), _any_schedule, _no_schedule
+    ),
+    "resume a schedule": Change(lambda kit, name, _: kit.schedules.resume(name), _any_schedule, _paused_schedule),
+    "update a schedule": Change(
+        lambda kit, name, _: kit.schedules.update(name, paused=False), _any_schedule, _paused_schedule
     ),
     "configure makes room": Change(lambda kit, name, _: kit.queue(name).configure(max_size=2), _room, _full),
 }

@@ -73,6 +73,14 @@ def test_the_list_of_differences_is_true() -> None:
         assert ast.unparse(SYNC[name]) != ast.unparse(ASYNC[name]), name
 
 
+def test_schedulers_are_alike() -> None:
+    """What fires schedules is the same in both flavours."""
+    blocking, awaited = methods("scheduler.py", "Scheduler"), methods("scheduler_async.py", "Scheduler")
+    assert blocking.keys() == awaited.keys()
+    for name in blocking.keys() - {"__init__"}:
+        assert ast.unparse(blocking[name]) == ast.unparse(awaited[name]), name
+
+
 def test_deliveries_are_alike() -> None:
     """The workers of outboxes have the same methods in both flavours, and deliver alike but for a cancellation."""
     blocking, awaited = methods("deliveries.py", "Deliveries"), methods("deliveries_async.py", "Deliveries")

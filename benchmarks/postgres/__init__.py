@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import bloat, crew, idling, pinned, sessions, throughput, waking
+from . import bloat, crew, idling, pinned, schedules, sessions, throughput, waking
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-throughput": throughput.measure,
@@ -16,5 +16,6 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-pinned": pinned.measure,
     "postgres-bloat": bloat.measure,
     "postgres-idling": idling.measure,
+    "postgres-schedules": schedules.measure,
     "postgres-sessions": sessions.measure,
 }

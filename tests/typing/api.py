@@ -17,12 +17,14 @@ from eventkit import (
     AsyncInbox,
     AsyncNotificationChannel,
     AsyncOutbox,
+    AsyncSchedules,
     AsyncTaskQueue,
     Consumer,
     Enqueued,
     Event,
     EventKit,
     EventStream,
+    Fire,
     Inbox,
     Message,
     NewEvent,
@@ -32,6 +34,8 @@ from eventkit import (
     Outbox,
     OutboxStats,
     QueueStats,
+    Schedule,
+    Schedules,
     Task,
     TaskInfo,
     TaskQueue,
@@ -69,6 +73,35 @@ def send(message: Message[Email]) -> None:
 
 async def send_later(message: Message[Email]) -> bool:
     return bool(message.headers)
+
+
+def schedules(kit: EventKit, moment: datetime) -> None:
+    schedules = kit.schedules
+    assert_type(schedules, Schedules)
+    assert_type(schedules.add("s", "@hourly", "q", {"any": "payload"}, tz="Europe/Berlin", expires=timedelta(1)), None)
+    assert_type(schedules.update("s", payload=None, expires=None, max_attempts=None, paused=True), bool)
+    schedules.update("s", when=None)  # type: ignore[arg-type]
+    assert_type(schedules.get("s"), Schedule | None)
+    assert_type(schedules.list(), list[Schedule])
+    assert_type(schedules.soonest(), datetime | None)
+    assert_type(schedules.upcoming("s", 3), list[datetime])
+    assert_type(schedules.next_after("@hourly", moment, tz="UTC"), datetime)
+    [fire] = schedules.tick(moment)
+    assert_type(fire, Fire)
+    assert_type(fire.moment, datetime)
+    assert_type(kit.run_scheduler(), None)
+
+
+async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
+    schedules = kit.schedules
+    assert_type(schedules, AsyncSchedules)
+    async with kit.transaction() as tx:
+        assert_type(await schedules.add("s", "@hourly", "q", tx=tx), None)
+        assert_type(await schedules.remove("s", tx=tx), bool)
+    assert_type(await schedules.list(), list[Schedule])
+    assert_type(await schedules.tick(), list[Fire])
+    assert_type(schedules.next_after("@hourly", moment), datetime)
+    assert_type(await kit.run_scheduler(), None)
 
 
 def outboxes(kit: EventKit) -> None:

@@ -1,0 +1,282 @@
+"""What a tick fires (K5), and that it does so exactly once (K6)."""
+
+import random
+import time
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+import eventkit
+from eventkit import EventKit, Schedule
+from eventkit.testing import advance
+
+from .clauses import proves
+from .processes import spawn
+from .scheduling import STEPS, die_ticking, fires, go_together, tick_along
+
+_SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+
+
+def _get(kit: EventKit, name: str) -> Schedule:
+    schedule = kit.schedules.get(name)
+    assert schedule is not None
+    return schedule
+
+
+def _next(kit: EventKit, name: str) -> datetime:
+    next_at = _get(kit, name).next_at
+    assert next_at is not None
+    return next_at
+
+
+def _stand_at(kit: EventKit, name: str, moment: datetime) -> None:
+    """Let the schedule's next fire be at *moment*, which has passed."""
+    advance(kit, _next(kit, name) - moment)
+
+
+def _moments(kit: EventKit, now: datetime | None = None) -> list[datetime]:
+    """When the fires of a tick were due."""
+    return [fire.moment for fire in kit.schedules.tick(now)]
+
+
+@proves("K4", "K6")
+def test_a_fire_is_a_task(kit: EventKit) -> None:
+    """With what the schedule says, due at the moment of the fire, and expiring so long after it."""
+    payload = {"to": "ann 🦊", "n": 2**53 + 1}
+    kit.schedules.add(
+        "mail", "@every 1h", "mails", payload, priority=4, expires=7200, max_attempts=2, headers={"a": "b"}
+    )
+    kit.schedules.add("plain", "@every 30m", "plain tasks")
+    due = {name: _next(kit, name) for name in ("mail", "plain")}
+    assert kit.schedules.tick() == []
+    advance(kit, 3700)
+    first, second, third = sorted(kit.schedules.tick(), key=lambda fire: (fire.schedule, fire.moment))
+    past = timedelta(seconds=3700)
+    assert (first.schedule, first.queue, first.moment) == ("mail", "mails", due["mail"] - past)
+    assert (second.schedule, second.queue, second.moment) == ("plain", "plain tasks", due["plain"] - past)
+    assert third.moment == second.moment + _HOUR / 2
+    mail, plain = kit.queue("mails").get(first.task_id), kit.queue("plain tasks").get(third.task_id)
+    assert mail is not None
+    assert plain is not None
+    assert (mail.state, mail.payload, mail.priority, mail.max_attempts) == ("ready", payload, 4, 2)
+    assert mail.headers == {"a": "b", "eventkit-schedule": "mail", "eventkit-fire": first.moment.isoformat()}
+    assert (mail.run_at, mail.expires_at) == (first.moment, first.moment + 2 * _HOUR)
+    assert (plain.payload, plain.priority, plain.max_attempts, plain.expires_at) == (None, 0, 3, None)
+    assert plain.headers == {"eventkit-schedule": "plain", "eventkit-fire": third.moment.isoformat()}
+    assert (_get(kit, "mail").fired, _get(kit, "mail").last_at) == (1, first.moment)
+    assert (_get(kit, "plain").fired, _get(kit, "plain").last_at) == (2, third.moment)
+    assert kit.schedules.tick() == []
+
+
+@proves("K6")
+def test_a_full_queue_does_not_refuse_a_fire(kit: EventKit) -> None:
+    """It would be lost; `max_size` is for those who can wait."""
+    kit.queue("q").configure(max_size=1)
+    kit.schedules.add("s", "@every 1m", "q")
+    advance(kit, 200)
+    assert len(kit.schedules.tick()) == kit.queue("q").size() == 3
+    with pytest.raises(eventkit.QueueFull):
+        kit.queue("q").enqueue(1)
+
+
+@proves("K6")
+def test_a_late_fire_that_has_expired_is_a_dead_letter(kit: EventKit) -> None:
+    """Whoever makes up for it later does not make it any younger."""
+    kit.schedules.add("s", "@every 1m", "q", expires=90)
+    advance(kit, 125)
+    assert len(kit.schedules.tick()) == 2
+    advance(kit, 40)
+    [task] = kit.queue("q").claim("w", 10)
+    [dead] = kit.queue("q").dead()
+    assert dead.reason == "expired"
+    assert dead.run_at == task.run_at - timedelta(minutes=1)
+
+
+@proves("K6")
+@pytest.mark.parametrize("when", ["@every 1s", "* * * * * *"])
+def test_an_hour_away_with_a_schedule_of_a_second(kit: EventKit, when: str) -> None:
+    """`all` makes up for the first 64 and counts the rest; `latest` fires once; `none` not at all."""
+    for catch_up in ("all", "latest", "none"):
+        kit.schedules.add(catch_up, when, f"queue of {catch_up}", catch_up=catch_up)
+    advance(kit, 3600)
+    first = {catch_up: _next(kit, catch_up) for catch_up in ("all", "latest", "none")}
+    now = first["all"] + _HOUR - _SECOND / 2
+    kit.schedules.tick(now)
+    for catch_up, expected in (("all", 64), ("latest", 1), ("none", 1)):
+        schedule = _get(kit, catch_up)
+        assert (schedule.fired, schedule.fired + schedule.skipped) == (expected, (now - first[catch_up]) // _SECOND + 1)
+        assert _next(kit, catch_up) - _SECOND <= now < _next(kit, catch_up)
+        assert (_next(kit, catch_up) - first[catch_up]) % _SECOND == timedelta()
+    assert [moment for _, moment in fires(kit, "queue of all")] == [
+        (first["all"] + n * _SECOND).isoformat() for n in range(64)
+    ]
+    assert _get(kit, "latest").last_at == _next(kit, "latest") - _SECOND
+    assert kit.schedules.tick(now) == []
+
+
+@proves("K6")
+def test_none_forgives_a_minute(kit: EventKit) -> None:
+    """A fire that nobody came for within a minute is skipped, with those before it."""
+    for late, expected in ((30, 1), (59, 1), (62, 0), (4000, 0)):
+        kit.schedules.add(f"{late}", "@every 2h", f"queue {late}", catch_up="none")
+        advance(kit, 3 * 7200 + late)
+        assert len(kit.schedules.tick()) == expected
+        schedule = _get(kit, f"{late}")
+        assert (schedule.fired, schedule.skipped) == (expected, 3 - expected)
+        assert (schedule.last_at is not None) is bool(expected)
+        kit.schedules.remove(f"{late}")
+
+
+@proves("K6", "K5")
+def test_an_interval_keeps_its_grid(kit: EventKit) -> None:
+    """However late a fire comes, the next one is a whole number of intervals after the first."""
+    kit.schedules.add("s", "@every 7s", "q", catch_up="latest")
+    first = _next(kit, "s")
+    for late in (0.0, 3.2, 6.999, 7.0, 50.5, 1000.0):
+        due = _next(kit, "s")
+        [moment] = _moments(kit, due + timedelta(seconds=late))
+        assert (moment - first) % timedelta(seconds=7) == timedelta()
+        assert moment <= due + timedelta(seconds=late) < _next(kit, "s") == moment + timedelta(seconds=7)
+
+
+@proves("K6")
+def test_years_away_cost_next_to_nothing(kit: EventKit) -> None:
+    """The newest is found and the next, without a look at each of the millions between."""
+    kit.schedules.add("often", "* * * * * *", "q", catch_up="latest")
+    kit.schedules.add("daily", "30 2 * * *", "q", catch_up="latest", tz="Europe/Berlin")
+    kit.schedules.add("interval", "@every 1s", "q", catch_up="none")
+    first = _next(kit, "interval")
+    now = first.replace(year=first.year + 10, microsecond=0) + timedelta(minutes=1)
+    began = time.monotonic()
+    kit.schedules.tick(now)
+    assert time.monotonic() - began < 20
+    assert (_get(kit, "often").last_at, _next(kit, "often")) == (now, now + _SECOND)
+    assert _get(kit, "often").skipped == 9_999
+    last = _get(kit, "daily").last_at
+    assert last is not None
+    assert last <= now < _next(kit, "daily")
+    assert _next(kit, "daily") - last <= _DAY + _HOUR
+    assert 3640 <= _get(kit, "daily").skipped <= 3660
+    assert _get(kit, "interval").fired + _get(kit, "interval").skipped == (now - first) // _SECOND + 1
+
+
+@proves("K4")
+def test_a_tick_at_another_moment(kit: EventKit) -> None:
+    """Before a fire nothing comes of it; ahead of time, the task waits for its moment."""
+    kit.schedules.add("s", "@every 1h", "q")
+    due = _next(kit, "s")
+    assert _moments(kit, due - timedelta(milliseconds=1)) == []
+    assert _moments(kit, due) == [due]
+    assert _moments(kit, due) == []
+    assert _moments(kit, due - _DAY) == []
+    assert kit.queue("q").claim("w") == []
+    [task] = kit.queue("q").list("scheduled")
+    assert task.run_at == due
+    advance(kit, 3700)
+    assert kit.queue("q").claim("w")[0].id == task.id
+
+
+@proves("K4", "K6")
+def test_one_tick_fires_however_many_are_due(kit: EventKit) -> None:
+    """Each with a task of its own, in its queue."""
+    with kit.transaction() as tx:
+        for n in range(330):
+            kit.schedules.add(f"schedule {n}", "@every 1h", f"queue {n % 7}", n, tx=tx)
+    advance(kit, 3700)
+    fired = kit.schedules.tick()
+    assert sorted(fire.schedule for fire in fired) == sorted(f"schedule {n}" for n in range(330))
+    assert {schedule.fired for schedule in kit.schedules.list()} == {1}
+    tasks = {task.id: task for n in range(7) for task in kit.queue(f"queue {n}").list(limit=1000)}
+    assert len(tasks) == 330
+    for fire in fired:
+        task = tasks[fire.task_id]
+        assert (task.queue, f"schedule {task.payload}", task.run_at) == (fire.queue, fire.schedule, fire.moment)
+    assert kit.schedules.tick() == []
+
+
+@proves("K5")
+@pytest.mark.parametrize(
+    ("tz", "when", "night", "expected"),
+    [
+        ("Europe/Berlin", "30 2 * * *", "2026-03-29", "01:00"),
+        ("Europe/Berlin", "30 2 * * *", "2025-10-26", "00:30"),
+        ("America/New_York", "30 2 * * *", "2026-03-08", "07:00"),
+        ("America/New_York", "30 1 * * *", "2025-11-02", "05:30"),
+        ("Australia/Lord_Howe", "15 2 * * *", "2025-10-05", "15:30"),
+        ("Australia/Lord_Howe", "45 1 * * *", "2026-04-05", "14:45"),
+    ],
+)
+def test_a_time_that_the_clock_skips_or_repeats_fires_once(
+    kit: EventKit, tz: str, when: str, night: str, expected: str
+) -> None:
+    """At the first moment after the gap, or the first of the two; and an hourly one in every real hour."""
+    midnight = datetime.fromisoformat(f"{night}T00:00+00:00")
+    begin = midnight - _DAY / 2
+    for schedule in (when, "7 * * * *"):
+        kit.schedules.add("s", schedule, "q", tz=tz)
+        _stand_at(kit, "s", begin)
+        assert _moments(kit, begin) == [begin]  # Where no expression had put it.
+        found = _moments(kit, begin + _DAY)
+        if schedule == when:
+            assert [f"{moment:%H:%M}" for moment in found] == [expected]
+        else:
+            assert found == _on_the_wall(7, tz, begin, begin + _DAY)
+
+
+def _on_the_wall(minute: int, tz: str, after: datetime, until: datetime) -> list[datetime]:
+    """All moments at which the clock on the wall shows this minute."""
+    minutes = [after + timedelta(minutes=n) for n in range(1, (until - after) // timedelta(minutes=1) + 1)]
+    return [moment for moment in minutes if moment.astimezone(ZoneInfo(tz)).minute == minute]
+
+
+@proves("K6")
+def test_three_schedulers_and_a_hundred_fires(kit: EventKit, url: str, flavour: str) -> None:
+    """Come to a hundred tasks, whoever makes them."""
+    kit.schedules.add("s", "@every 1s", "q")
+    first = _next(kit, "s")
+    moments = [first + n * _SECOND for n in range(100)]
+    processes = [spawn(tick_along, url, flavour, moments) for _ in range(3)]
+    go_together(kit, 3)
+    fired = sorted(fire for process in processes for fire in process.result())
+    assert [moment for moment, _ in fired] == moments
+    assert len({id for _, id in fired}) == 100
+    assert fires(kit, "q") == [("s", moment.isoformat()) for moment in moments]
+    assert (_get(kit, "s").fired, _get(kit, "s").skipped) == (100, 0)
+
+
+def _kill(kit: EventKit, url: str, flavour: str, kills: int) -> None:
+    chance = random.Random(kills)
+    kit.schedules.add("s", "@every 1s", "q")
+    kit.schedules.add("t", "@every 2s", "q")
+    first = {name: _next(kit, name) for name in ("s", "t")}
+    steps = [n % STEPS for n in range(kills)]
+    chance.shuffle(steps)
+    moments = [first["s"] + n * _SECOND for n in range(kills)]
+    with spawn(die_ticking, url, flavour, list(zip(moments, steps, strict=True))) as killed:
+        pass
+    assert killed.result() == [-9] * kills
+    now = moments[-1] + _SECOND / 2
+    kit.schedules.tick(now)
+    expected = [
+        (name, (first[name] + n * length).isoformat())
+        for name, length in (("s", _SECOND), ("t", 2 * _SECOND))
+        for n in range((now - first[name]) // length + 1)
+    ]
+    assert fires(kit, "q") == expected
+    assert sum(schedule.fired for schedule in kit.schedules.list()) == len(expected)
+
+
+@proves("K6")
+def test_a_scheduler_killed_at_any_step_neither_loses_nor_doubles_a_fire(kit: EventKit, url: str, flavour: str) -> None:
+    """Between any two statements, before the commit and after it, each a few times."""
+    _kill(kit, url, flavour, 4 * STEPS)
+
+
+@proves("K6")
+@pytest.mark.slow
+def test_schedulers_killed_two_hundred_times(kit: EventKit, url: str, flavour: str) -> None:
+    """The same, in many orders."""
+    _kill(kit, url, flavour, 200)
