@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import crowd, idling, locking, machine, memory, schedules, sessions, sharing, throughput, waking
+from . import crowd, idling, limits, locking, machine, memory, schedules, sessions, sharing, throughput, waking
 from .postgres import GROUPS as POSTGRES_GROUPS
 from .report import Table
 from .settings import Settings
@@ -21,6 +21,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "schedules": schedules.measure,
     "memory": memory.measure,
     "sessions": sessions.measure,
+    "limits": limits.measure,
     **POSTGRES_GROUPS,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -14,7 +14,7 @@ from benchmarks.bare import Bare
 from benchmarks.kits import Kit
 
 ROOT = Path(__file__).parent.parent
-GROUPS = ["throughput", "crowd", "waking", "idling", "sharing", "locking", "schedules", "memory", "sessions"]
+GROUPS = ["throughput", "crowd", "waking", "idling", "sharing", "locking", "schedules", "memory", "sessions", "limits"]
 """Those on SQLite."""
 
 

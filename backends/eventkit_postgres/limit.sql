@@ -1,9 +1,13 @@
 -- Limits.  Windows follow the clock: one of a minute begins when the clock's minute does.  Who had to wait for the
--- row may find it in a later window than the moment of the call, and is counted there.
+-- row may find it in a later window than the moment of the call, and is counted there.  Who is refused mostly only reads:
+-- a row that is in conflict would be locked, and that written and committed.
 
 -- name: CountCall
 INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
-VALUES (:name, :per, 1, :now, eventkit_moment(eventkit_ms(:now) - eventkit_ms(:now) % :per + :per))
+SELECT :name, :per, 1, :now, eventkit_moment(eventkit_ms(:now) - eventkit_ms(:now) % :per + :per)
+WHERE NOT EXISTS (
+    SELECT FROM eventkit_rate WHERE name = :name AND per = :per AND amount >= :limit AND until > :now
+)
 ON CONFLICT (name, per) DO UPDATE
 SET
     amount = CASE WHEN :now < r.until THEN r.amount + 1 ELSE 1 END,

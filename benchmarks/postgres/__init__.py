@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import bloat, crew, idling, pinned, schedules, sessions, throughput, waking
+from . import bloat, crew, idling, limits, pinned, schedules, sessions, throughput, waking
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-throughput": throughput.measure,
@@ -18,4 +18,5 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-idling": idling.measure,
     "postgres-schedules": schedules.measure,
     "postgres-sessions": sessions.measure,
+    "postgres-limits": limits.measure,
 }
