@@ -23,8 +23,10 @@ from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
 from eventkit.operations import Operation, Probe
 from eventkit.operations.claim import ReadOutlook
+from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
 from eventkit.protocols import Connection
+from eventkit.testing import advance
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 
@@ -236,3 +238,27 @@ def test_a_task_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> 
         queue.retry(task, delay=0)
         assert stage.connection.execute(outlook).ready
         assert queue.receive()
+
+
+def test_a_schedule_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
+    """Whoever ticks meanwhile fires the others, and does not wait; and nobody looks without a pause."""
+    schedules, outlook = stage.kit.schedules, SchedulesAhead()
+    schedules.add("held", "@every 1h", "q")
+    schedules.add("free", "@every 2h", "q")
+    advance(stage.kit, 3600)
+    assert stage.connection.execute(outlook).ready
+    with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
+        assert schedules.update("held", payload=1, tx=tx)
+        held = stage.connection.execute(outlook)
+        assert not held.ready
+        assert held.delay == 0.02
+        assert schedules.tick() == []
+        raise ZeroDivisionError
+    assert stage.connection.execute(outlook).ready
+    assert [fire.schedule for fire in schedules.tick()] == ["held"]
+    assert not stage.connection.execute(outlook).ready
+    with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
+        assert schedules.pause("held", tx=tx)
+        assert [fire.schedule for fire in schedules.tick(schedules.upcoming("free")[0])] == ["free"]
+        raise ZeroDivisionError
+    assert stage.connection.execute(outlook).delay > 3000

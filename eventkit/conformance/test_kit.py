@@ -39,7 +39,7 @@ def test_an_async_kit_is_awaited_or_entered(url: str) -> None:
 
 
 @proves("G1")
-@pytest.mark.parametrize("kind", ["EventKit", "EventStream", "TaskQueue", "NotificationChannel"])
+@pytest.mark.parametrize("kind", ["EventKit", "EventStream", "TaskQueue", "NotificationChannel", "Schedules"])
 def test_both_flavours_take_the_same_arguments(kind: str) -> None:
     """Every method of a sync kit exists on the async one, with the same parameters and defaults."""
 
@@ -105,6 +105,8 @@ def test_use_after_close_is_refused(kit: EventKit) -> None:
         lambda: queue.ack(task),
         lambda: queue.configure(max_attempts=2),
         lambda: channel.notify(1),
+        lambda: kit.schedules.add("s", "@hourly", "q"),
+        lambda: kit.schedules.tick(),
         lambda: kit.queue("other").stats(),
         lambda: kit.transaction().__enter__(),
     ]

@@ -137,6 +137,23 @@ def test_a_scheduler_on_a_closed_kit_is_refused(connect: Connect, url: str) -> N
 
 
 @proves("K7")
+def test_a_schedule_that_cannot_be_read_is_no_secret(kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process knows no such zone, its scheduler says so, and leaves the fires to those that do."""
+    kit.schedules.add("s", "30 2 * * *", "q", tz="Europe/Berlin", catch_up="latest")
+    advance(kit, 2 * 86_400)
+
+    def unknown(when: str, tz: str) -> None:
+        raise ValueError(f"there is no time zone {tz!r}")
+
+    monkeypatch.setattr("eventkit.operations.tick.parse", unknown)
+    with pytest.raises(ValueError, match="no time zone 'Europe/Berlin'"):
+        kit.run_scheduler()
+    monkeypatch.undo()
+    assert kit.queue("q").size() == 0
+    assert len(kit.schedules.tick()) == 1
+
+
+@proves("K7")
 def test_a_cancelled_scheduler_leaves_the_kit_usable(url: str) -> None:
     """And another one goes on where it was."""
 

@@ -77,7 +77,7 @@ class Probe(Operation[Outlook], frozen=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """What the answer is about, as ``event:topic``, ``task:queue`` or ``notification:channel``.
+        """What the answer is about, as ``event:topic``, ``task:queue``, ``schedule:all`` and so on.
 
         A backend whose database does not tell of commits has whoever changes these announce it under that name.
         """
