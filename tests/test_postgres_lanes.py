@@ -205,7 +205,8 @@ class Lanes:
             self._at_once(session, claim, partial(self.claimed, earlier=self.ask(LIVE)))
             if self.claims > done:
                 idle_since = time.monotonic()
-        assert self.ask(LIVE) == [], "something waits for nobody"
+        left = self.witness.execute(f"SELECT id, lane, state, run_at, wake_at, now() FROM {self.task} WHERE {LIVE}")  # type: ignore[arg-type]
+        assert left.fetchall() == [], "something waits for nobody"
 
     def _at_once(self, session: Session, operation: Operation[Any], then: Any = lambda _: None) -> None:
         session.begin(operation, then)

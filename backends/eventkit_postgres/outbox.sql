@@ -78,7 +78,8 @@ RETURNING
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint
 
 -- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
--- vanished without a word, and much that waits costs little.
+-- vanished without a word, and much that waits costs little.  What was in the way a statement ago may have been given
+-- back since: then nobody is held back, or there would be no ticket left.
 -- name: HoldBack
 WITH waiting AS MATERIALIZED (
     SELECT t.id
@@ -91,6 +92,14 @@ WITH waiting AS MATERIALIZED (
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         ) AS t
+    WHERE
+        EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND lane = l.lane AND state = 'leased')
+        OR EXISTS (
+            SELECT FROM eventkit_task
+            WHERE
+                id = (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = l.lane AND state = 'scheduled')
+                AND run_at > :now
+        )
     LIMIT :limit
 )
 UPDATE eventkit_task

@@ -49,7 +49,7 @@ RETURNING
     run_at, enqueued_at, expires_at, wake_at, token, :lease
 
 -- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
--- vanished without a word, and much that waits costs little.
+-- vanished without a word, and much that waits costs little.  Where nothing is in the way, nobody is held back.
 -- name: HoldBack
 UPDATE eventkit_task
 SET
@@ -58,7 +58,17 @@ SET
 WHERE id IN (
     SELECT t.id
     FROM json_each(:lanes) AS l CROSS JOIN eventkit_task AS t
-    WHERE t.queue = :queue AND t.lane = l.value AND t.state = 'ready'
+    WHERE
+        t.queue = :queue AND t.lane = l.value AND t.state = 'ready'
+        AND (
+            EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND lane = l.value AND state = 'leased')
+            OR EXISTS (
+                SELECT 1 FROM eventkit_task
+                WHERE
+                    id = (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = l.value AND state = 'scheduled')
+                    AND run_at > :now
+            )
+        )
     LIMIT :limit
 )
 
