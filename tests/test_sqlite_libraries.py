@@ -66,8 +66,27 @@ def test_aiosqlite_is_the_standard_library(tmp_path: Path) -> None:
     async def main() -> None:
         engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/shop.db")
         async with eventkit.connect_async(f"sqlite:///{tmp_path}/shop.db") as kit, engine.connect() as connection:
-            with pytest.raises(eventkit.ForeignTransaction, match=r"sqlite\+apsw:///"):
+            with pytest.raises(
+                eventkit.ForeignTransaction,
+                match=rf"async engine with sqlite\+apsw_async:///{tmp_path}/shop.db and the kit with sqlite\+apsw:///",
+            ):
                 await kit.stream("t").publish(1, tx=connection)
+            assert await kit.stream("t").head() == 0
+        await engine.dispose()
+
+    asyncio.run(main())
+
+
+@proves("G5")
+def test_an_async_engine_on_apsw_is_refused_by_a_kit_on_the_standard_library(tmp_path: Path) -> None:
+    """The message names the pair that goes together."""
+
+    async def main() -> None:
+        engine = create_async_engine(f"sqlite+apsw_async:///{tmp_path}/shop.db")
+        async with eventkit.connect_async(f"sqlite+pysqlite:///{tmp_path}/shop.db") as kit:
+            async with engine.connect() as connection:
+                with pytest.raises(eventkit.ForeignTransaction, match=r"sqlite\+aiosqlite:///.* kit with sqlite\+py"):
+                    await kit.stream("t").publish(1, tx=connection)
             assert await kit.stream("t").head() == 0
         await engine.dispose()
 

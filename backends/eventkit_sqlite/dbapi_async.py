@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.connectors.asyncio import (
     AsyncAdapt_dbapi_connection,
     AsyncAdapt_dbapi_cursor,
-    AsyncAdapt_dbapi_ss_cursor,
 )
 from sqlalchemy.util.concurrency import in_greenlet
 
@@ -36,37 +35,77 @@ __all__ = ["Binary", "Error", "apilevel", "connect", "paramstyle", "sqlite_versi
 class Cursor(AsyncAdapt_dbapi_cursor):
     """A cursor that has all rows of its result."""
 
-    __slots__ = ()
-    _cursor: Any
     _awaitable_cursor_close = False
 
-    async def _execute_async(self, operation: Any, parameters: Any) -> Any:
-        # The connection's thread does one thing after another; SQLAlchemy's lock would tie us to an event loop.
-        self._rows = deque(await self._cursor.query(operation, parameters))
+    def __init__(self, adapt_connection: Connection) -> None:
+        # Not SQLAlchemy's, which asks the driver for a cursor, and waits for a lock that is tied to an event loop:
+        # the connection's thread does one thing after another anyway.
+        self._adapt_connection = adapt_connection
+        self._connection = adapt_connection._connection
+        self._cursor: Any = None
+        self._rows = deque()
+        self._arraysize = 1
 
-    async def _executemany_async(self, operation: Any, seq_of_parameters: Any) -> Any:
-        await self._cursor.executemany(operation, seq_of_parameters)
+    @property
+    def arraysize(self) -> int:
+        return self._arraysize
+
+    @arraysize.setter
+    def arraysize(self, value: int) -> None:
+        self._arraysize = value
+
+    @property
+    def description(self) -> Any:
+        return self._cursor and self._cursor.description
+
+    @property
+    def rowcount(self) -> int:
+        return self._cursor.rowcount if self._cursor else -1
+
+    @property
+    def lastrowid(self) -> Any:
+        return self._cursor and self._cursor.lastrowid
+
+    def execute(self, operation: Any, parameters: Any = None) -> Any:
+        self._keep(await_(self._connection.run(operation, parameters)))
+
+    def executemany(self, operation: Any, seq_of_parameters: Any) -> Any:
+        self._keep(await_(self._connection.run_many(operation, seq_of_parameters)))
+
+    def _keep(self, result: driver_async.Result) -> None:
+        self._rows = deque(result.rows)
+        self._cursor = result
 
     def close(self) -> None:
         self._rows.clear()
 
 
-class StreamingCursor(AsyncAdapt_dbapi_ss_cursor):
+class StreamingCursor(Cursor):
     """A cursor that fetches rows as they are asked for."""
 
-    __slots__ = ()
-    _cursor: Any
+    server_side = True
 
-    async def _execute_async(self, operation: Any, parameters: Any) -> Any:
-        await self._cursor.execute(operation, parameters)
+    def execute(self, operation: Any, parameters: Any = None) -> Any:
+        self.close()
+        self._cursor = await_(self._connection.stream(operation, parameters))
 
-    async def _executemany_async(self, operation: Any, seq_of_parameters: Any) -> Any:
-        await self._cursor.executemany(operation, seq_of_parameters)
+    def fetchone(self) -> Any:
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> Any:
+        return await_(self._cursor.fetch(self.arraysize if size is None else size))
+
+    def fetchall(self) -> Any:
+        return await_(self._cursor.fetch())
+
+    def __iter__(self) -> Iterator[Any]:
+        while (row := self.fetchone()) is not None:
+            yield row
 
     def close(self) -> None:
-        cursor, self._cursor = self._cursor, None
-        if cursor is not None:
-            self._adapt_connection.run_async(lambda connection: cursor.aclose(True))
+        if isinstance(self._cursor, driver_async.Stream):
+            self._cursor.close()
 
 
 class Connection(AsyncAdapt_dbapi_connection):
@@ -74,8 +113,8 @@ class Connection(AsyncAdapt_dbapi_connection):
 
     __slots__ = ()
     _connection: Any
-    _cursor_cls = Cursor
-    _ss_cursor_cls = StreamingCursor
+    _cursor_cls: Any = Cursor
+    _ss_cursor_cls: Any = StreamingCursor
 
     @property
     def autocommit(self) -> bool:
@@ -104,9 +143,9 @@ class Connection(AsyncAdapt_dbapi_connection):
         """Close a connection whose call was cancelled, or that was forgotten."""
         if in_greenlet():
             # Whatever else is cancelled, this goes on in the connection's thread.
-            self.run_async(lambda connection: asyncio.shield(connection.aclose(True)))
+            self.run_async(lambda connection: asyncio.shield(connection.abort()))
         else:
-            driver_async.close_soon(self._connection)
+            self._connection.abort_soon()
 
 
 def connect(*arguments: Any, async_creator_fn: Callable[..., Any] = driver_async.connect, **options: Any) -> Connection:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from threading import get_ident
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import ref
 
 import apsw
@@ -24,45 +24,52 @@ import apsw
 from . import dbapi
 from .worker import Lane, open_in
 
-_STEPS = 50_000
-"""Of SQLite's machine, about a millisecond: so often a statement asks whether its caller still waits."""
+_STEPS = 5_000_000
+"""Of SQLite's machine, about a tenth of a second: so often a statement asks whether its caller still waits.
+
+To ask takes Python's lock, for which a busy event loop lets it wait.
+"""
 
 _FIRST_PAUSE = 0.001
 _LONGEST_PAUSE = 0.02
 
 
-class Cursor(dbapi.Cursor):
-    """A cursor whose calls are awaited."""
+class Result(NamedTuple):
+    """What a statement did: its rows, and what a cursor would say of it."""
 
-    async def __aenter__(self) -> Cursor:
-        return self
+    rows: list[Any]
+    description: Any
+    rowcount: int
+    lastrowid: int | None
 
-    def execute(  # type: ignore[override]
-        self, statements: str, bindings: apsw.Bindings | None = None, **options: Any
-    ) -> Awaitable[dbapi.Cursor]:
-        """Execute; a statement that returns rows begins to run, and goes on as they are fetched."""
-        return self._run(super().execute, statements, bindings, **options)
 
-    def executemany(  # type: ignore[override]
-        self, statements: str, sequenceofbindings: Iterable[apsw.Bindings], **options: Any
-    ) -> Awaitable[dbapi.Cursor]:
-        """Execute once for each of the bindings. Rows that the statement returns are dropped."""
-        return self._run(super().executemany, statements, sequenceofbindings, **options)
+class Stream:
+    """The rows of a statement that is still running."""
 
-    def fetchmany(self, size: int | None = None) -> Awaitable[list[Any]]:  # type: ignore[override]
-        """The next rows, *size* at most."""
-        return self._run(super().fetchmany, size)
+    def __init__(self, cursor: dbapi.Cursor) -> None:
+        self.description = cursor.description
+        self.rowcount = cursor.rowcount
+        self.lastrowid = cursor.lastrowid
+        self._connection = cursor.connection
+        self._cursor: dbapi.Cursor | None = cursor
 
-    def query(self, statements: str, bindings: apsw.Bindings | None = None) -> Awaitable[list[Any]]:
-        """Execute, and fetch all rows, in one go."""
-        return self._run(self._query, statements, bindings)
+    def fetch(self, size: int | None = None) -> Awaitable[list[Any]]:
+        """The next *size* rows, or all that are left."""
+        if self._cursor is None:
+            raise apsw.CursorClosedError("The result is closed")
+        return self._connection.async_run(self._fetch, self._cursor, size)  # type: ignore[attr-defined, no-any-return]
 
-    def _query(self, statements: str, bindings: apsw.Bindings | None) -> list[Any]:
-        dbapi.Cursor.execute(self, statements, bindings)
-        return self.fetchall() if self.description else []
+    def close(self) -> None:
+        """End the statement, before the next one on the connection; there is nothing to wait for."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            with suppress(apsw.ConnectionClosedError):
+                self._connection.async_controller.post(partial(_close_cursor, cursor))  # type: ignore[attr-defined]
 
-    def _run(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Awaitable[Any]:
-        return self.connection.async_run(call, *arguments, **options)  # type: ignore[attr-defined, no-any-return]
+    __del__ = close
+
+    def _fetch(self, cursor: dbapi.Cursor, size: int | None) -> list[Any]:
+        return cursor.fetchall() if size is None else cursor.fetchmany(size)
 
 
 class Connection(dbapi.Connection):
@@ -73,13 +80,16 @@ class Connection(dbapi.Connection):
 
     def __init__(self, database: str, *, timeout: float = 5.0, **options: Any) -> None:
         super().__init__(database, timeout=timeout, **options)
+        own = get_ident()
+        # Outside of its thread the connection is apsw's own, whose cursors are awaited.
+        self.cursor_factory = lambda connection: (dbapi if get_ident() == own else apsw).Cursor(connection)
         lane = self.async_controller
         assert isinstance(lane, CancellableLane)
-        lane.timeout = timeout
-        self.cursor_factory = Cursor
+        self._lane: CancellableLane = lane
         self.set_progress_handler(lane.is_unwanted, _STEPS, id=lane)
         # SQLite's own way to wait would sleep through a cancellation, and then take the lock.
         self.set_busy_handler(lane.wait_for_lock)
+        lane.timeout = timeout
         self.path: str = self.db_filename("main")
         self._beginner: tuple[Callable[[], object], int] | None = None
 
@@ -97,11 +107,55 @@ class Connection(dbapi.Connection):
         """Roll back, if there is a transaction."""
         return self.async_run(super().rollback)
 
+    def run(self, statements: str, bindings: apsw.Bindings | None) -> Awaitable[Result]:
+        """Execute, and fetch all rows."""
+        return self.async_run(self._run, dbapi.Cursor.execute, statements, bindings)
+
+    def run_many(self, statements: str, sequenceofbindings: Iterable[apsw.Bindings]) -> Awaitable[Result]:
+        """Execute once for each of the bindings. Rows that the statement returns are dropped."""
+        return self.async_run(self._run, dbapi.Cursor.executemany, statements, sequenceofbindings)
+
+    def stream(self, statements: str, bindings: apsw.Bindings | None) -> Awaitable[Stream]:
+        """Execute; rows are made as they are fetched."""
+        return self.async_run(self._stream, statements, bindings)
+
+    def _run(self, execute: Callable[..., Any], statements: str, bindings: Any) -> Result:
+        # apsw's cursors do not bear that one is made or let go while the connection's thread uses another, as
+        # when tasks share a connection. Therefore none of them is seen in the event loop, except closed.
+        cursor: Any = self.cursor()
+        try:
+            execute(cursor, statements, bindings)
+            rows = cursor.fetchall() if cursor.description else []
+            return Result(rows, cursor.description, cursor.rowcount, cursor.lastrowid)
+        finally:
+            cursor.close(True)
+
+    def _stream(self, statements: str, bindings: apsw.Bindings | None) -> Stream:
+        cursor: Any = self.cursor()
+        try:
+            cursor.execute(statements, bindings)
+        except BaseException:
+            cursor.close(True)
+            raise
+        return Stream(cursor)
+
     def create_function(  # type: ignore[override]
         self, name: str, narg: int, func: Callable[..., Any] | None, *, deterministic: bool = False
     ) -> Awaitable[None]:
         """Register a scalar function, which will run in the connection's thread."""
         return self.async_run(super().create_function, name, narg, func, deterministic=deterministic)
+
+    def abort(self) -> Awaitable[None]:
+        """Interrupt what is running, and close."""
+        with suppress(apsw.ConnectionClosedError):
+            self.interrupt()
+        return self.aclose(True)  # type: ignore[attr-defined, no-any-return]
+
+    def abort_soon(self) -> None:
+        """The same without waiting for it, as there may be no event loop."""
+        with suppress(apsw.ConnectionClosedError):
+            self.interrupt()
+            self.async_controller.post(partial(self.close, True))  # type: ignore[attr-defined]
 
     def holds_up(self, caller: object) -> bool:
         """Whether *caller*, a task or the ident of a thread, has begun a transaction here that has the write lock."""
@@ -115,6 +169,8 @@ class Connection(dbapi.Connection):
         return super().async_run(self._noting, call, *arguments, **options)  # type: ignore[misc, no-any-return]
 
     def _noting(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self._lane.is_unwanted():
+            return None
         try:
             return call(*arguments, **options)
         finally:
@@ -151,15 +207,23 @@ class CancellableLane(Lane):
         self._current = None
 
 
-def connect(database: str, **options: Any) -> Awaitable[Connection]:
+async def connect(database: str, **options: Any) -> Connection:
     """A connection; see `dbapi.Connection`."""
-    return open_in(CancellableLane, Connection, database, **options)
+    opening = asyncio.ensure_future(open_in(CancellableLane, Connection, database, **options))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
 
 
-def close_soon(connection: Connection) -> None:
-    """Close *connection* without waiting for it; there may be no event loop."""
-    with suppress(apsw.ConnectionClosedError):
-        connection.async_controller.post(partial(connection.close, True))  # type: ignore[attr-defined]
+def _close_cursor(cursor: dbapi.Cursor) -> None:
+    cursor.close(True)
+
+
+def _close_unwanted(opening: asyncio.Future[Connection]) -> None:
+    if opening.exception() is None:
+        opening.result().abort_soon()
 
 
 def _nobody() -> None:

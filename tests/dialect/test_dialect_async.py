@@ -1,0 +1,367 @@
+"""What `sqlite+apsw_async://` adds to the blocking dialect, whose tests it passes too: asyncio."""
+
+import asyncio
+import gc
+import threading
+import time
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+import sqlalchemy as sa
+from eventkit_sqlite import driver_async
+from shop import Base, Order, orders
+from sqlalchemy import pool
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+
+ENDLESS = "WITH RECURSIVE t(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM t) SELECT i FROM t"
+COUNT = f"SELECT count(*) FROM ({ENDLESS})"
+
+collected = pytest.mark.filterwarnings("ignore:The garbage collector is trying to clean up:sqlalchemy.exc.SAWarning")
+"""For a test in which SQLAlchemy leaves a connection to the garbage collector, and says so."""
+
+Main = Callable[[AsyncEngine], Awaitable[None]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.db"
+
+
+@asynccontextmanager
+async def engine_on(path: Path, query: str = "", **options: Any) -> AsyncIterator[AsyncEngine]:
+    """An engine on the shop's file, and nothing left of it afterwards."""
+    engine = create_async_engine(f"sqlite+apsw_async:///{path}{query}", **options)
+    async with engine.begin() as connection:
+        await connection.run_sync(Base.metadata.create_all)
+    yield engine
+    await engine.dispose()
+    assert await left() == []
+
+
+def run(path: Path, main: Main, query: str = "", **options: Any) -> None:
+    async def with_engine() -> None:
+        async with engine_on(path, query, **options) as engine:
+            await main(engine)
+
+    asyncio.run(with_engine())
+
+
+async def left() -> list[object]:
+    """The connections that stay open, and the threads that stay behind."""
+    deadline = time.monotonic() + 5
+    while True:
+        threads = [thread for thread in threading.enumerate() if thread.name == "eventkit-sqlite"]
+        if not threads or time.monotonic() > deadline:
+            return [*apsw.connections(), *threads]
+        await asyncio.sleep(0.001)
+
+
+async def names(engine: AsyncEngine) -> list[str]:
+    async with engine.connect() as connection:
+        return list(await connection.scalars(sa.select(Order.name).order_by(Order.id)))
+
+
+def nobody_holds_a_lock(path: Path) -> bool:
+    connection = apsw.Connection(str(path))
+    try:
+        connection.execute("BEGIN EXCLUSIVE").execute("ROLLBACK")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def test_the_driver_connection_is_an_async_apsw_connection(path):
+    """Its calls are awaited as apsw's are, and belong to the transaction."""
+
+    async def main(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            await connection.execute(orders.insert(), [{"name": name} for name in "abc"])
+            driver = (await connection.get_raw_connection()).driver_connection
+            assert isinstance(driver, apsw.Connection)
+            assert driver.is_async
+            assert await driver.in_transaction
+            assert [row async for row in await driver.execute("SELECT name FROM orders")] == [("a",), ("b",), ("c",)]
+            cursor = driver.cursor()
+            await cursor.execute("SELECT name FROM orders WHERE id > ?", (1,))
+            assert await cursor.fetchall() == [("b",), ("c",)]
+
+    run(path, main)
+
+
+def test_pools_are_those_of_sqlalchemys_own_asyncio_dialect():
+    """A file has a queue of connections, and a database in memory one connection for all tasks."""
+    assert isinstance(create_async_engine("sqlite+apsw_async:///shop.db").pool, pool.AsyncAdaptedQueuePool)
+
+    async def main() -> None:
+        engine = create_async_engine("sqlite+apsw_async://")
+        assert isinstance(engine.pool, pool.StaticPool)
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+            await connection.execute(orders.insert(), {"name": "a"})
+        assert await asyncio.gather(*(names(engine) for _ in range(5))) == [["a"]] * 5
+        await engine.dispose()
+        assert await left() == []
+
+    asyncio.run(main())
+
+
+def test_a_creator_may_open_the_connections(path):
+    """`async_creator` gives what `driver_async.connect` gives, however it wants it."""
+    options = {"async_creator": lambda: driver_async.connect(str(path), begin="immediate", timeout=0)}
+
+    async def main(engine: AsyncEngine) -> None:
+        async with engine.begin():
+            assert not nobody_holds_a_lock(path)
+
+    run(path, main, **options)
+
+
+def test_hooks_for_new_connections_are_called(path, monkeypatch):
+    """What an application has put into `apsw.connection_hooks` is done to async connections too."""
+    seen: list[apsw.Connection] = []
+    monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: seen.append(type(connection))])
+    run(path, names_only)
+    assert seen == [driver_async.Connection]
+
+
+async def names_only(engine: AsyncEngine) -> None:
+    assert await names(engine) == []
+
+
+def test_rows_are_streamed(path):
+    """They are made as they are fetched, of a query without an end too, and closing the result ends it."""
+
+    async def main(engine: AsyncEngine) -> None:
+        async with AsyncSession(engine) as session:
+            result = await session.stream(sa.text(ENDLESS))
+            first = [row.i async for row in _first(result, 2500)]
+            assert first == list(range(1, 2501))
+            assert [row.i for row in await result.fetchmany(2)] == [2501, 2502]
+            await result.close()
+            session.add_all([Order(name=str(number)) for number in range(2500)])
+            await session.commit()
+            objects = await session.stream_scalars(sa.select(Order).order_by(Order.id))
+            assert [order.id async for order in objects] == list(range(1, 2501))
+            partitions = (await session.stream(sa.select(Order.id).execution_options(yield_per=1000))).partitions()
+            assert [len(partition) async for partition in partitions] == [1000, 1000, 500]
+            with pytest.raises(sa.exc.OperationalError, match="integer overflow"):
+                result = await session.stream(sa.text(f"SELECT abs(1000 - 9223372036854775807 - i) FROM ({ENDLESS})"))
+                [row async for row in result]
+
+    run(path, main)
+
+
+async def _first(result: AsyncIterator[Any], count: int) -> AsyncIterator[Any]:
+    for _ in range(count):
+        yield await anext(result)
+
+
+def test_a_stream_that_was_left_holds_nothing_up(path):
+    """The lock of a reader who lost interest ends with his session."""
+
+    async def main(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            await connection.execute(orders.insert(), [{"name": str(number)} for number in range(5000)])
+        async with AsyncSession(engine) as session:
+            async for _ in await session.stream(sa.select(Order)):
+                break
+            assert not nobody_holds_a_lock(path)
+        assert nobody_holds_a_lock(path)
+
+    run(path, main)
+
+
+def test_who_waits_for_a_lock_does_not_hold_up_the_loop(path):
+    """Other tasks go on; the waiting one gets the lock when it is free, or an OperationalError after `timeout`."""
+
+    async def main(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            await connection.execute(orders.insert(), {"name": "first"})
+            waiting = asyncio.create_task(insert("second"))
+            turns = 0
+            start = time.monotonic()
+            while time.monotonic() - start < 0.2:
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns > 100
+            assert not waiting.done()
+        await waiting
+        async with engine.begin():
+            start = time.monotonic()
+            with pytest.raises(sa.exc.OperationalError, match="locked") as raised:
+                await insert("third")
+            assert 0.9 < time.monotonic() - start < 5
+            assert isinstance(raised.value.orig, apsw.BusyError)
+        assert await names(engine) == ["first", "second"]
+
+    async def insert(name: str) -> None:
+        async with engine_of_mine.begin() as connection:
+            await connection.execute(orders.insert(), {"name": name})
+
+    engine_of_mine = create_async_engine(f"sqlite+apsw_async:///{path}?begin=immediate&timeout=1")
+
+    async def with_both(engine: AsyncEngine) -> None:
+        try:
+            await main(engine)
+        finally:
+            await engine_of_mine.dispose()
+
+    run(path, with_both, "?begin=immediate")
+
+
+LONG = {
+    "a query": COUNT,
+    "a write": f"INSERT INTO orders (name) SELECT i FROM ({ENDLESS})",
+    "a call for each row": f"SELECT sum(slow(i)) FROM ({ENDLESS})",
+}
+
+
+@pytest.mark.parametrize("statement", list(LONG))
+def test_a_statement_that_is_cancelled_stops(path, statement):
+    """At once; the transaction is rolled back, the lock is free, and the session can be used from then on."""
+
+    async def main(engine: AsyncEngine) -> None:
+        async with AsyncSession(engine) as session:
+            raw = (await (await session.connection()).get_raw_connection()).dbapi_connection
+            await session.run_sync(lambda _: raw.create_function("slow", 1, lambda i: time.sleep(0.001) or i))
+            session.add(Order(name="undone"))
+            await session.flush()
+            start = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await session.execute(sa.text(LONG[statement]))
+            assert time.monotonic() - start < 2
+            assert nobody_holds_a_lock(path)
+            with pytest.raises(sa.exc.PendingRollbackError):
+                await session.execute(orders.select())
+            await session.rollback()
+            session.add(Order(name="again"))
+            await session.commit()
+        assert await names(engine) == ["again"]
+
+    run(path, main)
+
+
+@pytest.mark.parametrize("begin", ["immediate", "deferred"])
+def test_waiting_for_a_lock_can_be_cancelled(path, begin):
+    """It ends at once, and the lock is not taken when it becomes free."""
+
+    async def main(engine: AsyncEngine) -> None:
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE")
+        start = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), engine.begin() as connection:
+                await connection.execute(orders.insert(), {"name": "late"})
+        assert time.monotonic() - start < 2
+        other.execute("COMMIT")
+        other.close()
+        assert nobody_holds_a_lock(path)
+        assert await names(engine) == []
+
+    run(path, main, f"?begin={begin}&timeout=30")
+
+
+def test_whatever_is_cancelled_transactions_are_whole_and_no_lock_is_left(path):
+    """Tasks cancelled at any moment have written both of their rows or none, and what they used is given back."""
+
+    async def write(engine: AsyncEngine, number: int) -> None:
+        async with AsyncSession(engine) as session:
+            session.add(Order(name=f"{number} a"))
+            await session.flush()
+            async for row in await session.stream(sa.text(f"SELECT i FROM ({ENDLESS}) LIMIT 3000")):
+                if row.i == 100 * (number % 40):
+                    break
+            session.add(Order(name=f"{number} b"))
+            await session.commit()
+
+    async def main(engine: AsyncEngine) -> None:
+        tasks = []
+        for number in range(120):
+            tasks.append(asyncio.create_task(write(engine, number)))
+            await asyncio.sleep(0.002)
+            if number % 2:
+                tasks[number // 2].cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(end) for end in ends} == {type(None), asyncio.CancelledError}
+        assert nobody_holds_a_lock(path)
+        assert engine.pool.checkedout() == 0
+        written = await names(engine)
+        assert written == [f"{name.split()[0]} {part}" for name in written[::2] for part in "ab"]
+        assert len(written) // 2 >= ends.count(None) > 0
+
+    run(path, main, "?timeout=60&begin=immediate", pool_timeout=60)
+
+
+@collected
+def test_opening_can_be_cancelled(path):
+    """No thread and no connection stays behind."""
+
+    async def main() -> None:
+        for turns in range(20):
+            engine = create_async_engine(f"sqlite+apsw_async:///{path}")
+            opening = asyncio.create_task(engine.connect().start())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            opening.cancel()
+            [end] = await asyncio.gather(opening, return_exceptions=True)
+            if not isinstance(end, asyncio.CancelledError):
+                await end.close()
+            await engine.dispose()
+            assert await left() == []
+
+    asyncio.run(main())
+
+
+def test_one_engine_serves_several_loops_one_after_another(path):
+    """Connections that waited in the pool while their loop was closed go on in the next one."""
+    engine = create_async_engine(f"sqlite+apsw_async:///{path}", pool_size=2)
+
+    async def write(name: str) -> None:
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+            await connection.execute(orders.insert(), {"name": name})
+
+    async def crowd(name: str) -> None:
+        await write(name)
+        await asyncio.gather(*(names(engine) for _ in range(5)))
+
+    for name in "abc":
+        asyncio.run(crowd(name))
+    assert len(apsw.connections()) == 2
+    assert asyncio.run(names(engine)) == ["a", "b", "c"]
+    asyncio.run(engine.dispose())
+    assert asyncio.run(left()) == []
+
+
+@collected
+@pytest.mark.parametrize("where", ["in the pool", "in a transaction", "in a statement"])
+def test_an_engine_that_was_forgotten_leaves_nothing(path, where):
+    """Neither threads nor locks, although its loop was closed with connections open."""
+
+    async def main() -> None:
+        engine = create_async_engine(f"sqlite+apsw_async:///{path}")
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        if where != "in the pool":
+            connection = await engine.connect()
+            await connection.execute(orders.insert(), {"name": "undone"})
+            if where == "in a statement":
+                running.append(asyncio.ensure_future(connection.execute(sa.text(COUNT))))
+                await asyncio.sleep(0.05)
+
+    running: list[object] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        asyncio.run(main())
+        running.clear()
+        gc.collect()
+    assert asyncio.run(left()) == []
+    assert nobody_holds_a_lock(path)
