@@ -4,6 +4,7 @@ The machines are those of the suite, so that every answer is also the model's.  
 differently when several write at once is not here: one call comes after the other.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,9 +18,11 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from twins import Acquaintance, Twin
 
 import eventkit
+from eventkit import EventKit
 from eventkit.conformance.machines import TICK, Ground
 from eventkit.conformance.queue_machine import QueueMachine
 from eventkit.conformance.stream_machine import StreamMachine
+from eventkit.testing import advance
 
 _BEYOND = 1_000_000_000
 """More events than there will be.  The offset after the newest is the next event's on one database, and never
@@ -101,6 +104,35 @@ def test_a_queue_answers_the_same(walk: Walk) -> None:
 def test_a_stream_answers_the_same(walk: Walk) -> None:
     """Whatever is asked of a stream, in whatever order."""
     walk(StreamOfBoth, 30, 30)
+
+
+def test_locks_limits_and_results_answer_the_same(postgres_url: str, tmp_path: Path) -> None:
+    """Whatever is asked of them, in whatever order, while hours pass."""
+    with eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as one, eventkit.connect(postgres_url) as two:
+        for number in range(20):
+            answers = [_ask_of_rooms(kit, random.Random(number), f"{number} ") for kit in (one, two)]
+            assert answers[0] == answers[1], number
+
+
+def _ask_of_rooms(kit: EventKit, chance: random.Random, name: str) -> list[Any]:
+    """The answers to some random calls; what they are about is new for each *name*."""
+    locks = [kit.lock(name + chance.choice("ab"), ttl=chance.choice((1000, 5000))) for _ in range(4)]
+    century = 100 * 365 * 86_400
+    calls: list[Callable[[], Any]] = [
+        lambda: (lock := chance.choice(locks)).acquire() and lock.fence,
+        lambda: (lock := chance.choice(locks)).renew() and lock.fence,
+        lambda: (lock := chance.choice(locks)).release() and lock.fence,
+        lambda: kit.rate_limit(name, chance.choice((3, 5)), century),
+        lambda: kit.token_bucket(name, chance.choice((0.001, 0.002)), chance.choice((2, 3.5))),
+        lambda: kit.results.save(name + chance.choice("ab"), chance.random(), ttl=chance.choice((2000, 7000))),
+        lambda: kit.results.get(name + chance.choice("ab"), "nothing"),
+        kit.results.sweep,
+        lambda: advance(kit, chance.choice((500, 1500, 5500)) + 100),
+    ]
+    answers = [chance.choice(calls)() for _ in range(60)]
+    advance(kit, 100_000)
+    kit.results.sweep()
+    return answers
 
 
 @pytest.mark.slow

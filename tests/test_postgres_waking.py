@@ -23,6 +23,7 @@ from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
 from eventkit.operations import Operation, Probe
 from eventkit.operations.claim import ReadOutlook
+from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
 from eventkit.protocols import Connection
@@ -238,6 +239,22 @@ def test_a_task_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> 
         queue.retry(task, delay=0)
         assert stage.connection.execute(outlook).ready
         assert queue.receive()
+
+
+def test_a_result_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
+    """A lease that lapses while its ack has not been committed: neither a death yet, nor a reason to look at once."""
+    queue = stage.kit.queue("q")
+    id = queue.enqueue(1, max_attempts=1).id
+    [task] = queue.claim("worker", lease=0.1)
+    outlook = ResultAhead(str(id), id)
+    with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
+        assert queue.ack(task, result=1, tx=tx)
+        eventually(lambda: queue.get(id).state == "dead")  # by the clock
+        held = stage.connection.execute(outlook)
+        assert not held.ready
+        assert held.delay == 0.02
+        raise ZeroDivisionError
+    assert stage.connection.execute(outlook).ready
 
 
 def test_a_schedule_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:

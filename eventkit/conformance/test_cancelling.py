@@ -109,6 +109,31 @@ def test_a_claim_cancelled_at_any_step_loses_no_task(url: str) -> None:
     _run(main())
 
 
+@proves("K1")
+def test_a_lock_whose_acquire_is_cancelled_at_any_step_is_not_lost(url: str) -> None:
+    """It is held by the handle, or anybody's at once."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            cancelled = 0
+            for _ in range(300):
+                lock = kit.lock("l")
+                acquire = asyncio.create_task(lock.acquire())
+                for _ in range(random.randrange(80)):
+                    await asyncio.sleep(0)
+                acquire.cancel()
+                try:
+                    assert await acquire
+                except asyncio.CancelledError:
+                    cancelled += 1
+                    lock = kit.lock("l")
+                    assert await lock.acquire(wait=5)
+                assert await lock.release()
+            assert cancelled
+
+    _run(main())
+
+
 @proves("G4")
 def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None:
     """Cancelled while it begins, writes or commits, it holds nobody up afterwards and has happened whole, or not."""
