@@ -12,6 +12,7 @@ from eventkit.operations.lock import AcquireLock, LockAhead, ReleaseLock
 from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
+from eventkit.testing import advance
 
 
 class Change(NamedTuple):
@@ -105,6 +106,12 @@ def _no_schedule(kit: Any, name: str) -> None:
         kit.schedules.remove(schedule.name)
 
 
+def _due_schedule(kit: Any, name: str) -> None:
+    _no_schedule(kit, name)
+    kit.schedules.add(name, "@every 1h", name)
+    advance(kit, 3600)
+
+
 def _paused_schedule(kit: Any, name: str) -> None:
     _no_schedule(kit, name)
     kit.schedules.add(name, "@every 1d", "q", paused=True)
@@ -164,6 +171,7 @@ CHANGES = {
     "fail, waited for": Change(
         lambda kit, name, task: kit.queue(name).fail(task, "broken"), _result_of_task, _waited_for
     ),
+    "tick": Change(lambda kit, name, _: kit.schedules.tick(), prepare=_due_schedule),
     "add a schedule": Change(
         lambda kit, name, _: kit.schedules.add(name, "@every 1d", "q"), _any_schedule, _no_schedule
     ),

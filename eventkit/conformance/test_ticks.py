@@ -2,7 +2,9 @@
 
 import random
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,8 +14,9 @@ from eventkit import EventKit, Schedule
 from eventkit.testing import advance
 
 from .clauses import proves
-from .processes import spawn
+from .processes import PATIENCE, background, spawn
 from .scheduling import STEPS, die_ticking, fires, go_together, tick_along
+from .urls import with_options
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
@@ -82,6 +85,36 @@ def test_a_full_queue_does_not_refuse_a_fire(kit: EventKit) -> None:
         kit.queue("q").enqueue(1)
 
 
+@proves("K6", "Q2")
+def test_a_late_fire_is_handed_out_at_once(kit: EventKit) -> None:
+    """Although the queue has handed out tasks that were due later."""
+    queue = kit.queue("q")
+    kit.schedules.add("s", "@every 1s", "q")
+    for _ in range(3):
+        later = time.monotonic() + 1.3
+        while time.monotonic() < later:
+            queue.enqueue("in between")
+            assert queue.receive()[0].payload == "in between"
+            time.sleep(0.01)
+        fired = kit.schedules.tick()
+        assert [task.id for task in queue.receive(10)] == [fire.task_id for fire in fired] != []
+
+
+@proves("K6", "W1")
+def test_a_fire_wakes_who_waits_for_a_task(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """In each of the queues, without a poll."""
+    worker = connect(with_options(url, fallback_poll=86_400))
+    waiting = [background(lambda n=n: worker.queue(f"q{n}").claim("w", wait=PATIENCE)) for n in range(3)]
+    for n in range(3):
+        kit.schedules.add(f"s{n}", "@every 1s", f"q{n}")
+    time.sleep(1.5)
+    assert not any(claimed.done() for claimed in waiting)
+    kit.schedules.tick()
+    for claimed in waiting:
+        [task] = claimed.result(PATIENCE / 2)
+        assert task.headers["eventkit-schedule"] == task.queue.replace("q", "s")
+
+
 @proves("K6")
 def test_a_late_fire_that_has_expired_is_a_dead_letter(kit: EventKit) -> None:
     """Whoever makes up for it later does not make it any younger."""
@@ -128,6 +161,14 @@ def test_none_forgives_a_minute(kit: EventKit) -> None:
         assert (schedule.fired, schedule.skipped) == (expected, 3 - expected)
         assert (schedule.last_at is not None) is bool(expected)
         kit.schedules.remove(f"{late}")
+    kit.schedules.add("s", "@every 2h", "q", catch_up="none")
+    first = _next(kit, "s")
+    assert _moments(kit, first) == [first]
+    assert _moments(kit, first + 2 * _HOUR + timedelta(seconds=62)) == []
+    assert (_get(kit, "s").last_at, _get(kit, "s").skipped, _next(kit, "s")) == (first, 1, first + 4 * _HOUR)
+    assert _moments(kit, first + 5 * _HOUR) == []
+    assert _moments(kit, first + 6 * _HOUR) == [first + 6 * _HOUR]
+    assert (_get(kit, "s").fired, _get(kit, "s").skipped) == (2, 2)
 
 
 @proves("K6", "K5")
