@@ -95,7 +95,7 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     assert f"{folder}/licenses/LICENSE" in held
     assert metadata["Requires-Python"] == ">=3.11"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra" not in line]
-    assert sorted(line.split(">")[0] for line in needed) == ["alembic", "apsw", "msgspec", "sqlalchemy"]
+    assert sorted(line.split(">")[0] for line in needed) == ["alembic", "apsw", "croniter", "msgspec", "sqlalchemy"]
     for line in (
         "sqlite = eventkit_sqlite",
         "sqlite+pysqlite = eventkit_sqlite",
