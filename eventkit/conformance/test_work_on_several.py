@@ -104,7 +104,7 @@ def test_a_paused_queue_is_passed_by(kit: EventKit) -> None:
     kit.queue("a").pause()
     with kit.work(["a", "b"], strict=True) as tasks:
         assert [next(tasks).payload for _ in range(3)] == ["b"] * 3
-        waiting = asleep(next, tasks)
+        waiting = asleep(lambda: next(tasks))
         kit.queue("a").resume()
         assert waiting.result(PATIENCE).payload == "a"
 
