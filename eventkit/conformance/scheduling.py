@@ -3,11 +3,12 @@
 import os
 import signal
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
 import eventkit
+from eventkit import Schedule
 from eventkit.operations.tick import Tick
 
 from .streaming import go, kit_on, wait_for_go
@@ -23,6 +24,23 @@ def upcoming_in_zone(url: str, zone: str, name: str, when: str, tz: str) -> tupl
         copy = kit.schedules.get(f"{name} in {zone}")
         assert copy is not None
         return kit.schedules.upcoming(name, 800), copy.next_at
+
+
+SECOND = timedelta(seconds=1)
+
+
+def the_schedule(kit: Any, name: str) -> Schedule:
+    """The schedule of that name."""
+    schedule: Schedule | None = kit.schedules.get(name)
+    assert schedule is not None
+    return schedule
+
+
+def next_fire(kit: Any, name: str) -> datetime:
+    """When it fires next."""
+    moment = the_schedule(kit, name).next_at
+    assert moment is not None
+    return moment
 
 
 def fires(kit: Any, queue: str) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """What a tick fires (K5), and that it does so exactly once (K6)."""
 
-import random
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -10,34 +9,21 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import eventkit
-from eventkit import EventKit, Schedule
+from eventkit import EventKit
 from eventkit.testing import advance
 
 from .clauses import proves
-from .processes import PATIENCE, background, spawn
-from .scheduling import STEPS, die_ticking, fires, go_together, tick_along
+from .processes import PATIENCE, background
+from .scheduling import SECOND, fires, next_fire, the_schedule
 from .urls import with_options
 
-_SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 
 
-def _get(kit: EventKit, name: str) -> Schedule:
-    schedule = kit.schedules.get(name)
-    assert schedule is not None
-    return schedule
-
-
-def _next(kit: EventKit, name: str) -> datetime:
-    next_at = _get(kit, name).next_at
-    assert next_at is not None
-    return next_at
-
-
 def _stand_at(kit: EventKit, name: str, moment: datetime) -> None:
     """Let the schedule's next fire be at *moment*, which has passed."""
-    advance(kit, _next(kit, name) - moment)
+    advance(kit, next_fire(kit, name) - moment)
 
 
 def _moments(kit: EventKit, now: datetime | None = None) -> list[datetime]:
@@ -53,7 +39,7 @@ def test_a_fire_is_a_task(kit: EventKit) -> None:
         "mail", "@every 1h", "mails", payload, priority=4, expires=7200, max_attempts=2, headers={"a": "b"}
     )
     kit.schedules.add("plain", "@every 30m", "plain tasks")
-    due = {name: _next(kit, name) for name in ("mail", "plain")}
+    due = {name: next_fire(kit, name) for name in ("mail", "plain")}
     assert kit.schedules.tick() == []
     advance(kit, 3700)
     first, second, third = sorted(kit.schedules.tick(), key=lambda fire: (fire.schedule, fire.moment))
@@ -69,8 +55,8 @@ def test_a_fire_is_a_task(kit: EventKit) -> None:
     assert (mail.run_at, mail.expires_at) == (first.moment, first.moment + 2 * _HOUR)
     assert (plain.payload, plain.priority, plain.max_attempts, plain.expires_at) == (None, 0, 3, None)
     assert plain.headers == {"eventkit-schedule": "plain", "eventkit-fire": third.moment.isoformat()}
-    assert (_get(kit, "mail").fired, _get(kit, "mail").last_at) == (1, first.moment)
-    assert (_get(kit, "plain").fired, _get(kit, "plain").last_at) == (2, third.moment)
+    assert (the_schedule(kit, "mail").fired, the_schedule(kit, "mail").last_at) == (1, first.moment)
+    assert (the_schedule(kit, "plain").fired, the_schedule(kit, "plain").last_at) == (2, third.moment)
     assert kit.schedules.tick() == []
 
 
@@ -135,18 +121,18 @@ def test_an_hour_away_with_a_schedule_of_a_second(kit: EventKit, when: str) -> N
     for catch_up in ("all", "latest", "none"):
         kit.schedules.add(catch_up, when, f"queue of {catch_up}", catch_up=catch_up)
     advance(kit, 3600)
-    first = {catch_up: _next(kit, catch_up) for catch_up in ("all", "latest", "none")}
-    now = first["all"] + _HOUR - _SECOND / 2
+    first = {catch_up: next_fire(kit, catch_up) for catch_up in ("all", "latest", "none")}
+    now = first["all"] + _HOUR - SECOND / 2
     kit.schedules.tick(now)
     for catch_up, expected in (("all", 64), ("latest", 1), ("none", 1)):
-        schedule = _get(kit, catch_up)
-        assert (schedule.fired, schedule.fired + schedule.skipped) == (expected, (now - first[catch_up]) // _SECOND + 1)
-        assert _next(kit, catch_up) - _SECOND <= now < _next(kit, catch_up)
-        assert (_next(kit, catch_up) - first[catch_up]) % _SECOND == timedelta()
+        schedule = the_schedule(kit, catch_up)
+        assert (schedule.fired, schedule.fired + schedule.skipped) == (expected, (now - first[catch_up]) // SECOND + 1)
+        assert next_fire(kit, catch_up) - SECOND <= now < next_fire(kit, catch_up)
+        assert (next_fire(kit, catch_up) - first[catch_up]) % SECOND == timedelta()
     assert [moment for _, moment in fires(kit, "queue of all")] == [
-        (first["all"] + n * _SECOND).isoformat() for n in range(64)
+        (first["all"] + n * SECOND).isoformat() for n in range(64)
     ]
-    assert _get(kit, "latest").last_at == _next(kit, "latest") - _SECOND
+    assert the_schedule(kit, "latest").last_at == next_fire(kit, "latest") - SECOND
     assert kit.schedules.tick(now) == []
 
 
@@ -157,30 +143,34 @@ def test_none_forgives_a_minute(kit: EventKit) -> None:
         kit.schedules.add(f"{late}", "@every 2h", f"queue {late}", catch_up="none")
         advance(kit, 3 * 7200 + late)
         assert len(kit.schedules.tick()) == expected
-        schedule = _get(kit, f"{late}")
+        schedule = the_schedule(kit, f"{late}")
         assert (schedule.fired, schedule.skipped) == (expected, 3 - expected)
         assert (schedule.last_at is not None) is bool(expected)
         kit.schedules.remove(f"{late}")
     kit.schedules.add("s", "@every 2h", "q", catch_up="none")
-    first = _next(kit, "s")
+    first = next_fire(kit, "s")
     assert _moments(kit, first) == [first]
     assert _moments(kit, first + 2 * _HOUR + timedelta(seconds=62)) == []
-    assert (_get(kit, "s").last_at, _get(kit, "s").skipped, _next(kit, "s")) == (first, 1, first + 4 * _HOUR)
+    assert (the_schedule(kit, "s").last_at, the_schedule(kit, "s").skipped, next_fire(kit, "s")) == (
+        first,
+        1,
+        first + 4 * _HOUR,
+    )
     assert _moments(kit, first + 5 * _HOUR) == []
     assert _moments(kit, first + 6 * _HOUR) == [first + 6 * _HOUR]
-    assert (_get(kit, "s").fired, _get(kit, "s").skipped) == (2, 2)
+    assert (the_schedule(kit, "s").fired, the_schedule(kit, "s").skipped) == (2, 2)
 
 
 @proves("K6", "K5")
 def test_an_interval_keeps_its_grid(kit: EventKit) -> None:
     """However late a fire comes, the next one is a whole number of intervals after the first."""
     kit.schedules.add("s", "@every 7s", "q", catch_up="latest")
-    first = _next(kit, "s")
+    first = next_fire(kit, "s")
     for late in (0.0, 3.2, 6.999, 7.0, 50.5, 1000.0):
-        due = _next(kit, "s")
+        due = next_fire(kit, "s")
         [moment] = _moments(kit, due + timedelta(seconds=late))
         assert (moment - first) % timedelta(seconds=7) == timedelta()
-        assert moment <= due + timedelta(seconds=late) < _next(kit, "s") == moment + timedelta(seconds=7)
+        assert moment <= due + timedelta(seconds=late) < next_fire(kit, "s") == moment + timedelta(seconds=7)
 
 
 @proves("K6")
@@ -189,26 +179,26 @@ def test_years_away_cost_next_to_nothing(kit: EventKit) -> None:
     kit.schedules.add("often", "* * * * * *", "q", catch_up="latest")
     kit.schedules.add("daily", "30 2 * * *", "q", catch_up="latest", tz="Europe/Berlin")
     kit.schedules.add("interval", "@every 1s", "q", catch_up="none")
-    first = _next(kit, "interval")
+    first = next_fire(kit, "interval")
     now = first.replace(year=first.year + 10, microsecond=0) + timedelta(minutes=1)
     began = time.monotonic()
     kit.schedules.tick(now)
     assert time.monotonic() - began < 20
-    assert (_get(kit, "often").last_at, _next(kit, "often")) == (now, now + _SECOND)
-    assert _get(kit, "often").skipped == 9_999
-    last = _get(kit, "daily").last_at
+    assert (the_schedule(kit, "often").last_at, next_fire(kit, "often")) == (now, now + SECOND)
+    assert the_schedule(kit, "often").skipped == 9_999
+    last = the_schedule(kit, "daily").last_at
     assert last is not None
-    assert last <= now < _next(kit, "daily")
-    assert _next(kit, "daily") - last <= _DAY + _HOUR
-    assert 3640 <= _get(kit, "daily").skipped <= 3660
-    assert _get(kit, "interval").fired + _get(kit, "interval").skipped == (now - first) // _SECOND + 1
+    assert last <= now < next_fire(kit, "daily")
+    assert next_fire(kit, "daily") - last <= _DAY + _HOUR
+    assert 3640 <= the_schedule(kit, "daily").skipped <= 3660
+    assert the_schedule(kit, "interval").fired + the_schedule(kit, "interval").skipped == (now - first) // SECOND + 1
 
 
 @proves("K4")
 def test_a_tick_at_another_moment(kit: EventKit) -> None:
     """Before a fire nothing comes of it; ahead of time, the task waits for its moment."""
     kit.schedules.add("s", "@every 1h", "q")
-    due = _next(kit, "s")
+    due = next_fire(kit, "s")
     assert _moments(kit, due - timedelta(milliseconds=1)) == []
     assert _moments(kit, due) == [due]
     assert _moments(kit, due) == []
@@ -271,53 +261,3 @@ def _on_the_wall(minute: int, tz: str, after: datetime, until: datetime) -> list
     """All moments at which the clock on the wall shows this minute."""
     minutes = [after + timedelta(minutes=n) for n in range(1, (until - after) // timedelta(minutes=1) + 1)]
     return [moment for moment in minutes if moment.astimezone(ZoneInfo(tz)).minute == minute]
-
-
-@proves("K6")
-def test_three_schedulers_and_a_hundred_fires(kit: EventKit, url: str, flavour: str) -> None:
-    """Come to a hundred tasks, whoever makes them."""
-    kit.schedules.add("s", "@every 1s", "q")
-    first = _next(kit, "s")
-    moments = [first + n * _SECOND for n in range(100)]
-    processes = [spawn(tick_along, url, flavour, moments) for _ in range(3)]
-    go_together(kit, 3)
-    fired = sorted(fire for process in processes for fire in process.result())
-    assert [moment for moment, _ in fired] == moments
-    assert len({id for _, id in fired}) == 100
-    assert fires(kit, "q") == [("s", moment.isoformat()) for moment in moments]
-    assert (_get(kit, "s").fired, _get(kit, "s").skipped) == (100, 0)
-
-
-def _kill(kit: EventKit, url: str, flavour: str, kills: int) -> None:
-    chance = random.Random(kills)
-    kit.schedules.add("s", "@every 1s", "q")
-    kit.schedules.add("t", "@every 2s", "q")
-    first = {name: _next(kit, name) for name in ("s", "t")}
-    steps = [n % STEPS for n in range(kills)]
-    chance.shuffle(steps)
-    moments = [first["s"] + n * _SECOND for n in range(kills)]
-    with spawn(die_ticking, url, flavour, list(zip(moments, steps, strict=True))) as killed:
-        pass
-    assert killed.result() == [-9] * kills
-    now = moments[-1] + _SECOND / 2
-    kit.schedules.tick(now)
-    expected = [
-        (name, (first[name] + n * length).isoformat())
-        for name, length in (("s", _SECOND), ("t", 2 * _SECOND))
-        for n in range((now - first[name]) // length + 1)
-    ]
-    assert fires(kit, "q") == expected
-    assert sum(schedule.fired for schedule in kit.schedules.list()) == len(expected)
-
-
-@proves("K6")
-def test_a_scheduler_killed_at_any_step_neither_loses_nor_doubles_a_fire(kit: EventKit, url: str, flavour: str) -> None:
-    """Between any two statements, before the commit and after it, each a few times."""
-    _kill(kit, url, flavour, 4 * STEPS)
-
-
-@proves("K6")
-@pytest.mark.slow
-def test_schedulers_killed_two_hundred_times(kit: EventKit, url: str, flavour: str) -> None:
-    """The same, in many orders."""
-    _kill(kit, url, flavour, 200)
