@@ -9,9 +9,11 @@
 """
 
 from .codec import Undecodable
+from .copying import copy
 from .errors import (
     Busy,
     Closed,
+    CopyDiffers,
     DatabaseReplaced,
     Disconnected,
     EventkitError,
@@ -78,6 +80,7 @@ __all__ = [
     "Busy",
     "Closed",
     "Consumer",
+    "CopyDiffers",
     "DatabaseReplaced",
     "Delays",
     "Disconnected",
@@ -120,5 +123,6 @@ __all__ = [
     "UnknownBackend",
     "connect",
     "connect_async",
+    "copy",
     "tracing",
 ]

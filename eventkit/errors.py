@@ -15,6 +15,7 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── TaskFailed                     the task whose result was waited for is dead
     ├── TimedOut (TimeoutError)        the result did not come in time
     ├── Truncated                      events the reader had not seen were pruned
+    ├── CopyDiffers                    a copy is not what it was made from
     ├── DatabaseReplaced               the SQLite file is no longer the one that was opened
     └── Unavailable                    worth another try
         ├── Busy                       a lock was not obtained in time
@@ -101,6 +102,29 @@ class Truncated(EventkitError):
         self.topic = topic
         self.first = first
         self.last = last
+
+
+class CopyDiffers(EventkitError):
+    """Raised by `copy` when the target has something else than the source; nothing was changed at the source.
+
+    ``table`` says where, ``expected`` and ``found`` are the first rows that differ: that of the source, and that of the
+    target, or None where there is none.
+    """
+
+    def __init__(
+        self, table: str, expected: tuple[object, ...] | None, found: tuple[object, ...] | None, remedy: str
+    ) -> None:
+        super().__init__(table, expected, found, remedy)
+        self.table = table
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return (
+            f"in {self.table} the source has {self.expected or 'no row'}, the target {self.found or 'no row'}; "
+            f"{self.remedy}"
+        )
 
 
 class DatabaseReplaced(EventkitError):

@@ -21,6 +21,7 @@ from .operations import (
     channel,
     claim,
     collected,
+    copy,
     enqueue,
     finish,
     inbox,
@@ -36,7 +37,7 @@ from .operations import (
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
-_PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d)?)")
+_PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d+)?)")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -62,6 +63,7 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         finish,
         queue,
         collected,
+        copy,
         outbox,
         inbox,
         schedule,

@@ -20,6 +20,7 @@ PUBLIC = [
     "Busy",
     "Closed",
     "Consumer",
+    "CopyDiffers",
     "DatabaseReplaced",
     "Delays",
     "Disconnected",
@@ -62,6 +63,7 @@ PUBLIC = [
     "UnknownBackend",
     "connect",
     "connect_async",
+    "copy",
     "tracing",
 ]
 

@@ -36,6 +36,7 @@ FLOORS = (
     },
     {"deliveries", "deliveries_async"},
     {"kit"},
+    {"copying"},
     {""},
     {"sqlalchemy"},
     {"conformance", "demo"},

@@ -172,6 +172,7 @@ async def async_outboxes(kit: AsyncEventKit) -> None:
 
 
 def kits(url: str) -> None:
+    assert_type(eventkit.copy(url, url), dict[str, int])
     assert_type(eventkit.connect(url), EventKit)
     with eventkit.connect(url, create=False) as kit:
         assert_type(kit, EventKit)

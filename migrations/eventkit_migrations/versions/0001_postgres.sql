@@ -323,7 +323,7 @@ END
 $$
 
 CREATE TRIGGER eventkit_task_key BEFORE INSERT ON eventkit_task
-FOR EACH ROW WHEN (NEW.key IS NOT NULL) EXECUTE FUNCTION eventkit_hold_key()
+FOR EACH ROW WHEN (NEW.key IS NOT NULL AND NEW.state <> 'done') EXECUTE FUNCTION eventkit_hold_key()
 
 CREATE TABLE eventkit_notification (
     id bigint NOT NULL PRIMARY KEY DEFAULT eventkit_next('notification'),

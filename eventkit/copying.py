@@ -1,0 +1,104 @@
+"""Moving house: all that a kit has, from one database to another."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain, zip_longest
+from math import isclose
+from typing import Any
+
+from .errors import CopyDiffers
+from .kit import backend_of
+from .operations import Rows
+from .operations.copy import TABLES, ExportNumbers, ImportNumbers, Table
+from .protocols import Connection
+
+_BATCH = 500
+"""Rows that are read, and written, at a time."""
+
+_OTHER_SOURCE = (
+    "what is there is no earlier copy of this source as it is now: copy into a database without eventkit's tables "
+    "(python -m eventkit_migrations downgrade <url> base drops them, with all that is in them)"
+)
+_WRITTEN_MEANWHILE = (
+    "somebody has written to one of the two while they were copied: stop whoever publishes, works and schedules, drop "
+    "the copy (python -m eventkit_migrations downgrade <url> base) and copy again"
+)
+
+
+def copy(from_url: str, to_url: str) -> dict[str, int]:
+    """Copy all that eventkit has in one database to another, of whatever kinds; how many rows each table has.
+
+    Ids, offsets, leases, attempts, dead letters, keys, settings, schedules, locks and results stay what they are, and
+    the next ids lie above them.  The target gets eventkit's tables if it has none, and may hold nothing but an
+    earlier copy of the same source, which may have been interrupted: then this one goes on behind it.
+
+    Nobody may write to either database until this returns.  At the end both are read and compared; what differs is
+    raised as `CopyDiffers`, and the source is never changed.  Call it in a thread where there is an event loop.
+    """
+    if from_url == to_url:
+        raise ValueError("from_url and to_url are the same database: name another one to copy to")
+    with (
+        closing(backend_of(from_url).connect(from_url, create=False)) as source,
+        closing(backend_of(to_url).connect(to_url)) as target,
+    ):
+        begins = [_end_of_copy(source, target, table) for table in TABLES]
+        # First, so that a number which somebody draws on the target by mistake is none of the source's.
+        target.execute(ImportNumbers(*source.execute(ExportNumbers())))
+        for table, begin in zip(TABLES, begins, strict=True):
+            for rows in _batches(source, table, begin):
+                target.execute(table.write(rows))
+        # Whoever wrote meanwhile may have drawn a number and left no row.
+        target.execute(ImportNumbers(*source.execute(ExportNumbers())))
+        return {table.name: _verified(source, target, table) for table in TABLES}
+
+
+def _end_of_copy(source: Connection, target: Connection, table: Table) -> tuple[Any, ...]:
+    """The key of the last row that the target has; it has to have those of the source up to there."""
+    copied = _rows(target, table)
+    end: tuple[Any, ...] = table.before
+    for row in _rows(source, table):
+        found = next(copied, None)
+        if found is None:
+            return end
+        if not _same(row, found):
+            raise CopyDiffers(table.name, row, found, _OTHER_SOURCE)
+        end = _key(table, row)
+    beyond = next(copied, None)
+    if beyond is not None:
+        raise CopyDiffers(table.name, None, beyond, _OTHER_SOURCE)
+    return end
+
+
+def _verified(source: Connection, target: Connection, table: Table) -> int:
+    """How many rows both have, which are the same."""
+    count = 0
+    for row, copied in zip_longest(_rows(source, table), _rows(target, table)):
+        if row is None or copied is None or not _same(row, copied):
+            raise CopyDiffers(table.name, row, copied, _WRITTEN_MEANWHILE)
+        count += 1
+    return count
+
+
+def _rows(connection: Connection, table: Table) -> Iterator[tuple[Any, ...]]:
+    return chain.from_iterable(_batches(connection, table, table.before))
+
+
+def _batches(connection: Connection, table: Table, after: tuple[Any, ...]) -> Iterator[Rows]:
+    while rows := connection.execute(table.export(*after, _BATCH)):
+        yield rows
+        after = _key(table, rows[-1])
+
+
+def _key(table: Table, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row[: len(table.before)]
+
+
+def _same(row: tuple[Any, ...], copied: tuple[Any, ...]) -> bool:
+    return row == copied or all(map(_equal, row, copied))
+
+
+def _equal(ours: Any, theirs: Any) -> bool:
+    # Libraries read the last digit of a float's text in ways of their own.
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return isclose(ours, theirs, rel_tol=1e-12)
+    return bool(ours == theirs)
