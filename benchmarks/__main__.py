@@ -6,7 +6,20 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import crowd, idling, limits, locking, machine, memory, schedules, sessions, sharing, throughput, waking
+from . import (
+    crowd,
+    idling,
+    limits,
+    locking,
+    machine,
+    memory,
+    overview,
+    schedules,
+    sessions,
+    sharing,
+    throughput,
+    waking,
+)
 from .postgres import GROUPS as POSTGRES_GROUPS
 from .report import Table
 from .settings import Settings
@@ -22,6 +35,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "memory": memory.measure,
     "sessions": sessions.measure,
     "limits": limits.measure,
+    "overview": overview.measure,
     **POSTGRES_GROUPS,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -165,7 +165,11 @@ class Consumer(msgspec.Struct, frozen=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True):
-    """A queue in numbers.  *oldest_ready_age* is in seconds, None when nothing is ready."""
+    """A queue in numbers.  *oldest_ready_age* is in seconds, None when nothing is ready.
+
+    Each state is counted up to 10,000.  *approximate* says that there were more somewhere: a 10,000 then means "at
+    least so many", and what fell due and was not moved yet is told in part.  `TaskQueue.size` counts to the end.
+    """
 
     scheduled: int
     ready: int
@@ -174,6 +178,7 @@ class QueueStats(msgspec.Struct, frozen=True):
     done: int
     oldest_ready_age: float | None
     paused: bool
+    approximate: bool
 
 
 class Message(msgspec.Struct, Generic[P], frozen=True):

@@ -14,7 +14,19 @@ from benchmarks.bare import Bare
 from benchmarks.kits import Kit
 
 ROOT = Path(__file__).parent.parent
-GROUPS = ["throughput", "crowd", "waking", "idling", "sharing", "locking", "schedules", "memory", "sessions", "limits"]
+GROUPS = [
+    "throughput",
+    "crowd",
+    "waking",
+    "idling",
+    "sharing",
+    "locking",
+    "schedules",
+    "memory",
+    "sessions",
+    "limits",
+    "overview",
+]
 """Those on SQLite."""
 
 

@@ -51,7 +51,7 @@ ORDER BY eventkit_task_now.finished_at DESC, id DESC
 LIMIT :limit
 
 -- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
--- next is what the recursion does.
+-- next is what the recursion does.  Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
 WITH RECURSIVE
 clock (now) AS (SELECT :now),
@@ -59,6 +59,7 @@ due (stored_state, state, run_at) AS (
     SELECT stored_state, state, run_at
     FROM eventkit_task_now
     WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+    LIMIT :limit
 ),
 priorities (priority) AS (
     SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
@@ -68,14 +69,15 @@ priorities (priority) AS (
     WHERE p.priority IS NOT NULL
 )
 SELECT
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > now),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    + (SELECT count(*) FROM due WHERE state = 'ready')
-    - (SELECT count(*) FROM due WHERE stored_state = 'ready'),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
-    + (SELECT count(*) FROM due WHERE state = 'dead'),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready' LIMIT :limit) AS few),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+    (SELECT count(*) FROM due),
+    (SELECT count(*) FROM due WHERE state = 'ready'),
+    (SELECT count(*) FROM due WHERE stored_state = 'ready'),
+    (SELECT count(*) FROM due WHERE state = 'dead'),
     eventkit_ms(now) - (
         SELECT eventkit_ms(min(run_at)) FROM (
             SELECT (

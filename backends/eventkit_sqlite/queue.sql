@@ -47,7 +47,7 @@ ORDER BY finished_at DESC, id DESC
 LIMIT :limit
 
 -- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
--- next is what the recursion does.
+-- next is what the recursion does.  Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
 WITH RECURSIVE
 clock (now) AS (SELECT :now),
@@ -55,6 +55,7 @@ due (stored_state, state, run_at) AS (
     SELECT stored_state, state, run_at
     FROM eventkit_task_now
     WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+    LIMIT :limit
 ),
 priorities (priority) AS (
     SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
@@ -64,14 +65,15 @@ priorities (priority) AS (
     WHERE p.priority IS NOT NULL
 )
 SELECT
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > now),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    + (SELECT count(*) FROM due WHERE state = 'ready')
-    - (SELECT count(*) FROM due WHERE stored_state = 'ready'),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > now),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
-    + (SELECT count(*) FROM due WHERE state = 'dead'),
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > :now LIMIT :limit)),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready' LIMIT :limit)),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now LIMIT :limit)),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit)),
+    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit)),
+    (SELECT count(*) FROM due),
+    (SELECT count(*) FROM due WHERE state = 'ready'),
+    (SELECT count(*) FROM due WHERE stored_state = 'ready'),
+    (SELECT count(*) FROM due WHERE state = 'dead'),
     now - (
         SELECT min(run_at) FROM (
             SELECT (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import bloat, crew, idling, limits, pinned, schedules, sessions, throughput, waking
+from . import bloat, crew, idling, limits, overview, pinned, schedules, sessions, throughput, waking
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-throughput": throughput.measure,
@@ -19,4 +19,5 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-schedules": schedules.measure,
     "postgres-sessions": sessions.measure,
     "postgres-limits": limits.measure,
+    "postgres-overview": overview.measure,
 }

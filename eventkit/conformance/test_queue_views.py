@@ -269,3 +269,22 @@ def test_without_keep_done_ack_deletes(kit: EventKit) -> None:
     assert queue.ack(tasks[0], result="lost")
     assert queue.ack_many(tasks[1:]) == [tasks[1].id]
     assert queue.list() == []
+
+
+@proves("Q10")
+def test_stats_stop_counting_and_say_so(kit: EventKit) -> None:
+    """Up to 10,000 the numbers are exact; beyond, they say that there is more, whatever its state; size tells all."""
+    queue = kit.queue("jobs")
+    queue.enqueue_many(range(10_000))
+    assert (queue.stats().ready, queue.stats().approximate) == (10_000, False)
+    queue.enqueue_many(range(5))
+    assert (queue.stats().ready, queue.stats().approximate, queue.size()) == (10_000, True, 10_005)
+    queue.purge()
+    queue.enqueue_many(NewTask(number, delay=60) for number in range(10_003))
+    assert (queue.stats().scheduled, queue.stats().ready, queue.stats().approximate) == (10_000, 0, True)
+    advance(kit, 61)
+    due = queue.stats()
+    assert (due.scheduled, due.ready, due.approximate) == (0, 10_000, True)
+    queue.sweep()
+    queue.purge()
+    assert (queue.stats().ready, queue.stats().approximate) == (0, False)

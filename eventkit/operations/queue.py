@@ -14,6 +14,9 @@ from . import Operation, Plan, Rows
 from .claim import Sweep
 from .finish import ForgetKeys, Remove, unblock
 
+MOST_COUNTED = 10_000
+"""How far `ReadStats` counts."""
+
 
 def _info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     columns = list(row)
@@ -69,16 +72,21 @@ class ListDead(_ManyTasks, frozen=True):
 
 
 class ReadStats(Operation[QueueStats], frozen=True):
-    """The queue in numbers."""
+    """The queue in numbers, each counted up to `MOST_COUNTED`."""
 
     writes: ClassVar[bool] = False
     queue: str
+    limit: int = MOST_COUNTED + 1
 
     def decode(self, rows: Rows) -> QueueStats:
-        """The numbers of the one row."""
-        scheduled, ready, leased, dead, done, age, paused = rows[0]
+        """The numbers of the one row: what is due but not moved yet is counted apart, and put where it belongs."""
+        *counts, age, paused = rows[0]
+        scheduled, ready, leased, dead, done, _, due_ready, was_ready, due_dead = counts
+        numbers = [scheduled, max(0, ready + due_ready - was_ready), leased, dead + due_dead, done]
+        approximate = max(*counts, *numbers) > MOST_COUNTED
+        scheduled, ready, leased, dead, done = (min(number, MOST_COUNTED) for number in numbers)
         seconds = None if age is None else max(0, age) / 1000
-        return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused))
+        return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused), approximate)
 
 
 class ReadSize(Operation[int], frozen=True):
