@@ -14,6 +14,8 @@ from .deliveries import Deliveries
 from .deliveries_async import AsyncDeliveries
 from .delivery import PREFIX, Tally
 from .errors import UnknownBackend
+from .housekeeping import Housekeeping
+from .housekeeping_async import AsyncHousekeeping
 from .inbox import Inbox
 from .locks import AsyncLock, Lock
 from .loops import Loops
@@ -75,6 +77,7 @@ class _Handles:
     _loops: Any
     _deliveries: Any
     _scheduler: Any
+    _housekeeping: Any
     _tallies: defaultdict[str, Tally]
     _lock: Any
     _results: Any
@@ -155,6 +158,10 @@ class _Handles:
         """Fire schedules until the kit is closed."""
         return self._scheduler.run()
 
+    def maintain(self) -> Any:
+        """Put the database in order."""
+        return self._housekeeping.maintain()
+
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""
         return self._connection.transaction()
@@ -174,6 +181,7 @@ class Kit(_Handles):
         self._loops = Loops(connection)
         self._deliveries = Deliveries(connection, self._loops)
         self._scheduler = Scheduler(connection)
+        self._housekeeping = Housekeeping(connection)
         self._tallies = defaultdict(Tally)
 
     def close(self) -> None:
@@ -202,6 +210,7 @@ class AsyncKit(_Handles):
         self._loops = AsyncLoops(connection)
         self._deliveries = AsyncDeliveries(connection, self._loops)
         self._scheduler = AsyncScheduler(connection)
+        self._housekeeping = AsyncHousekeeping(connection)
         self._tallies = defaultdict(Tally)
 
     async def close(self) -> None:

@@ -28,6 +28,7 @@ from .records import (
     Enqueued,
     Event,
     Fire,
+    Maintained,
     Message,
     NewEvent,
     NewTask,
@@ -136,6 +137,13 @@ class EventKit(Protocol):
 
     def run_scheduler(self) -> None:
         """Fire schedules when they are due, for ever; any number of processes may.  Ends when the kit is closed."""
+        ...
+
+    def maintain(self) -> Maintained:
+        """Put the database in order: move what is due in any queue, and delete what says nothing any more.
+
+        In transactions of at most 1,000 rows, between which others have their turn.  Any number of processes may.
+        """
         ...
 
     def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
@@ -739,6 +747,8 @@ class AsyncEventKit(Protocol):
     def schedules(self) -> AsyncSchedules: ...
 
     async def run_scheduler(self) -> None: ...
+
+    async def maintain(self) -> Maintained: ...
 
     def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
 

@@ -181,6 +181,18 @@ class QueueStats(msgspec.Struct, frozen=True):
     approximate: bool
 
 
+class Maintained(msgspec.Struct, frozen=True):
+    """What `EventKit.maintain` found to do: how many tasks it has *moved* that were due, lapsed or expired; and what it
+    has deleted: tasks that were kept when *done*, *results*, windows and buckets of *limits*, reservations of *keys*.
+    """
+
+    moved: int
+    done: int
+    results: int
+    limits: int
+    keys: int
+
+
 class Message(msgspec.Struct, Generic[P], frozen=True):
     """A message of an outbox, as it is delivered.  *message_id* is the same at every attempt."""
 

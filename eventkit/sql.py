@@ -27,6 +27,7 @@ from .operations import (
     inbox,
     limit,
     lock,
+    maintenance,
     outbox,
     queue,
     result,
@@ -69,6 +70,7 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         schedule,
         tick,
         lock,
+        maintenance,
         limit,
         result,
     )

@@ -37,6 +37,7 @@ PUBLIC = [
     "Linear",
     "Lock",
     "LockHeld",
+    "Maintained",
     "Message",
     "NewEvent",
     "NewTask",

@@ -33,6 +33,8 @@ FLOORS = (
         "loops_async",
         "scheduler",
         "scheduler_async",
+        "housekeeping",
+        "housekeeping_async",
     },
     {"deliveries", "deliveries_async"},
     {"kit"},

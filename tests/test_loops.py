@@ -73,12 +73,13 @@ def test_the_list_of_differences_is_true() -> None:
         assert ast.unparse(SYNC[name]) != ast.unparse(ASYNC[name]), name
 
 
-def test_schedulers_are_alike() -> None:
-    """What fires schedules is the same in both flavours."""
-    blocking, awaited = methods("scheduler.py", "Scheduler"), methods("scheduler_async.py", "Scheduler")
+@pytest.mark.parametrize("name", ["Scheduler", "Housekeeping"])
+def test_schedulers_and_housekeeping_are_alike(name: str) -> None:
+    """What fires schedules, and what clears away, is the same in both flavours."""
+    blocking, awaited = methods(f"{name.lower()}.py", name), methods(f"{name.lower()}_async.py", name)
     assert blocking.keys() == awaited.keys()
-    for name in blocking.keys() - {"__init__"}:
-        assert ast.unparse(blocking[name]) == ast.unparse(awaited[name]), name
+    for method in blocking.keys() - {"__init__"}:
+        assert ast.unparse(blocking[method]) == ast.unparse(awaited[method]), method
 
 
 def test_deliveries_are_alike() -> None:

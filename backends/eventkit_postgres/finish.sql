@@ -87,6 +87,7 @@ WHERE (queue, key) IN (
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )
+RETURNING 1
 
 -- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
 -- name: Bury

@@ -59,6 +59,7 @@ WHERE (queue, key) IN (
     ORDER BY reserved_until
     LIMIT :limit
 )
+RETURNING 1
 
 -- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
 -- name: Bury

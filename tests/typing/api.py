@@ -29,6 +29,7 @@ from eventkit import (
     Fire,
     Inbox,
     Lock,
+    Maintained,
     Message,
     NewEvent,
     NewTask,
@@ -94,6 +95,7 @@ def schedules(kit: EventKit, moment: datetime) -> None:
     assert_type(fire, Fire)
     assert_type(fire.moment, datetime)
     assert_type(kit.run_scheduler(), None)
+    assert_type(kit.maintain(), Maintained)
 
 
 async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
@@ -106,6 +108,7 @@ async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
     assert_type(await schedules.tick(), list[Fire])
     assert_type(schedules.next_after("@hourly", moment), datetime)
     assert_type(await kit.run_scheduler(), None)
+    assert_type(await kit.maintain(), Maintained)
 
 
 def locks_limits_and_results(kit: EventKit, emails: TaskQueue[Email], task: Task[Email]) -> None:
