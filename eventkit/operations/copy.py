@@ -7,6 +7,7 @@ and comes about when the rows are written there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from . import Operation, Rows
@@ -224,8 +225,8 @@ class Table(NamedTuple):
     """How a table is read and written, and a key that lies before all of its rows."""
 
     name: str
-    export: type[_Export]
-    write: type[_Import]
+    export: Callable[..., Operation[Rows]]
+    write: Callable[[Rows], Operation[None]]
     before: tuple[int | str, ...]
 
 
