@@ -1,0 +1,119 @@
+"""Random work on a queue and on a stream that move to another database in the middle of it, beside their models.
+
+The machines are those of the suite.  Where they would open another kit on the same database, the database is copied to
+one of another kind, and the work goes on there: whatever is forgotten on the way, the model remembers.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import rule, run_state_machine_as_test
+from moving import Places
+from postgres_server import drop_schema
+
+import eventkit
+from eventkit.conformance import proves
+from eventkit.conformance.machines import Ground
+from eventkit.conformance.queue_machine import QueueMachine
+from eventkit.conformance.stream_machine import StreamMachine
+
+
+class MovingGround(Ground):
+    """A database that is another one after each reopening."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._kinds = cycle(("postgres", "postgres", "sqlite", "sqlite"))
+        self.moves = 0
+        super().__init__(eventkit.connect, places.fresh("sqlite"))
+
+    def reopen(self) -> None:
+        """Close the kit, move, and connect there."""
+        self.kit.close()
+        here, self._url = self._url, self._places.fresh(next(self._kinds))
+        eventkit.copy(here, self._url)
+        self.moves += 1
+        self.kit = eventkit.connect(self._url)
+
+
+class MovingQueue(QueueMachine):
+    """A queue that moves often."""
+
+    @rule()
+    def move(self) -> None:
+        """To another database."""
+        self.reopen()
+
+
+class MovingStream(StreamMachine):
+    """A stream that moves often."""
+
+    @rule()
+    def move(self) -> None:
+        """To another database."""
+        self.reopen()
+
+
+Walk = Callable[..., None]
+
+
+@pytest.fixture
+def walk(tmp_path: Path, postgres_url: str, postgres: str, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
+    """Makes some runs of so many steps with a machine."""
+    caplog.set_level("ERROR", "eventkit")  # Lost leases, which are warned of, are half of what is tried here.
+    places = Places(tmp_path, postgres_url)
+    grounds: list[MovingGround] = []
+
+    def walk(machine: type[Any], runs: int, steps: int) -> None:
+        ground = MovingGround(places)
+        grounds.append(ground)
+        beginning: Any = seed(crc32(f"{machine.__name__} {runs}".encode()))(lambda: machine(ground))
+        run_state_machine_as_test(
+            beginning,
+            settings=settings(
+                max_examples=runs,
+                stateful_step_count=steps,
+                phases=[Phase.generate],
+                database=None,
+                deadline=None,
+                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+            ),
+        )
+        assert ground.moves >= runs / 2
+
+    yield walk
+    for ground in grounds:
+        ground.kit.close()
+    for schema in places.schemas():
+        drop_schema(postgres, schema)
+
+
+@proves("K8")
+def test_a_queue_works_on_wherever_it_moves(walk: Walk) -> None:
+    """Every answer is the model's, which has not moved."""
+    walk(MovingQueue, 8, 25)
+
+
+@proves("K8")
+def test_a_stream_goes_on_wherever_it_moves(walk: Walk) -> None:
+    """Every answer is the model's, which has not moved."""
+    walk(MovingStream, 8, 25)
+
+
+@pytest.mark.slow
+@proves("K8")
+def test_a_queue_works_on_wherever_it_moves_for_long(walk: Walk) -> None:
+    """Three thousand steps of a queue."""
+    walk(MovingQueue, 60, 50)
+
+
+@pytest.mark.slow
+@proves("K8")
+def test_a_stream_goes_on_wherever_it_moves_for_long(walk: Walk) -> None:
+    """Three thousand steps of a stream."""
+    walk(MovingStream, 60, 50)
