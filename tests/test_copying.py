@@ -324,6 +324,21 @@ def test_a_source_that_is_not_there_is_not_made(places: Places) -> None:
 
 @routes
 @proves("K8")
+def test_a_worker_that_was_there_first_finds_what_arrives(places: Places, route: tuple[str, str]) -> None:
+    """A target that has been looked at and had nothing is as good as a new one."""
+    here, there = (places.fresh(kind) for kind in route)
+    with eventkit.connect(here) as kit:
+        kit.queue("emails").enqueue("first")
+    with eventkit.connect(there) as early:
+        assert early.queue("emails").claim("worker") == []
+        time.sleep(0.2)  # A claim remembers where ready tasks begin, and begins no later than a moment ago.
+        assert early.queue("emails").claim("worker") == []
+        eventkit.copy(here, there)
+        assert [task.payload for task in early.queue("emails").claim("worker")] == ["first"]
+
+
+@routes
+@proves("K8")
 def test_who_writes_meanwhile_is_noticed(
     places: Places, route: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

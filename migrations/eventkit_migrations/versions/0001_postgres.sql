@@ -281,9 +281,10 @@ CREATE TABLE eventkit_queue (
     refilled_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
+-- What may have many rows and no number has keys in the order of bytes, in which it is read by whoever copies it.
 CREATE TABLE eventkit_key (
-    queue text NOT NULL,
-    key text NOT NULL,
+    queue text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
     task_id bigint NOT NULL,
     reserved_until timestamptz NOT NULL,
     PRIMARY KEY (queue, key)
@@ -336,8 +337,8 @@ CREATE TABLE eventkit_notification (
 CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)
 
 CREATE TABLE eventkit_inbox (
-    consumer text NOT NULL,
-    message_id text NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    message_id text COLLATE "C" NOT NULL,
     seen_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
     PRIMARY KEY (consumer, message_id)
 )
@@ -365,7 +366,7 @@ CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)
 
 -- A lock's row stays when it is released, so that fences keep growing; nobody holds it then, and nothing expires.
 CREATE TABLE eventkit_lock (
-    name text NOT NULL PRIMARY KEY,
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
     fence bigint NOT NULL,
     token bigint,
     holder text,
@@ -373,7 +374,7 @@ CREATE TABLE eventkit_lock (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
 CREATE TABLE eventkit_rate (
-    name text NOT NULL,
+    name text COLLATE "C" NOT NULL,
     per bigint NOT NULL,
     amount double precision NOT NULL,
     counted_at timestamptz NOT NULL,
@@ -382,7 +383,7 @@ CREATE TABLE eventkit_rate (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
 CREATE TABLE eventkit_result (
-    id text NOT NULL PRIMARY KEY,
+    id text COLLATE "C" NOT NULL PRIMARY KEY,
     value json NOT NULL,
     expires_at timestamptz NOT NULL
 )
