@@ -36,7 +36,7 @@ FLOORS = (
         "housekeeping",
         "housekeeping_async",
     },
-    {"deliveries", "deliveries_async"},
+    {"deliveries", "deliveries_async", "functions"},
     {"kit"},
     {"copying"},
     {""},
@@ -46,6 +46,7 @@ FLOORS = (
 """From the ground up; a floor's rooms do not know each other.  ``""`` is the package itself."""
 
 FOR_BACKENDS = {"children", "operations", "errors", "execute", "sql", "protocols", "records", "codec", "arguments"}
+FOR_BACKENDS |= {"functions"}
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 

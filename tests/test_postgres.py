@@ -1,8 +1,12 @@
 """The conformance suite on Postgres."""
 
 import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import psycopg
 import pytest
+from eventkit_postgres.address import parse
 
 from eventkit.conformance import *
 
@@ -14,6 +18,20 @@ OTHER = {"sync": "psycopg2", "async": "asyncpg"}
 def url(postgres_url: str) -> str:
     """A fresh schema."""
     return postgres_url
+
+
+@pytest.fixture
+def bare_sql(url: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """A connection of psycopg."""
+    address = parse(url)
+    with psycopg.connect(address.conninfo, autocommit=True) as connection:
+
+        def run(sql: str) -> Any:
+            cursor = connection.execute(sql.encode())
+            row = cursor.fetchone() if cursor.description else None
+            return row[0] if row else None
+
+        yield f'"{address.schema}".', run
 
 
 @pytest.fixture(params=["psycopg", "another driver"])

@@ -1,7 +1,11 @@
 """The conformance suite on SQLite: through apsw, and through the standard library's driver."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import apsw
+import eventkit_sqlite
 import pytest
 
 from eventkit.conformance import *
@@ -19,6 +23,23 @@ ENGINES = {
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh file, by each driver."""
     return f"{request.param}:///{tmp_path}/test.db"
+
+
+@pytest.fixture
+def bare_sql(url: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
+    """A connection of apsw that was given the functions."""
+    if url.startswith("sqlite+pysqlite"):
+        pytest.skip("the functions are for connections of apsw")
+    connection = apsw.Connection(url.removeprefix("sqlite:///"))
+    connection.set_busy_timeout(30_000)
+    eventkit_sqlite.register(connection)
+
+    def run(sql: str) -> Any:
+        rows = connection.execute(sql).fetchall()
+        return rows[0][0] if rows else None
+
+    yield "", run
+    connection.close()
 
 
 @pytest.fixture

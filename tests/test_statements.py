@@ -55,8 +55,8 @@ def statements(backend: str) -> dict[str, str]:
 
 
 CHANGING = (
-    "eventkit_publish",
-    "eventkit_notify",
+    "eventkit_append",
+    "eventkit_tell",
     "eventkit_add",
     "eventkit_gate",
     "eventkit_room",

@@ -1,7 +1,7 @@
 -- Channels.  As with streams, what lies above the settled number is nobody's yet.
 
 -- name: Notify
-SELECT eventkit_notify(:channel, :payload::json, :headers::json)
+SELECT eventkit_tell(:channel, :payload::json, :headers::json)
 
 -- name: ReadNotifications
 SELECT id, channel, payload, headers, created_ms

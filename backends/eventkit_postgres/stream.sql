@@ -2,7 +2,7 @@
 -- read that first, and the rows in a snapshot that is younger.
 
 -- name: Publish
-SELECT eventkit_publish(:topic, :payload::json, :key, :headers::json)
+SELECT eventkit_append(:topic, :payload::json, :key, :headers::json, NULL)
 
 -- The mark comes before the first offset is drawn: a row needs both sides of the join.
 -- name: PublishPlain

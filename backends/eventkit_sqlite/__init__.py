@@ -18,8 +18,11 @@ from .address import Address, parse
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .file import reserved
+from .functions import register
 from .library import Error, open_connection, translate, use_wal
 from .statements import STATEMENTS
+
+__all__ = ["capabilities", "connect", "connect_async", "register"]
 
 capabilities: frozenset[str] = frozenset()
 """What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""

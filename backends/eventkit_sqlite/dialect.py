@@ -29,6 +29,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from . import dbapi
+from .functions import register
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -102,6 +103,19 @@ class ApswDialect(SQLiteDialect_pysqlite):
                 "and with uri=true and a database of the form file:… the parameters of an SQLite URI"
             )
         return [filename], options
+
+    def on_connect(self) -> Callable[[Any], None]:
+        prepare = super().on_connect()
+
+        def connect(connection: Any) -> None:
+            prepare(connection)
+            self.give_functions(connection)
+
+        return connect
+
+    def give_functions(self, connection: Any) -> None:
+        """Let SQL on *connection* call eventkit's functions."""
+        register(connection)
 
     def set_isolation_level(self, dbapi_connection: Any, level: IsolationLevel) -> None:
         dbapi_connection.autocommit = level == "AUTOCOMMIT"

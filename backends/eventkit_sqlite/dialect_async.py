@@ -18,6 +18,7 @@ from sqlalchemy import pool
 from sqlalchemy.dialects.sqlite.base import SQLiteExecutionContext
 
 from .dialect import ApswDialect
+from .functions import register
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -52,6 +53,9 @@ class ApswAsyncDialect(ApswDialect):
 
     def get_driver_connection(self, connection: Any) -> Any:
         return connection._connection
+
+    def give_functions(self, connection: Any) -> None:
+        connection.run_async(lambda driver: driver.async_run(register, driver))
 
     def do_terminate(self, dbapi_connection: Any) -> None:
         dbapi_connection.terminate()

@@ -243,7 +243,7 @@ class Plain:
         return cursor.execute(sql, parameters)
 
 
-def _plain(driver: Driver) -> Driver:
+def plain(driver: Driver) -> Driver:
     if isinstance(driver, apsw.Connection):
         return driver if driver.row_trace is None else Plain(driver)
     if isinstance(driver, sqlite3.Connection):
@@ -264,7 +264,7 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     """Which file *driver* has open; asked once of a connection, for which it never changes."""
     known = _main_files.get(driver) if isinstance(driver, apsw.Connection) else None
     if known is None:
-        path = str(_plain(driver).execute("PRAGMA database_list").fetchall()[0][2])
+        path = str(plain(driver).execute("PRAGMA database_list").fetchall()[0][2])
         known = (identify(path) if path else None, path)
         if isinstance(driver, apsw.Connection):
             _main_files[driver] = known
@@ -286,4 +286,4 @@ def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver
         driver.execute("BEGIN")
     if not driver.in_transaction:
         raise ValueError("tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out")
-    return _plain(driver)
+    return plain(driver)

@@ -17,6 +17,13 @@ Where SQLAlchemy can reach the database, a second fixture says how, for the test
     @pytest.fixture
     def engine_url(url, flavour):
         return url.replace("mine", "mine+driver" if flavour == "sync" else "mine+asyncdriver")
+
+And where the database has the functions of P2, a third one calls them by the bare driver::
+
+    @pytest.fixture
+    def bare_sql(url):
+        connection = driver.connect(...)
+        return "", lambda sql: connection.execute(sql).fetchone()
 """
 
 from importlib import import_module
@@ -30,9 +37,9 @@ _tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".
 pytest.register_assert_rewrite(*_tests)
 
 from .clauses import proves, requires  # noqa: E402
-from .fixtures import connect, engine, engine_url, flavour, kit, loop  # noqa: E402
+from .fixtures import bare_sql, caller, connect, engine, engine_url, flavour, kit, loop  # noqa: E402
 
-__all__ = ["connect", "engine", "engine_url", "flavour", "kit", "loop", "proves", "requires"]
+__all__ = ["bare_sql", "caller", "connect", "engine", "engine_url", "flavour", "kit", "loop", "proves", "requires"]
 
 for _module in _tests:
     for _name, _value in vars(import_module(_module)).items():

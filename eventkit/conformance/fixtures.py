@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import eventkit
 from eventkit.kit import backend_of
 
+from .calling import WAYS, Caller
 from .flavours import Blocking, Loop
 from .orders import create_orders, drop_orders
 
@@ -70,6 +71,15 @@ def engine_url() -> str:
 
 
 @pytest.fixture
+def bare_sql() -> tuple[str, Callable[[str], Any]]:
+    """Who has nothing but SQL: what comes before the name of a function, and the first value of a statement.
+
+    A backend that has functions of SQL overrides it, with a connection of its driver outside of any transaction.
+    """
+    pytest.skip("the backend has no fixture bare_sql, by which the functions of SQL are called")
+
+
+@pytest.fixture
 def engine(engine_url: str, loop: Loop | None) -> Iterator[Any]:
     """An engine on the kit's database, which has a table of orders; an async one looks like a sync one."""
     if loop is None:
@@ -82,3 +92,9 @@ def engine(engine_url: str, loop: Loop | None) -> Iterator[Any]:
         drop_orders(engine)
     finally:
         engine.dispose()
+
+
+@pytest.fixture(params=WAYS)
+def caller(request: pytest.FixtureRequest, kit: Any, bare_sql: tuple[str, Callable[[str], Any]], engine: Any) -> Caller:
+    """Somebody who has only SQL, beside the kit."""
+    return Caller(request.param, *bare_sql, engine)

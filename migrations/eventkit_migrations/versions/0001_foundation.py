@@ -24,8 +24,8 @@ What the columns alone do not say:
 
 On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
 and refuse NULs), and what has to happen in a certain order around a commit is in functions, beside this file in
-``0001_postgres.sql``.  There ``eventkit_key`` holds a key from the enqueue on, and ``eventkit_sleeper`` says who
-has to be notified.
+``0001_postgres.sql``; those that SQL calls in the place of the library are in ``0001_postgres_calls.sql``.  There
+``eventkit_key`` holds a key from the enqueue on, and ``eventkit_sleeper`` says who has to be notified.
 """
 
 import re
@@ -246,10 +246,8 @@ SQLITE_DOWNGRADE = (
 
 POSTGRES_UPGRADE = tuple(
     statement
-    for statement in files("eventkit_migrations")
-    .joinpath("versions/0001_postgres.sql")
-    .read_text("utf-8")
-    .split("\n\n")
+    for file in ("0001_postgres.sql", "0001_postgres_calls.sql")
+    for statement in files("eventkit_migrations").joinpath("versions", file).read_text("utf-8").split("\n\n")
     if not all(line.startswith("--") for line in statement.splitlines())
 )
 
@@ -261,6 +259,11 @@ POSTGRES_DOWNGRADE = (
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)
+        if name not in ("eventkit_result_save", "eventkit_result_get")
+    ),
+    *(
+        f"DROP FUNCTION eventkit_result_save({id}, json, double precision), eventkit_result_get({id})"
+        for id in ("text", "bigint")
     ),
     "DROP SEQUENCE eventkit_event_id_seq, eventkit_notification_id_seq, eventkit_task_id_seq",
 )

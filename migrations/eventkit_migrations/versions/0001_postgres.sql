@@ -409,10 +409,134 @@ SELECT
     t.state AS stored_state, t.wake_at, t.lane
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
+-- What the functions that plain SQL calls check, in the words of the library.
+
+CREATE FUNCTION eventkit_check_name(kind text, name text, longest integer DEFAULT 255) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    IF $2 IS NULL THEN
+        RAISE EXCEPTION 'the name of a % is a text, not NULL', $1 USING ERRCODE = 'invalid_parameter_value';
+    ELSIF length($2) NOT BETWEEN 1 AND $3 THEN
+        RAISE EXCEPTION 'the name of a % has 1 to % characters, not %', $1, $3, length($2)
+        USING ERRCODE = 'invalid_parameter_value';
+    ELSIF $2 ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+        RAISE EXCEPTION 'the name of a % holds no control characters: %', $1, to_json($2)
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN $2;
+END
+$$
+
+CREATE FUNCTION eventkit_check_given(what text, value bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    IF $2 IS NULL THEN
+        RAISE EXCEPTION '% is a number, not NULL', $1 USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN $2;
+END
+$$
+
+CREATE FUNCTION eventkit_check_count(what text, value bigint, smallest bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    IF eventkit_check_given($1, $2) < $3 THEN
+        RAISE EXCEPTION '% is a whole number from % to 9223372036854775807, not %', $1, $3, $2
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN $2;
+END
+$$
+
+-- Seconds as whole milliseconds; NULL where nothing is said.
+CREATE FUNCTION eventkit_check_seconds(what text, seconds double precision, smallest bigint) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+BEGIN
+    IF abs($2) > 3162240000 THEN  -- NaN, too, which is more than any number.
+        RAISE EXCEPTION '% is a finite number of seconds, up to a hundred years, not %', $1, $2
+        USING ERRCODE = 'invalid_parameter_value';
+    ELSIF round($2 * 1000) < $3 THEN
+        RAISE EXCEPTION '% is at least % seconds, not %', $1, $3 / 1000.0::double precision, $2
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN round($2 * 1000)::bigint;
+END
+$$
+
+-- A payload that every reader can decode.  Type json has seen to its syntax.
+CREATE FUNCTION eventkit_check_payload(payload json, optional boolean DEFAULT false) RETURNS json
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    source text := $1::text;
+    rest text;
+    depth integer := 0;
+    problem text;
+BEGIN
+    IF $1 IS NULL AND $2 THEN
+        RETURN NULL;
+    ELSIF $1 IS NULL THEN
+        problem := 'the payload is JSON, not NULL: for a null say ''null''';
+    ELSIF octet_length(source) > 524288 THEN
+        problem := format(
+            'the payload has %s bytes as JSON, more than 524,288: store the data elsewhere and send a reference',
+            to_char(octet_length(source), 'FM999,999,999')
+        );
+    ELSE
+        IF source ~* '\\ud' THEN  -- Backslashes that are escaped escape nothing.
+            rest := replace(source, '\\', '');
+            rest := regexp_replace(rest, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g');
+            IF rest ~* '\\ud[89a-f]' THEN
+                problem := 'the payload holds a lone surrogate, which is not text';
+            END IF;
+        END IF;
+        IF length(source) > 128 OR source ~* '\de' THEN
+            rest := regexp_replace(source, '"(?:[^"\\]|\\.)*"', '', 'g');
+            PERFORM number[1]::double precision
+            FROM regexp_matches(rest, '(-?\d+(?:\.\d+)?[eE]\+?\d{3,})', 'g') AS number;
+            rest := regexp_replace(rest, '[^][{}]', '', 'g');
+            WHILE rest <> '' AND depth <= 64 LOOP
+                rest := regexp_replace(rest, '\[\]|\{\}', '', 'g');
+                depth := depth + 1;
+            END LOOP;
+            IF depth > 64 THEN
+                problem := 'the payload is nested deeper than 64 levels: flatten it';
+            END IF;
+        END IF;
+    END IF;
+    IF problem IS NOT NULL THEN
+        RAISE EXCEPTION '%', problem USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN $1;
+END
+$$
+
+CREATE FUNCTION eventkit_check_headers(headers json) RETURNS json
+LANGUAGE plpgsql IMMUTABLE
+AS $$
+DECLARE
+    texts boolean := false;
+BEGIN
+    IF $1 IS NULL OR json_typeof($1) = 'null' THEN
+        RETURN NULL;
+    ELSIF json_typeof($1) = 'object' THEN
+        texts := NOT EXISTS (SELECT FROM json_each($1) AS h WHERE json_typeof(h.value) <> 'string');
+    END IF;
+    IF NOT texts THEN
+        RAISE EXCEPTION 'headers are an object of texts, not %', $1 USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN eventkit_check_payload($1);
+END
+$$
+
 -- Streams.
 
-CREATE FUNCTION eventkit_publish(
-    topic text, payload json, key text DEFAULT NULL, headers json DEFAULT NULL, dedup text DEFAULT NULL
+CREATE FUNCTION eventkit_append(
+    topic text, payload json, key text, headers json, dedup text
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -446,6 +570,20 @@ BEGIN
         PERFORM eventkit_wake('event', $1);
     END IF;
     RETURN published;
+END
+$$
+
+CREATE FUNCTION eventkit_publish(
+    topic text, payload json, key text DEFAULT NULL, headers json DEFAULT NULL, dedup text DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    RETURN eventkit_append(
+        eventkit_check_name('topic', $1), eventkit_check_payload($2),
+        CASE WHEN $3 IS NOT NULL THEN eventkit_check_name('key', $3, 1000) END, eventkit_check_headers($4),
+        CASE WHEN $5 IS NOT NULL THEN eventkit_check_name('key', $5, 1000) END
+    );
 END
 $$
 
@@ -559,7 +697,7 @@ $$
 
 -- Channels.
 
-CREATE FUNCTION eventkit_notify(channel text, payload json, headers json DEFAULT NULL) RETURNS bigint
+CREATE FUNCTION eventkit_tell(channel text, payload json, headers json) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -570,6 +708,16 @@ BEGIN
     VALUES (nextval('eventkit_notification_id_seq'), $1, $2, $3)
     RETURNING id INTO notified;
     RETURN notified;
+END
+$$
+
+CREATE FUNCTION eventkit_notify(channel text, payload json, headers json DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    RETURN eventkit_tell(
+        eventkit_check_name('channel', $1), eventkit_check_payload($2), eventkit_check_headers($3)
+    );
 END
 $$
 
@@ -770,17 +918,27 @@ CREATE FUNCTION eventkit_enqueue(
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
+    checked json := eventkit_check_payload($2);
+    names json := eventkit_check_headers($10);
+    unique_key text := CASE WHEN $9 IS NOT NULL THEN eventkit_check_name('key', $9, 1000) END;
+    attempts bigint := CASE WHEN $6 IS NOT NULL THEN eventkit_check_count('max_attempts', $6, 1) END;
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
-    due timestamptz := coalesce(now + date_trunc('milliseconds', $4 * interval '1 second'), date_trunc('milliseconds', $5), now);
-    ends timestamptz := coalesce(now + date_trunc('milliseconds', $7 * interval '1 second'), date_trunc('milliseconds', $8));
-    stirred boolean := eventkit_stir('task', $1);
+    due timestamptz := coalesce(
+        now + eventkit_check_seconds('delay', $4, -3162240000000) * interval '1 ms', date_trunc('milliseconds', $5), now
+    );
+    ends timestamptz := coalesce(
+        now + eventkit_check_seconds('expires', $7, 0) * interval '1 ms', date_trunc('milliseconds', $8)
+    );
+    best integer := coalesce($3, 0);
+    stirred boolean := eventkit_stir('task', eventkit_check_name('queue', $1));
+    bound bigint := (SELECT r.max_size FROM eventkit_room($1) AS r);
     added bigint;
 BEGIN
     INSERT INTO eventkit_task (
         queue, payload, priority, max_attempts, key, headers, state, run_at, wake_at, expires_at, enqueued_at
     )
     VALUES (
-        $1, $2, $3, $6, $9, $10,
+        $1, checked, best, attempts, unique_key, names,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
         CASE WHEN due > now THEN least(due, ends) ELSE ends END,
@@ -788,12 +946,17 @@ BEGIN
         now
     )
     RETURNING id INTO added;
-    INSERT INTO eventkit_low (queue, priority, run_at)
-    SELECT $1, $3, CASE WHEN due < now THEN due ELSE '-infinity' END
-    WHERE due < now OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $3);
     IF added IS NULL THEN
-        SELECT k.task_id INTO added FROM eventkit_key AS k WHERE k.queue = $1 AND k.key = $9;
+        RETURN (SELECT k.task_id FROM eventkit_key AS k WHERE k.queue = $1 AND k.key = $9);
     END IF;
+    IF (CASE WHEN bound IS NOT NULL THEN eventkit_size($1) > bound END) THEN  -- Counted only where there is a bound.
+        RAISE EXCEPTION
+            'queue % has reached its max_size: run more workers, or configure a larger max_size', quote_literal($1)
+        USING ERRCODE = 'configuration_limit_exceeded';
+    END IF;
+    INSERT INTO eventkit_low (queue, priority, run_at)
+    SELECT $1, best, CASE WHEN due < now THEN due ELSE '-infinity' END
+    WHERE due < now OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = best);
     RETURN added;
 END
 $$

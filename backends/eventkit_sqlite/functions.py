@@ -1,0 +1,77 @@
+"""The calls of the library as functions of SQL, on any connection of apsw.
+
+Each is executed on the connection that calls it: in the transaction that is open, or in one of its own.  All of
+the function's statements take effect, or none.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import ref
+
+import apsw
+
+from eventkit.errors import EventkitError
+from eventkit.functions import FUNCTIONS, PREFIX, Functions
+from eventkit.operations import Operation
+
+from .library import Connection as Driver
+from .statements import STATEMENTS, fetch
+from .transaction import execute_in, plain
+
+T = TypeVar("T")
+
+
+def register(connection: apsw.Connection) -> None:
+    """Let SQL on *connection* call ``eventkit_publish``, ``eventkit_claim`` and the others of docs/plain-sql.md.
+
+    A connection of apsw's asyncio is given them in its thread: ``await connection.async_run(register, connection)``.
+    """
+    # What a connection holds must not hold the connection.
+    executor = ref(connection)
+
+    def execute(operation: Operation[Any]) -> Any:
+        driver = executor()
+        assert driver is not None
+        return _execute(plain(driver), operation)
+
+    functions = Functions(execute)
+    for name in FUNCTIONS:
+        connection.create_scalar_function(PREFIX + name, _sql_function(getattr(functions, name)))
+
+
+def _sql_function(call: Callable[..., Any]) -> Callable[..., Any]:
+    """*call*, whose errors are those of a statement."""
+
+    def function(*values: Any) -> Any:
+        try:
+            return call(*values)
+        except (EventkitError, ValueError, TypeError) as error:
+            raise apsw.SQLError(str(error)) from error
+
+    return function
+
+
+def _execute(driver: Driver, operation: Operation[T]) -> T:
+    statement = STATEMENTS.get(type(operation))
+    if statement is not None and statement.single:
+        return operation.decode(fetch(driver, operation))
+    # Of several statements none may stay alone, and what a statement around them writes cannot be told from them.
+    begun = driver.in_transaction
+    try:
+        driver.execute("SAVEPOINT eventkit_function").close()
+    except apsw.BusyError as error:
+        raise apsw.SQLError(
+            "this call takes more than one step, and cannot be made within a statement that writes, nor in a trigger: "
+            "say it in a SELECT of its own, in the same transaction"
+        ) from error
+    driver.execute("RELEASE eventkit_function").close()
+    if begun or not operation.writes:
+        return execute_in(driver, operation)
+    driver.execute("BEGIN IMMEDIATE").close()
+    try:
+        answer = execute_in(driver, operation)
+        driver.execute("COMMIT").close()
+    finally:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK").close()
+    return answer
