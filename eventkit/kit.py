@@ -162,6 +162,10 @@ class _Handles:
         """Put the database in order."""
         return self._housekeeping.maintain()
 
+    def run_maintenance(self, every: Duration = 60) -> Any:
+        """Put the database in order from time to time, until the kit is closed."""
+        return self._housekeeping.run(arguments.milliseconds("every", every, least=1))
+
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""
         return self._connection.transaction()

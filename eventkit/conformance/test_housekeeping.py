@@ -1,13 +1,18 @@
-"""Putting a database in order: H1."""
+"""Putting a database in order: H1 and H2."""
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from eventkit import EventKit, Maintained, NewTask
+from eventkit import Closed, EventKit, Maintained, NewTask
 from eventkit.testing import advance
 
 from .clauses import proves
+from .processes import PATIENCE, background
+from .threads import eventually
+from .urls import with_options
 
 _NOTHING = Maintained(moved=0, done=0, results=0, limits=0, keys=0)
 
@@ -68,3 +73,37 @@ def test_there_may_be_more_than_goes_into_one_transaction(kit: EventKit, number:
     advance(kit, 51)
     assert kit.maintain().moved == number
     assert kit.maintain() == _NOTHING
+
+
+def _leave_one_done(kit: EventKit) -> None:
+    kit.queue("jobs").enqueue("done")
+    assert kit.queue("jobs").ack_many(kit.queue("jobs").claim("worker"))
+    advance(kit, 2)
+
+
+@proves("H2", "G1")
+def test_one_of_many_keeps_house_once_in_a_while(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """Whoever is first does it at once, nobody for as long as was said, and then somebody again; closing ends it."""
+    queue: Any = kit.queue("jobs")
+    queue.configure(keep_done=1)
+    kits = [connect(with_options(url, fallback_poll=86_400)) for _ in range(3)]
+    _leave_one_done(kit)
+    running = [background(lambda kit=kit: kit.run_maintenance(every=3600)) for kit in kits]
+    eventually(lambda: queue.stats().done == 0)
+    _leave_one_done(kit)
+    time.sleep(0.5)
+    assert queue.stats().done == 1
+    advance(kit, 3600)
+    eventually(lambda: queue.stats().done == 0)
+    assert not any(one.done() for one in running)
+    for one in kits:
+        one.close()
+    assert [one.result(PATIENCE) for one in running] == [None, None, None]
+    with pytest.raises(Closed):
+        kits[0].run_maintenance()
+
+
+@proves("H2")
+def test_maintenance_has_an_interval(kit: EventKit) -> None:
+    with pytest.raises(ValueError, match="every"):
+        kit.run_maintenance(every=0)

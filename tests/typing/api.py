@@ -96,6 +96,7 @@ def schedules(kit: EventKit, moment: datetime) -> None:
     assert_type(fire.moment, datetime)
     assert_type(kit.run_scheduler(), None)
     assert_type(kit.maintain(), Maintained)
+    assert_type(kit.run_maintenance(every=60), None)
 
 
 async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
@@ -109,6 +110,7 @@ async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
     assert_type(schedules.next_after("@hourly", moment), datetime)
     assert_type(await kit.run_scheduler(), None)
     assert_type(await kit.maintain(), Maintained)
+    assert_type(await kit.run_maintenance(every=60), None)
 
 
 def locks_limits_and_results(kit: EventKit, emails: TaskQueue[Email], task: Task[Email]) -> None:
