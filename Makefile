@@ -37,7 +37,7 @@ test-oldest:
 
 with-oldest: $(VENV)/.dev
 	@$(PIP) "$$(sed -n 's/^    "\(sqlalchemy\)>=\(.*\)",$$/\1==\2/p' pyproject.toml)"
-	$(PYTEST) -n 2 -m "not slow" tests/test_sqlite.py tests/test_postgres.py tests/test_*transactions.py \
+	$(PYTEST) -n 2 -m "not slow" tests/test_sqlite.py tests/test_pysqlite.py tests/test_postgres.py tests/test_*transactions.py \
 	    tests/dialect --ignore tests/dialect/test_dialect_suite.py
 
 bench: $(VENV)/.bench

@@ -15,7 +15,7 @@ import pytest
 from owned_folder import OwnedFolder
 from postgres_binaries import NoServer
 
-from eventkit.conformance.fixtures import connect, flavour, loop  # noqa: F401  # for the tests beside the suite
+from eventkit.conformance.fixtures import connect, engine, flavour, kit, loop  # noqa: F401  # for the tests beside the suite
 
 OWNED = pytest.StashKey[OwnedFolder]()
 

@@ -1,4 +1,7 @@
-"""The conformance suite on SQLite: through apsw, and through the standard library's driver."""
+"""The conformance suite on SQLite: through apsw, and in the slow group through the standard library's driver.
+
+`test_pysqlite` has what differs most between the two, transactions and sessions, for every run.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +22,7 @@ ENGINES = {
 """By which name SQLAlchemy uses the library that the kit uses."""
 
 
-@pytest.fixture(params=["sqlite", "sqlite+pysqlite"])
+@pytest.fixture(params=["sqlite", pytest.param("sqlite+pysqlite", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh file, by each driver."""
     return f"{request.param}:///{tmp_path}/test.db"

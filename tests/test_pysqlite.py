@@ -1,0 +1,24 @@
+"""Transactions and sessions through the standard library's driver, which has ideas of its own about both.
+
+The whole suite runs through it in the slow group (`test_sqlite`).
+"""
+
+from pathlib import Path
+
+import pytest
+import test_sqlite
+
+from eventkit.conformance.test_collected import *
+from eventkit.conformance.test_emitted import *
+from eventkit.conformance.test_errors import *
+from eventkit.conformance.test_sqlalchemy import *
+from eventkit.conformance.test_sqlalchemy_refusals import *
+from eventkit.conformance.test_transactions import *
+
+engine_url = test_sqlite.engine_url
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A fresh file."""
+    return f"sqlite+pysqlite:///{tmp_path}/test.db"
