@@ -72,7 +72,7 @@ def _introduction(settings: Settings) -> str:
     return (
         "Written by `python -m benchmarks`. Contestants take turns, each in a process of its own, "
         f"{settings.rounds} rounds after one to warm up; a ratio is taken within a round, and given as the "
-        "median with the least and the most. All at `durability=normal` unless it says otherwise.\n"
+        "median with the least and the most. On SQLite all at `durability=normal` unless it says otherwise.\n"
     )
 
 
