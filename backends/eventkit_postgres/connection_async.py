@@ -215,6 +215,9 @@ class AsyncConnection:
             await self._pool.putconn(driver)
 
     async def _take(self) -> Driver:
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
         while True:
             try:
                 driver = await self._pool.getconn()
@@ -222,6 +225,10 @@ class AsyncConnection:
                 raise self._reason() from None
             except PoolTimeout as error:
                 raise self._without_connection(error) from self._trouble
+            if task.cancelling() > cancelled:
+                # Who is cancelled just when the pool has a connection for them would never hear of it (Python 3.11).
+                await self._pool.putconn(driver)
+                raise asyncio.CancelledError
             if alive(driver):
                 return driver
             await driver.close()

@@ -53,7 +53,7 @@ def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -
     while tasks := queue.claim("another", 5000):
         queue.ack_many(tasks)
     stats = queue.stats()
-    assert (stats.scheduled, stats.leased, stats.dead, stats.done) == (_BESIDE,) * 4
+    assert {stats.scheduled, stats.leased, stats.dead, stats.done} == {min(_BESIDE, 10_000)}
     assert _seconds(queue) < 10 * alone
 
 
