@@ -98,6 +98,13 @@ class PgQueuerSender(Sender):
 class PgQueuerReceiver(Receiver):
     """pgqueuer's worker."""
 
+    def __init__(self, url: str, way: str) -> None:
+        # What is not installed is missing here, and not in a thread that somebody would wait for.
+        import asyncpg  # noqa: F401
+        import pgqueuer  # noqa: F401
+
+        super().__init__(url, way)
+
     def _wait(self, url: str, way: str) -> None:
         from .peers import PgQueuerAsyncpg
 
