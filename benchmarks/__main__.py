@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import (
+    commands,
     crowd,
     idling,
     limits,
@@ -19,6 +20,7 @@ from . import (
     sharing,
     throughput,
     waking,
+    working,
 )
 from .postgres import GROUPS as POSTGRES_GROUPS
 from .report import Table
@@ -36,6 +38,8 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "sessions": sessions.measure,
     "limits": limits.measure,
     "overview": overview.measure,
+    "commands": commands.measure,
+    "working": working.measure,
     **POSTGRES_GROUPS,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

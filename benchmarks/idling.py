@@ -39,13 +39,11 @@ def measure(settings: Settings) -> Iterator[Table]:
             for flavour, waiters in (("sync", Waiters), ("async", AsyncWaiters))
             for number in (1, 100)
         ]
-        for _, _, remote in crowds:
-            remote.ready()
-        time.sleep(settings.seconds(7))
-        for _, _, remote in crowds:
-            remote.begin("cost", settings.seconds(15))
-        for flavour, number, remote in crowds:
-            share, threads = remote.result()
+        for seconds in (7, 15):
+            for _, _, remote in crowds:
+                remote.begin("cost", settings.seconds(seconds))
+            costs = [remote.result() for _, _, remote in crowds]
+        for (flavour, number, _), (share, threads) in zip(crowds, costs, strict=True):
             good = verdict(share <= 0.001 and threads <= _MOST_THREADS)
             bar = f"≤ 0.1 %, ≤ {_MOST_THREADS} threads"
             idle.add([flavour, str(number), percent(share), str(threads), bar, good])
@@ -57,7 +55,7 @@ def measure(settings: Settings) -> Iterator[Table]:
                 crowd.ready()
                 with Remote(Stranger, url) as stranger:
                     stranger.begin("commit", 100, settings.seconds(11))
-                    time.sleep(settings.seconds(0.5))
+                    crowd.call("cost", settings.seconds(0.5))
                     share, _ = crowd.call("cost", settings.seconds(10))
                     rate = stranger.result()
             names = "100 names" if apart else "the same names"
@@ -86,7 +84,7 @@ class Waiters:
 
 
 class AsyncWaiters:
-    """Consumers in an event loop that wait for what never comes."""
+    """Consumers in an event loop that wait for what never comes.  The loop runs while `cost` does."""
 
     def __init__(self, url: str, number: int, apart: bool = False) -> None:
         self._runner = asyncio.Runner()

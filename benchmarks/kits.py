@@ -37,7 +37,7 @@ class Kit(Contestant):
                 self._work.enqueue_many(eventkit.NewTask(payload, expires=0) for payload in payloads(1000))
                 self._work.sweep()
         stats = self._work.stats()
-        if state != "nothing" and getattr(stats, state) != count:
+        if state != "nothing" and getattr(stats, state) != min(count, 10_000):  # stats counts no further.
             raise AssertionError(f"{count} tasks should be {state}: {stats}")
 
     def enqueue(self, count: int) -> None:

@@ -1,21 +1,29 @@
-"""Locks, limits and results: how many a second one caller has of each, in either flavour."""
+"""Locks, limits and results: how many a second one caller has of each; and what limits cost a claim."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack
+from time import perf_counter
 from typing import Any
 
 import msgspec
 
 import eventkit
 
+from .payloads import payloads
 from .processes import Remote
 from .report import Table, ratio, thousands, verdict
-from .rounds import Contestant, Spread, contest
+from .rounds import SLICES, Contestant, Spread, contest
 from .settings import Settings
 
 COUNT = 4_000
 """How often each thing is done in a round."""
+
+_BATCHES = {1: 2_000, 32: 16_000}
+"""How many tasks a claim asks for, and how many are claimed in a round."""
+
+_DEARER = 1.5
+"""How many times what a claim costs it may cost in a queue with limits."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -133,11 +141,46 @@ class Async(Contestant):
         self._runner.run(all_of_them())
 
 
+class Claims(Contestant):
+    """A queue to claim from, with limits that are not reached, or without any."""
+
+    def __init__(self, url: str, limited: bool) -> None:
+        self._kit = eventkit.connect(url)
+        self._queue = self._kit.queue("work")
+        if limited:
+            self._queue.configure(rate=10**6, burst=10**9, max_running=10**4)
+
+    def fill(self, count: int) -> None:
+        """Add tasks."""
+        self._queue.enqueue_many(payloads(count))
+
+    def time(self, work: str, *arguments: Any) -> float:
+        """The seconds that the claims took, without the acks."""
+        seconds: float = getattr(self, work)(*arguments)
+        return seconds
+
+    def claim(self, count: int, size: int) -> float:
+        """Claim and ack, *size* at a time."""
+        seconds = 0.0
+        for _ in range(count // size):
+            start = perf_counter()
+            tasks = self._queue.claim("worker", size)
+            seconds += perf_counter() - start
+            assert len(self._queue.ack_many(tasks)) == size
+        return seconds
+
+    def close(self) -> None:
+        """Close the kit."""
+        self._kit.close()
+
+
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of locks and limits on SQLite."""
+    """The tables of locks and limits on SQLite."""
     folder = settings.folder("limits")
-    urls = {flavour: f"sqlite:////{folder}/{flavour}.db" for flavour in ("sync", "async")}
+    names = ("sync", "async", "without", "with")
+    urls = {name: f"sqlite:////{folder}/{name}.db" for name in names}
     yield table("Locks, limits, results", urls, works(5_000, 8_000), settings)
+    yield claims("Claims in a queue with limits", urls, settings)
 
 
 def table(title: str, urls: Mapping[str, str], chosen: tuple[Work, ...], settings: Settings, note: str = "") -> Table:
@@ -159,6 +202,34 @@ def table(title: str, urls: Mapping[str, str], chosen: tuple[Work, ...], setting
             bar = ("–", "–") if work.bar is None else (f"≥ {thousands(work.bar)}", verdict(mine.median >= work.bar))
             table.add([work.title, rates, *bar, thousands(result.rate("async")), ratio(result.ratio("async", "sync"))])
     return table
+
+
+def claims(title: str, urls: Mapping[str, str], settings: Settings, note: str = "") -> Table:
+    """What a claim costs in a queue with a rate and a bound for what is running, beside one without either."""
+    table = Table(
+        title,
+        ("work", "without limits /s", "with limits /s", "times the cost (spread)", "bar", "reached"),
+        note=f"{note}Tasks a second, in claims alone: each is acked before the next, and that is not counted.",
+    )
+    with ExitStack() as stack:
+        parties = {
+            "without": stack.enter_context(Remote(Claims, urls["without"], False)),
+            "with": stack.enter_context(Remote(Claims, urls["with"], True)),
+        }
+        for size, count in _BATCHES.items():
+            result = contest(
+                parties, "claim", settings.count(count, SLICES * size), size, rounds=settings.rounds, prepare=_fill
+            )
+            cost = result.ratio("without", "with")
+            assert cost is not None
+            rates = [thousands(result.rate(name)) for name in parties]
+            title = "claim one task" if size == 1 else f"claim {size} tasks"
+            table.add([title, *rates, ratio(cost), f"≤ {_DEARER}", verdict(cost.median <= _DEARER)])
+    return table
+
+
+def _fill(party: Any, count: int) -> None:
+    party.call("fill", count)
 
 
 async def _connected(url: str) -> eventkit.AsyncEventKit:

@@ -1,18 +1,21 @@
-"""Looking at a large queue: whether the numbers of a million tasks are there at once."""
+"""Looking at a large database: whether the numbers of millions of tasks are there at once."""
 
+import random
 import statistics
-from collections.abc import Iterator
-from time import perf_counter
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import eventkit
-from eventkit import NewTask, TaskQueue
+from eventkit import EventKit, NewTask, TaskQueue
 
+from .payloads import payloads
 from .report import Table, milliseconds, verdict
 from .settings import Settings
 
 _BAR = 0.020
 _AT_ONCE = 10_000
+_LONG = 86_400
 
 
 def measure(settings: Settings) -> Iterator[Table]:
@@ -21,38 +24,83 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def looks(settings: Settings, title: str, url: str, note: str = "") -> Table:
-    """A table of `stats` while most of the tasks are in one state, and in another."""
+    """A table of `stats` of queues whose tasks are all in one state, and of `overview` of what is there by then."""
     crowd = settings.count(1_000_000, least=200)
     rounds = settings.count(100, least=5)
+    soon = settings.seconds(20)
     table = Table(
-        f"{title}stats of a queue of {crowd:,} tasks".strip(),
-        ("most of them are", "median", "the slowest", "bar for the median", "reached"),
-        note=f"{rounds} looks one after the other. {note}".strip(),
+        f"{title}numbers of queues of {crowd:,} tasks each".strip(),
+        ("all are", "stats, median", "slowest", "overview, median", "slowest", "bar for the medians", "reached"),
+        note=f"{rounds} looks one after the other. An overview tells of the queues above it too, and of a topic of "
+        f"{crowd:,} events with a consumer who has read none. {note}".strip(),
     )
     with eventkit.connect(url) as kit:
-        for state, delay in (("ready", None), ("scheduled", 86_400)):
-            queue = kit.queue(state)
+        _publish(kit, crowd)
+        for name, state, fill in (
+            ("ready", "ready", _make_ready),
+            ("scheduled", "scheduled", _make_scheduled),
+            ("due, and not moved", "ready", lambda queue, count: _make_due(queue, count, soon)),
+            ("dead", "dead", _make_dead),
+            ("done", "done", _make_done),
+        ):
+            queue = kit.queue(name)
             for start in range(0, crowd, _AT_ONCE):
-                numbers = range(start, min(crowd, start + _AT_ONCE))
-                queue.enqueue_many(numbers if delay is None else [NewTask(number, delay=delay) for number in numbers])
-            stats = queue.stats()
-            times = [_seconds(queue) for _ in range(rounds)]
-            if getattr(stats, state) != min(crowd, 10_000):
-                raise AssertionError(f"{stats} of {crowd} tasks")
-            median = statistics.median(times)
+                fill(queue, min(_AT_ONCE, crowd - start))
+            if name.startswith("due"):
+                time.sleep(soon)
+            expected = min(crowd, 10_000)
+            if not getattr(queue.stats(), state) == getattr(kit.overview().queues[name], state) == expected:
+                raise AssertionError(f"{queue.stats()} of {crowd} tasks that are {name}")
+            stats = [_seconds(queue.stats) for _ in range(rounds)]
+            overviews = [_seconds(kit.overview) for _ in range(rounds)]
+            medians = statistics.median(stats), statistics.median(overviews)
             table.add(
                 [
-                    state,
-                    milliseconds(median),
-                    milliseconds(max(times)),
+                    name,
+                    milliseconds(medians[0]),
+                    milliseconds(max(stats)),
+                    milliseconds(medians[1]),
+                    milliseconds(max(overviews)),
                     f"≤ {milliseconds(_BAR)}",
-                    verdict(median <= _BAR),
+                    verdict(max(medians) <= _BAR),
                 ]
             )
     return table
 
 
-def _seconds(queue: TaskQueue[Any]) -> float:
-    start = perf_counter()
-    queue.stats()
-    return perf_counter() - start
+def _publish(kit: EventKit, count: int) -> None:
+    stream = kit.stream("events")
+    for start in range(0, count, _AT_ONCE):
+        stream.publish_many(payloads(min(_AT_ONCE, count - start)))
+    stream.seek("slow", 0)
+
+
+def _make_ready(queue: TaskQueue[Any], count: int) -> None:
+    queue.enqueue_many(payloads(count))
+
+
+def _make_scheduled(queue: TaskQueue[Any], count: int) -> None:
+    queue.enqueue_many(NewTask(payload, delay=random.uniform(_LONG, 2 * _LONG)) for payload in payloads(count))
+
+
+def _make_due(queue: TaskQueue[Any], count: int, soon: float) -> None:
+    """In another order than that of their rows."""
+    queue.enqueue_many(NewTask(payload, delay=random.uniform(soon / 2, soon)) for payload in payloads(count))
+
+
+def _make_dead(queue: TaskQueue[Any], count: int) -> None:
+    queue.enqueue_many(NewTask(payload, expires=0) for payload in payloads(count))
+    queue.sweep()
+
+
+def _make_done(queue: TaskQueue[Any], count: int) -> None:
+    queue.configure(keep_done=_LONG)
+    queue.enqueue_many(payloads(count))
+    while tasks := queue.claim("worker", 1000):
+        queue.ack_many(tasks)
+
+
+def _seconds(look: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    look()
+    return time.perf_counter() - start

@@ -6,69 +6,91 @@
     kit.stream("orders").publish({"id": 42})
 
 `eventkit.protocols` is the page to read first.
+
+What is named here is imported when it is first asked for, so that whoever needs little waits for little.
 """
 
-from .codec import Undecodable
-from .copying import copy
-from .errors import (
-    Busy,
-    Closed,
-    CopyDiffers,
-    DatabaseReplaced,
-    Disconnected,
-    EventkitError,
-    ForeignTransaction,
-    LockHeld,
-    NotMigrated,
-    QueueFull,
-    TaskFailed,
-    TimedOut,
-    Truncated,
-    Unavailable,
-    UnknownBackend,
-)
-from .handling import Permanent, Retry
-from .kit import connect, connect_async
-from .protocols import (
-    AsyncEventKit,
-    AsyncEventStream,
-    AsyncInbox,
-    AsyncLock,
-    AsyncNotificationChannel,
-    AsyncOutbox,
-    AsyncResults,
-    AsyncSchedules,
-    AsyncTaskQueue,
-    EventKit,
-    EventStream,
-    Inbox,
-    Lock,
-    NotificationChannel,
-    Outbox,
-    Results,
-    Schedules,
-    TaskQueue,
-)
-from .records import (
-    Consumer,
-    Enqueued,
-    Event,
-    Fire,
-    Maintained,
-    Message,
-    NewEvent,
-    NewTask,
-    Notification,
-    OutboxStats,
-    QueueStats,
-    Schedule,
-    Task,
-    TaskInfo,
-)
-from .retry import Delays, Exponential, Fixed, Linear
-from .telemetry import tracing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .app import (
+        App,
+        AsyncApp,
+        AsyncTaskContext,
+        AsyncTaskFunction,
+        AsyncTaskHandle,
+        Progress,
+        TaskContext,
+        TaskFunction,
+        TaskHandle,
+    )
+    from .codec import Undecodable
+    from .copying import copy
+    from .errors import (
+        Busy,
+        Closed,
+        CopyDiffers,
+        DatabaseReplaced,
+        Disconnected,
+        EventkitError,
+        ForeignTransaction,
+        LeaseLost,
+        LockHeld,
+        NotMigrated,
+        QueueFull,
+        TaskCancelled,
+        TaskFailed,
+        TimedOut,
+        Truncated,
+        Unavailable,
+        UnknownBackend,
+    )
+    from .handling import Permanent, Retry, Snooze
+    from .kit import connect, connect_async
+    from .protocols import (
+        AsyncEventKit,
+        AsyncEventStream,
+        AsyncInbox,
+        AsyncLock,
+        AsyncNotificationChannel,
+        AsyncOutbox,
+        AsyncResults,
+        AsyncSchedules,
+        AsyncTaskQueue,
+        EventKit,
+        EventStream,
+        Inbox,
+        Lock,
+        NotificationChannel,
+        Outbox,
+        Results,
+        Schedules,
+        TaskQueue,
+    )
+    from .records import (
+        Consumer,
+        DeadLetters,
+        Enqueued,
+        Event,
+        Fire,
+        Maintained,
+        Message,
+        NewEvent,
+        NewTask,
+        Notification,
+        Schedule,
+        Task,
+        TaskInfo,
+    )
+    from .retry import Delays, Exponential, Fixed, Linear
+    from .settings import ChannelSettings, InboxSettings, QueueSettings, StreamSettings
+    from .stats import HeldLock, OutboxStats, Overview, QueueStats, ScheduleStats, TopicStats
+    from .telemetry import tracing
 
 __all__ = [
+    "App",
+    "AsyncApp",
     "AsyncEventKit",
     "AsyncEventStream",
     "AsyncInbox",
@@ -77,12 +99,17 @@ __all__ = [
     "AsyncOutbox",
     "AsyncResults",
     "AsyncSchedules",
+    "AsyncTaskContext",
+    "AsyncTaskFunction",
+    "AsyncTaskHandle",
     "AsyncTaskQueue",
     "Busy",
+    "ChannelSettings",
     "Closed",
     "Consumer",
     "CopyDiffers",
     "DatabaseReplaced",
+    "DeadLetters",
     "Delays",
     "Disconnected",
     "Enqueued",
@@ -94,7 +121,10 @@ __all__ = [
     "Fire",
     "Fixed",
     "ForeignTransaction",
+    "HeldLock",
     "Inbox",
+    "InboxSettings",
+    "LeaseLost",
     "Linear",
     "Lock",
     "LockHeld",
@@ -107,18 +137,29 @@ __all__ = [
     "NotificationChannel",
     "Outbox",
     "OutboxStats",
+    "Overview",
     "Permanent",
+    "Progress",
     "QueueFull",
+    "QueueSettings",
     "QueueStats",
     "Results",
     "Retry",
     "Schedule",
+    "ScheduleStats",
     "Schedules",
+    "Snooze",
+    "StreamSettings",
     "Task",
+    "TaskCancelled",
+    "TaskContext",
     "TaskFailed",
+    "TaskFunction",
+    "TaskHandle",
     "TaskInfo",
     "TaskQueue",
     "TimedOut",
+    "TopicStats",
     "Truncated",
     "Unavailable",
     "Undecodable",
@@ -128,3 +169,118 @@ __all__ = [
     "copy",
     "tracing",
 ]
+
+_PLACES = {
+    "app": (
+        "App",
+        "AsyncApp",
+        "AsyncTaskContext",
+        "AsyncTaskFunction",
+        "AsyncTaskHandle",
+        "Progress",
+        "TaskContext",
+        "TaskFunction",
+        "TaskHandle",
+    ),
+    "codec": ("Undecodable",),
+    "copying": ("copy",),
+    "errors": (
+        "Busy",
+        "Closed",
+        "CopyDiffers",
+        "DatabaseReplaced",
+        "Disconnected",
+        "EventkitError",
+        "ForeignTransaction",
+        "LeaseLost",
+        "LockHeld",
+        "NotMigrated",
+        "QueueFull",
+        "TaskCancelled",
+        "TaskFailed",
+        "TimedOut",
+        "Truncated",
+        "Unavailable",
+        "UnknownBackend",
+    ),
+    "handling": (
+        "Permanent",
+        "Retry",
+        "Snooze",
+    ),
+    "kit": (
+        "connect",
+        "connect_async",
+    ),
+    "protocols": (
+        "AsyncEventKit",
+        "AsyncEventStream",
+        "AsyncInbox",
+        "AsyncLock",
+        "AsyncNotificationChannel",
+        "AsyncOutbox",
+        "AsyncResults",
+        "AsyncSchedules",
+        "AsyncTaskQueue",
+        "EventKit",
+        "EventStream",
+        "Inbox",
+        "Lock",
+        "NotificationChannel",
+        "Outbox",
+        "Results",
+        "Schedules",
+        "TaskQueue",
+    ),
+    "records": (
+        "Consumer",
+        "DeadLetters",
+        "Enqueued",
+        "Event",
+        "Fire",
+        "Maintained",
+        "Message",
+        "NewEvent",
+        "NewTask",
+        "Notification",
+        "Schedule",
+        "Task",
+        "TaskInfo",
+    ),
+    "retry": (
+        "Delays",
+        "Exponential",
+        "Fixed",
+        "Linear",
+    ),
+    "settings": (
+        "ChannelSettings",
+        "InboxSettings",
+        "QueueSettings",
+        "StreamSettings",
+    ),
+    "stats": (
+        "HeldLock",
+        "OutboxStats",
+        "Overview",
+        "QueueStats",
+        "ScheduleStats",
+        "TopicStats",
+    ),
+    "telemetry": ("tracing",),
+}
+"""Which module each name is of: what is imported above, for those who run it."""
+
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+if not TYPE_CHECKING:  # Or any name would be one.
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'eventkit' has no {name!r}")
+        value = globals()[name] = getattr(import_module(f"eventkit.{_MODULES[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

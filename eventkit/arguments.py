@@ -7,11 +7,18 @@ and moments as whole milliseconds.
 import os
 import re
 import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Duration = float | timedelta
 """Seconds, as a number or a timedelta."""
+
+KEEP: Any = object()
+"""The default of a setting that is left as it is."""
+
+MOST = 2**63 - 1
+"""The largest whole number that a database has."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,7 +71,7 @@ def as_datetime(milliseconds: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def count(what: str, value: Any, *, least: int = 0, most: int = 2**63 - 1) -> int:
+def count(what: str, value: Any, *, least: int = 0, most: int = MOST) -> int:
     """A whole number from *least* to *most*."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{what} is a whole number, not {type(value).__name__}")
@@ -96,6 +103,13 @@ def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def flag(what: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is True or False, not {value!r}")
+    return value
+
+
 def number(what: str, text: str) -> float:
     """The number from 0 up that *text*, an option of a URL, stands for."""
     try:
@@ -115,6 +129,15 @@ def retention(older_than: Any, max_keep: Any) -> tuple[int | None, int | None]:
         None if older_than is None else milliseconds("older_than", older_than),
         None if max_keep is None else count("max_keep", max_keep),
     )
+
+
+def settings(**given: tuple[Any, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    """What `configure` is told: of each setting the value that is not `KEEP`, checked; None is a value of any."""
+    return {
+        name: None if value is None else check(name, value)
+        for name, (value, check) in given.items()
+        if value is not KEEP
+    }
 
 
 def default_worker() -> str:

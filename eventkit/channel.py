@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import arguments
-from .arguments import Duration
+from .arguments import KEEP, Duration
 from .codec import Codec, encode_headers
 from .operations import channel as operations
+from .operations.retention import ConfigureChannel, ReadChannelSettings
 from .telemetry import with_trace
 
 
@@ -32,6 +33,15 @@ class Channel:
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
         """Drop the oldest notifications; how many."""
         return self._execute(operations.PruneNotifications(self.name, *arguments.retention(older_than, max_keep)))
+
+    def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> Any:
+        """Store what `EventKit.maintain` is to prune; None is for ever, or all, and what is left out stays."""
+        given = arguments.settings(retain=(retain, arguments.milliseconds), max_keep=(max_keep, arguments.count))
+        return self._execute(ConfigureChannel(self.name, list(given), **given))
+
+    def settings(self) -> Any:
+        """What the channel is configured to."""
+        return self._execute(ReadChannelSettings(self.name))
 
 
 def origin(start: str | int, channels: tuple[str, ...]) -> Any:

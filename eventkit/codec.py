@@ -32,6 +32,12 @@ class Undecodable(msgspec.Struct, frozen=True):
     error: str
 
 
+class Encoded(msgspec.Struct, frozen=True):
+    """A payload that was encoded, and with that checked, by the codec of the handle that it is for."""
+
+    text: str
+
+
 class Codec:
     """Encodes payloads to JSON text and back; as *type*, if one is given."""
 

@@ -1,6 +1,6 @@
 """Moving house: all that a kit has, from one database to another."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import chain, zip_longest
 from math import isclose
@@ -24,8 +24,11 @@ _WRITTEN_MEANWHILE = (
     "the copy (python -m eventkit_migrations downgrade <url> base) and copy again"
 )
 
+Progress = Callable[[str, int], object]
+"""Is told which table it is at, and how many rows have gone by in all."""
 
-def copy(from_url: str, to_url: str) -> dict[str, int]:
+
+def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dict[str, int]:
     """Copy all that eventkit has in one database to another, of whatever kinds; how many rows each table has.
 
     Ids, offsets, leases, attempts, dead letters, keys, settings, schedules, locks and results stay what they are, and
@@ -34,6 +37,7 @@ def copy(from_url: str, to_url: str) -> dict[str, int]:
 
     Nobody may write to either database until this returns.  At the end both are read and compared; what differs is
     raised as `CopyDiffers`, and the source is never changed.  Call it in a thread where there is an event loop.
+    *progress* is told every few hundred rows which table it is at, and how many were written, and compared again.
     """
     if from_url == to_url:
         raise ValueError("from_url and to_url are the same database: name another one to copy to")
@@ -41,13 +45,22 @@ def copy(from_url: str, to_url: str) -> dict[str, int]:
         closing(backend_of(from_url).connect(from_url, create=False)) as source,
         closing(backend_of(to_url).connect(to_url)) as target,
     ):
+        gone_by = 0
+
+        def went_by(table: Table, rows: int) -> None:
+            nonlocal gone_by
+            gone_by += rows
+            if progress is not None:
+                progress(table.name, gone_by)
+
         begins = [_end_of_copy(source, target, table) for table in TABLES]
         for table, begin in zip(TABLES, begins, strict=True):
-            for rows in _batches(source, table, begin):
+            for rows in batches(source, table, begin):
                 target.execute(table.write(rows))
+                went_by(table, len(rows))
         # Last: a reader on Postgres sees no event beyond the last number drawn, and so none of half a copy.
         target.execute(ImportNumbers(*source.execute(ExportNumbers())))
-        return {table.name: _verified(source, target, table) for table in TABLES}
+        return {table.name: _verified(source, target, table, went_by) for table in TABLES}
 
 
 def _end_of_copy(source: Connection, target: Connection, table: Table) -> tuple[Any, ...]:
@@ -58,40 +71,46 @@ def _end_of_copy(source: Connection, target: Connection, table: Table) -> tuple[
         found = next(copied, None)
         if found is None:
             return end
-        if not _same(row, found):
+        if not same(row, found):
             raise CopyDiffers(table.name, row, found, _OTHER_SOURCE)
-        end = _key(table, row)
+        end = key(table, row)
     beyond = next(copied, None)
     if beyond is not None:
         raise CopyDiffers(table.name, None, beyond, _OTHER_SOURCE)
     return end
 
 
-def _verified(source: Connection, target: Connection, table: Table) -> int:
+def _verified(source: Connection, target: Connection, table: Table, went_by: Callable[[Table, int], None]) -> int:
     """How many rows both have, which are the same."""
     count = 0
     for row, copied in zip_longest(_rows(source, table), _rows(target, table)):
-        if row is None or copied is None or not _same(row, copied):
+        if row is None or copied is None or not same(row, copied):
             raise CopyDiffers(table.name, row, copied, _WRITTEN_MEANWHILE)
         count += 1
+        if count % _BATCH == 0:
+            went_by(table, _BATCH)
+    went_by(table, count % _BATCH)
     return count
 
 
 def _rows(connection: Connection, table: Table) -> Iterator[tuple[Any, ...]]:
-    return chain.from_iterable(_batches(connection, table, table.before))
+    return chain.from_iterable(batches(connection, table, table.before))
 
 
-def _batches(connection: Connection, table: Table, after: tuple[Any, ...]) -> Iterator[Rows]:
+def batches(connection: Connection, table: Table, after: tuple[Any, ...]) -> Iterator[Rows]:
+    """The rows of a table behind a key, some at a time."""
     while rows := connection.execute(table.export(*after, _BATCH)):
         yield rows
-        after = _key(table, rows[-1])
+        after = key(table, rows[-1])
 
 
-def _key(table: Table, row: tuple[Any, ...]) -> tuple[Any, ...]:
+def key(table: Table, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What of a row tells it from others."""
     return row[: len(table.before)]
 
 
-def _same(row: tuple[Any, ...], copied: tuple[Any, ...]) -> bool:
+def same(row: tuple[Any, ...], copied: tuple[Any, ...]) -> bool:
+    """Whether a row is what it was made from."""
     return row == copied or all(map(_equal, row, copied))
 
 

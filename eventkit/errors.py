@@ -14,6 +14,8 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── LockHeld                       somebody else holds the lock
     ├── TaskFailed                     the task whose result was waited for is dead
     ├── TimedOut (TimeoutError)        the result did not come in time
+    ├── LeaseLost                      the task that wanted to end in a transaction is no longer ours
+    ├── TaskCancelled                  the task that is running was cancelled
     ├── Truncated                      events the reader had not seen were pruned
     ├── CopyDiffers                    a copy is not what it was made from
     ├── DatabaseReplaced               the SQLite file is no longer the one that was opened
@@ -86,6 +88,31 @@ class TaskFailed(EventkitError):
 
 class TimedOut(EventkitError, TimeoutError):
     """Raised to who has waited for a result in vain; wait longer, or see whether anybody works on the task."""
+
+
+class LeaseLost(EventkitError):
+    """Raised at the end of `TaskContext.transaction` when the task's lease has run out; what was done is rolled back.
+
+    Somebody else has the task or will have it: let the error through, or give the queue a longer lease.
+    """
+
+    def __init__(self, id: int) -> None:
+        super().__init__(id)
+        self.id = id
+
+    def __str__(self) -> str:
+        return f"task {self.id} is no longer ours, so its transaction was rolled back: give its queue a longer lease"
+
+
+class TaskCancelled(EventkitError):
+    """Raised by `TaskContext.raise_if_cancelled` in a task that was cancelled while it runs; let it through."""
+
+    def __init__(self, id: int) -> None:
+        super().__init__(id)
+        self.id = id
+
+    def __str__(self) -> str:
+        return f"task {self.id} was cancelled while it was running"
 
 
 class Truncated(EventkitError):

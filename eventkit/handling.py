@@ -1,6 +1,6 @@
 """What becomes of a task when the work on it ends.
 
-An exception is a message to the queue: `Retry` and `Permanent` say what to do, any other `Exception` means
+An exception is a message to the queue: `Retry`, `Snooze` and `Permanent` say what to do, any other `Exception` means
 another attempt, and what is no `Exception` (a shutdown, a cancellation) costs the task nothing.
 """
 
@@ -23,6 +23,14 @@ class Retry(Exception):
         self.delay = delay
 
 
+class Snooze(Exception):
+    """Raised in `handling`: not now, but after *delay* seconds; the attempt is given back."""
+
+    def __init__(self, delay: float | timedelta) -> None:
+        super().__init__("another time was asked for")
+        self.delay = delay
+
+
 class Permanent(Exception):
     """Raised in `handling`: no further attempt can succeed; the task is a dead letter now."""
 
@@ -35,6 +43,8 @@ def outcome(task: Task[object], error: BaseException | None, done: Operation[boo
         return finish.Release(task.id, task.token)
     if isinstance(error, Permanent):
         return finish.Fail(task.id, task.token, arguments.text(str(error)))
+    if isinstance(error, Snooze):
+        return finish.Snooze(task.id, task.token, arguments.milliseconds("delay", error.delay))
     text = str(error) if isinstance(error, Retry) else "".join(traceback.format_exception(error))
     delay = None
     if isinstance(error, Retry) and error.delay is not None:
@@ -44,7 +54,7 @@ def outcome(task: Task[object], error: BaseException | None, done: Operation[boo
 
 def report(task: Task[object], error: BaseException | None, still_ours: bool) -> None:
     """Log what whoever runs the worker should know."""
-    if isinstance(error, Exception) and not isinstance(error, Retry | Permanent):
+    if isinstance(error, Exception) and not isinstance(error, Retry | Permanent | Snooze):
         logger.warning("task %s of queue %r failed in attempt %s", task.id, task.queue, task.attempt, exc_info=error)
     if not still_ours:
         logger.warning("task %s of queue %r was no longer ours when its work ended", task.id, task.queue)

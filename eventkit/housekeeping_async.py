@@ -1,10 +1,10 @@
 """Putting the database in order, for asyncio.  `housekeeping` is the same for threads."""
 
 from . import arguments
-from .errors import PASSING, Closed
+from .loops_async import AsyncLoops
 from .operations.claim import fresh_token
 from .operations.lock import AcquireLock, LockAhead
-from .operations.maintenance import WITHOUT_QUEUE, FindDueQueues, MoveDue
+from .operations.maintenance import upkeep
 from .protocols import AsyncConnection
 from .records import Maintained
 
@@ -15,33 +15,26 @@ LOCK = "eventkit:maintenance"
 class AsyncHousekeeping:
     """Does the housekeeping of a kit, in short transactions, between which everybody else has a turn."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, loops: AsyncLoops) -> None:
         self._connection = connection
+        self._loops = loops
 
     async def maintain(self) -> Maintained:
         """Do all there is to do."""
-        found = dict.fromkeys(Maintained.__struct_fields__, 0)
-        queues = await self._connection.execute(FindDueQueues())
-        for chore in (*(MoveDue(queue=queue) for queue in queues), *WITHOUT_QUEUE):
-            number = chore.limit
-            while number >= chore.limit:
-                number = await self._connection.execute(chore)
-                found[chore.kind] += number
-        return Maintained(**found)
+        steps, answer = upkeep(), None
+        try:
+            while True:
+                answer = await self._connection.execute(steps.send(answer))
+        except StopIteration as done:
+            found: Maintained = done.value
+            return found
 
     async def run(self, every: int) -> None:
         """Maintain once in *every* milliseconds, whichever process does it, until the kit is closed."""
-        connection = self._connection
-        await connection.execute(LockAhead(LOCK))  # A kit that is closed says so; from here on, closing it is the end.
-        try:
-            while not connection.closing:
-                try:
-                    turn = AcquireLock(LOCK, fresh_token(), arguments.default_worker(), every)
-                    if (await connection.execute(turn)) is not None:
-                        await self.maintain()
-                except PASSING:
-                    continue
-                if not await connection.sleep(LockAhead(LOCK)):
-                    return
-        except Closed:
-            return
+
+        async def take_turn() -> None:
+            turn = AcquireLock(LOCK, fresh_token(), arguments.default_worker(), every)
+            if await self._connection.execute(turn) is not None:
+                await self.maintain()
+
+        await self._loops.repeat(take_turn, LockAhead(LOCK))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import arguments
-from .arguments import Duration
+from .arguments import KEEP, Duration
 from .operations.inbox import PruneInbox, See
+from .operations.retention import ConfigureInbox, ReadInboxSettings
 
 
 class Inbox:
@@ -27,3 +28,12 @@ class Inbox:
     def prune(self, *, older_than: Duration) -> Any:
         """Forget what was seen longer ago; how many messages."""
         return self._execute(PruneInbox(self.consumer, arguments.milliseconds("older_than", older_than)))
+
+    def configure(self, *, retain: Duration | None = KEEP) -> Any:
+        """Store for how long `EventKit.maintain` is to leave what was seen; None is for ever."""
+        given = arguments.settings(retain=(retain, arguments.milliseconds))
+        return self._execute(ConfigureInbox(self.consumer, list(given), **given))
+
+    def settings(self) -> Any:
+        """What the inbox is configured to."""
+        return self._execute(ReadInboxSettings(self.consumer))

@@ -21,6 +21,7 @@ from .locks import AsyncLock, Lock
 from .loops import Loops
 from .loops_async import AsyncLoops
 from .operations.claim import ReadOutlooks
+from .operations.overview import ReadOverview
 from .outbox import Outbox
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
@@ -166,6 +167,10 @@ class _Handles:
         """Put the database in order from time to time, until the kit is closed."""
         return self._housekeeping.run(arguments.milliseconds("every", every, least=1))
 
+    def overview(self) -> Any:
+        """Everything in numbers."""
+        return self._connection.execute(ReadOverview())
+
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""
         return self._connection.transaction()
@@ -184,8 +189,8 @@ class Kit(_Handles):
         self._connection = connection
         self._loops = Loops(connection)
         self._deliveries = Deliveries(connection, self._loops)
-        self._scheduler = Scheduler(connection)
-        self._housekeeping = Housekeeping(connection)
+        self._scheduler = Scheduler(connection, self._loops)
+        self._housekeeping = Housekeeping(connection, self._loops)
         self._tallies = defaultdict(Tally)
 
     def close(self) -> None:
@@ -213,8 +218,8 @@ class AsyncKit(_Handles):
         self._connection = connection
         self._loops = AsyncLoops(connection)
         self._deliveries = AsyncDeliveries(connection, self._loops)
-        self._scheduler = AsyncScheduler(connection)
-        self._housekeeping = AsyncHousekeeping(connection)
+        self._scheduler = AsyncScheduler(connection, self._loops)
+        self._housekeeping = AsyncHousekeeping(connection, self._loops)
         self._tallies = defaultdict(Tally)
 
     async def close(self) -> None:

@@ -205,6 +205,21 @@ class Loops:
                 if not self._connection.sleep(probe, max(0.0, deadline - monotonic())):
                     raise
 
+    def repeat(self, work: Callable[[], Any], probe: Probe) -> None:
+        """Do *work* whenever *probe* is ready, until the kit is closed."""
+        connection = self._connection
+        connection.execute(probe)  # A kit that is closed says so; from here on, closing it is the end.
+        try:
+            while not connection.closing:
+                try:
+                    work()
+                except PASSING:
+                    continue
+                if not connection.sleep(probe):
+                    return
+        except Closed:
+            return
+
     def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> "Handling":
         """Around the work on *task*; *done* is to take the place of the ack."""
         return Handling(self._connection, self._heartbeat, task, done)

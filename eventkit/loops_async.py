@@ -219,6 +219,21 @@ class AsyncLoops:
                 if not await self._connection.sleep(probe, max(0.0, deadline - monotonic())):
                     raise
 
+    async def repeat(self, work: Callable[[], Any], probe: Probe) -> None:
+        """Do *work* whenever *probe* is ready, until the kit is closed."""
+        connection = self._connection
+        await connection.execute(probe)  # A kit that is closed says so; from here on, closing it is the end.
+        try:
+            while not connection.closing:
+                try:
+                    await work()
+                except PASSING:
+                    continue
+                if not await connection.sleep(probe):
+                    return
+        except Closed:
+            return
+
     def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> "AsyncHandling":
         """Around the work on *task*; *done* is to take the place of the ack."""
         return AsyncHandling(self._connection, task, done)

@@ -11,7 +11,7 @@ timedelta; moments are timezone-aware datetimes.
 With ``tx=``, a call runs on the caller's connection and inside the caller's transaction: it commits and
 rolls back with it.  Without, it is a transaction of its own, committed when it returns.
 
-The last three protocols are for authors of backends.
+The last four protocols are for authors of backends.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from .arguments import Duration
 from .operations import Operation, Probe
 from .records import (
     Consumer,
+    DeadLetters,
     Enqueued,
     Event,
+    Finding,
     Fire,
     Maintained,
     Message,
     NewEvent,
     NewTask,
     Notification,
-    OutboxStats,
-    QueueStats,
     Schedule,
     Task,
     TaskInfo,
 )
 from .retry import Policy
+from .settings import ChannelSettings, InboxSettings, QueueSettings, StreamSettings
+from .stats import OutboxStats, Overview, QueueStats
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -153,6 +155,10 @@ class EventKit(Protocol):
         """
         ...
 
+    def overview(self) -> Overview:
+        """All queues, topics, schedules, locks and results in numbers, in one statement."""
+        ...
+
     def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
         ...
@@ -254,6 +260,24 @@ class EventStream(Protocol[P]):
         """
         ...
 
+    def configure(
+        self,
+        *,
+        retain: Duration | None = _KEEP,
+        max_keep: int | None = _KEEP,
+        keep_unconsumed: bool | None = _KEEP,
+    ) -> None:
+        """Store what `EventKit.maintain` prunes from then on: events older than *retain*, and all but *max_keep*.
+
+        None is the default again: to keep all for ever, or to keep what a consumer has still to read.  What is left
+        out stays as it is.
+        """
+        ...
+
+    def settings(self) -> StreamSettings:
+        """What the stream is configured to."""
+        ...
+
 
 class TaskQueue(Protocol[P]):
     """A queue: each task is run until it is acked, fails for good, or has used up its attempts."""
@@ -305,17 +329,36 @@ class TaskQueue(Protocol[P]):
         """Claim and delete in one step: at most once, and gone if this process dies."""
         ...
 
-    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, tx: Any = None) -> bool:
+    def new(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> NewTask:
+        """A task of this queue, checked, and not enqueued yet: for ``ack(then=)``, or this queue's `enqueue_many`."""
+        ...
+
+    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> bool:
         """Finish a task; False if its lease has run out.
 
         The task is deleted, or kept for as long as the queue's ``keep_done`` says.  A *result*, which may be None, is
         saved under the task's id for `Results.get` and `Results.wait`: for an hour, or as long as the task is kept if
-        that is longer.
+        that is longer.  What is *then* to be done, in whichever queues, as `new` gives it, is enqueued in the same
+        step; a task whose key is taken is not enqueued again.
         """
         ...
 
-    def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Ids:
-        """Finish tasks; the ids of those whose lease had not run out."""
+    def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None) -> Ids:
+        """Finish tasks; the ids of those whose lease had not run out.
+
+        *results* has those that are to be saved, by the tasks' ids.
+        """
         ...
 
     def retry(
@@ -335,12 +378,19 @@ class TaskQueue(Protocol[P]):
         """Put a task back as if it had not been claimed; False if its lease has run out."""
         ...
 
+    def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool:
+        """Put a task back for *delay* seconds later, as if it had not been claimed; False if its lease has run out."""
+        ...
+
     def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool:
         """Let the lease end *seconds* from now; False if it has run out."""
         ...
 
     def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
-        """Delete a task that waits, or with *running* one that is leased; False if there is none."""
+        """Delete a task that waits, or with *running* one that is leased; False if there is none.
+
+        Of one that was leased, whoever listens to the channel ``eventkit:cancelled`` is told: its *queue* and *id*.
+        """
         ...
 
     def work(
@@ -352,7 +402,7 @@ class TaskQueue(Protocol[P]):
     def handling(self, task: Task[P]) -> AbstractContextManager[Task[P], bool]:
         """Around the work on a task: extends its lease while the body runs, and acks it at the end.
 
-        `Retry` and `Permanent` raised in the body say what to do; any other `Exception` means a retry by the
+        `Retry`, `Snooze` and `Permanent` raised in the body say what to do; any other `Exception` means a retry by the
         queue's policy; it is logged and goes no further.  Anything else releases the task and goes on.
         """
         ...
@@ -367,6 +417,10 @@ class TaskQueue(Protocol[P]):
 
     def dead(self, limit: int = 100) -> TaskInfos[P]:
         """Dead letters, newest first."""
+        ...
+
+    def dead_by_error(self, limit: int = 100) -> list[DeadLetters]:
+        """How many dead letters there are of each reason and error, most first."""
         ...
 
     def stats(self) -> QueueStats:
@@ -416,12 +470,24 @@ class TaskQueue(Protocol[P]):
         burst: float | None = _KEEP,
         max_running: int | None = _KEEP,
         keep_done: Duration | None = _KEEP,
+        keep_dead: Duration | None = _KEEP,
         key_ttl: Duration | None = _KEEP,
         dead_letter_to: str | None = _KEEP,
     ) -> None:
         """Store settings of the queue, which every process obeys from then on.
 
         None is the default again; what is left out stays as it is.
+        """
+        ...
+
+    def settings(self) -> QueueSettings:
+        """What the queue is configured to."""
+        ...
+
+    def drop(self, *, force: bool = False) -> bool:
+        """Forget the queue: its settings, its keys, and what is done.
+
+        False, and nothing is done, if there are other tasks in it, unless *force* deletes those too.
         """
         ...
 
@@ -449,6 +515,18 @@ class NotificationChannel(Protocol[P]):
 
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int:
         """Drop notifications older than *older_than*, and all but the newest *max_keep*; how many."""
+        ...
+
+    def configure(self, *, retain: Duration | None = _KEEP, max_keep: int | None = _KEEP) -> None:
+        """Store what `EventKit.maintain` prunes from then on: what is older than *retain*, and all but *max_keep*.
+
+        A day is what is kept where nothing else was said; None is to keep all for ever.  What is left out stays as
+        it is.
+        """
+        ...
+
+    def settings(self) -> ChannelSettings:
+        """What the channel is configured to."""
         ...
 
 
@@ -503,6 +581,14 @@ class Inbox(Protocol):
 
     def prune(self, *, older_than: Duration) -> int:
         """Forget what was seen longer ago; how many messages.  One of them would count as new from then on."""
+        ...
+
+    def configure(self, *, retain: Duration | None = _KEEP) -> None:
+        """Let `EventKit.maintain` forget what was seen longer ago than *retain*; None is to remember it for ever."""
+        ...
+
+    def settings(self) -> InboxSettings:
+        """What the inbox is configured to."""
         ...
 
 
@@ -759,6 +845,8 @@ class AsyncEventKit(Protocol):
 
     async def run_maintenance(self, every: Duration = 60) -> None: ...
 
+    async def overview(self) -> Overview: ...
+
     def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
@@ -815,6 +903,16 @@ class AsyncEventStream(Protocol[P]):
         self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
     ) -> int: ...
 
+    async def configure(
+        self,
+        *,
+        retain: Duration | None = _KEEP,
+        max_keep: int | None = _KEEP,
+        keep_unconsumed: bool | None = _KEEP,
+    ) -> None: ...
+
+    async def settings(self) -> StreamSettings: ...
+
 
 class AsyncTaskQueue(Protocol[P]):
     """`TaskQueue`, awaited."""
@@ -850,9 +948,26 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]: ...
 
-    async def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, tx: Any = None) -> bool: ...
+    def new(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> NewTask: ...
 
-    async def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Ids: ...
+    async def ack(
+        self, task: Task[Any], *, result: Any = _NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None
+    ) -> bool: ...
+
+    async def ack_many(
+        self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None
+    ) -> Ids: ...
 
     async def retry(
         self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
@@ -861,6 +976,8 @@ class AsyncTaskQueue(Protocol[P]):
     async def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool: ...
 
     async def release(self, task: Task[Any], tx: Any = None) -> bool: ...
+
+    async def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool: ...
 
     async def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool: ...
 
@@ -877,6 +994,8 @@ class AsyncTaskQueue(Protocol[P]):
     async def peek(self, limit: int = 1) -> TaskInfos[P]: ...
 
     async def dead(self, limit: int = 100) -> TaskInfos[P]: ...
+
+    async def dead_by_error(self, limit: int = 100) -> list[DeadLetters]: ...
 
     async def stats(self) -> QueueStats: ...
 
@@ -907,9 +1026,14 @@ class AsyncTaskQueue(Protocol[P]):
         burst: float | None = _KEEP,
         max_running: int | None = _KEEP,
         keep_done: Duration | None = _KEEP,
+        keep_dead: Duration | None = _KEEP,
         key_ttl: Duration | None = _KEEP,
         dead_letter_to: str | None = _KEEP,
     ) -> None: ...
+
+    async def settings(self) -> QueueSettings: ...
+
+    async def drop(self, *, force: bool = False) -> bool: ...
 
     # Last, because below it ``list`` would mean this method to a type checker.
     async def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> TaskInfos[P]: ...
@@ -925,6 +1049,10 @@ class AsyncNotificationChannel(Protocol[P]):
     def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
 
     async def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int: ...
+
+    async def configure(self, *, retain: Duration | None = _KEEP, max_keep: int | None = _KEEP) -> None: ...
+
+    async def settings(self) -> ChannelSettings: ...
 
 
 class AsyncOutbox(Protocol[P]):
@@ -954,6 +1082,10 @@ class AsyncInbox(Protocol):
     async def once(self, message_id: str, tx: Any) -> bool: ...
 
     async def prune(self, *, older_than: Duration) -> int: ...
+
+    async def configure(self, *, retain: Duration | None = _KEEP) -> None: ...
+
+    async def settings(self) -> InboxSettings: ...
 
 
 class AsyncSchedules(Protocol):
@@ -1120,4 +1252,20 @@ class Backend(Protocol):
 
     def connect_async(self, url: str, *, create: bool = True) -> Awaitable[AsyncConnection]:
         """`connect`, awaited."""
+        ...
+
+
+class Care(Protocol):
+    """What a backend's package may have beside that, for whoever looks after its databases by the command line."""
+
+    def diagnose(self, url: str) -> list[Finding]:
+        """What stands well and ill with the database, and what to do about it."""
+        ...
+
+    def compact(self, url: str) -> tuple[int, int]:
+        """Give space that nothing takes any more back to the system; how many bytes there were, and are."""
+        ...
+
+    def backup(self, url: str, path: str, progress: Callable[[int, int], object]) -> None:
+        """Copy the database to a new file while others use it; *progress* is told how far it is, and how much it is."""
         ...

@@ -5,19 +5,22 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from . import arguments, retry
-from .arguments import Duration
-from .codec import Codec, encode_headers
-from .operations import finish
+import msgspec
+
+from . import arguments, retry, task_rows
+from .arguments import KEEP, Duration
+from .codec import Codec, Encoded, encode_headers
+from .operations import Operation, finish
 from .operations import queue as operations
+from .operations.chain import AckThen
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
-from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
-from .operations.result import AckWithResult
+from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead
+from .operations.result import AckManyWithResults, AckWithResult, TaskResult
 from .records import NewTask, Task
 from .rota import Rota
+from .task_rows import following_row, task_row
 from .telemetry import with_trace
 
-_KEEP: Any = object()
 _NO_RESULT: Any = object()
 _STATES = ("scheduled", "ready", "leased", "dead", "done")
 
@@ -49,7 +52,7 @@ class Queue:
         operation: Any
         if delay is None and run_at is None and expires is None and key is None:
             if priority != 0:
-                _priority(priority)
+                task_rows.priority(priority)
             if max_attempts is not None:
                 arguments.count("max_attempts", max_attempts, least=1)
             headers = with_trace(headers)
@@ -57,7 +60,7 @@ class Queue:
             operation = Enqueue(self.name, self._codec.encode(payload), text, priority, max_attempts)
         else:
             task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
-            operation = EnqueueOne(self.name, task_row(self._codec, task))
+            operation = EnqueueOne(self.name, task_row(self._codec, self.name, task))
         if wait is None:
             return self._execute(operation, tx)
         if tx is not None:
@@ -71,8 +74,26 @@ class Queue:
         headers = with_trace(None)
         if headers is None and NewTask not in set(map(type, items)):
             return self._execute(EnqueuePlain(self.name, self._codec.encode_many(items)), tx)
-        rows = [task_row(self._codec, item if isinstance(item, NewTask) else NewTask(item)) for item in items]
+        tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
+        rows = [task_row(self._codec, self.name, task) for task in tasks]
         return self._execute(EnqueueMany(self.name, rows), tx)
+
+    def new(
+        self,
+        payload: Any,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> NewTask:
+        """A task of this queue that is not enqueued yet."""
+        task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers, self.name)
+        text, *_ = task_row(self._codec, self.name, task)
+        return msgspec.structs.replace(task, payload=Encoded(text))
 
     def claim(
         self,
@@ -100,19 +121,24 @@ class Queue:
         arguments.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
-    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, tx: Any = None) -> Any:
-        """Finish a task, and save its result; False if it is no longer ours."""
-        if result is _NO_RESULT:
-            return self._execute(finish.Ack(task.id, task.token), tx)
-        text = Codec(largest=self._codec.largest).encode(result)
-        return self._execute(AckWithResult(task.id, task.token, task.queue, text), tx)
+    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
+        """Finish a task, save its result and enqueue what follows; False if it is no longer ours."""
+        operation: Operation[bool] = finish.Ack(task.id, task.token)
+        if result is not _NO_RESULT:
+            operation = AckWithResult(task.id, task.token, task.queue, self._any.encode(result))
+        if following := [following_row(self._any, task) for task in then]:
+            operation = AckThen(operation, following)
+        return self._execute(operation, tx)
 
-    def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None) -> Any:
-        """Finish tasks; the ids of those that were still ours."""
+    def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None) -> Any:
+        """Finish tasks, and save the results of some; the ids of those that were still ours."""
         batch = sorted(tasks, key=attrgetter("id"))
         careful = tx is not None or any(task.key is not None for task in batch)
+        held = [(task.id, task.token) for task in batch]
+        if results:
+            return self._execute(AckManyWithResults(held, _result_rows(self._any, batch, results), careful), tx)
         operation = finish.FinishMany if careful else finish.AckMany
-        return self._execute(operation([(task.id, task.token) for task in batch]), tx)
+        return self._execute(operation(held), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
         """Put a task back for another attempt; dead if it has had them all."""
@@ -128,6 +154,11 @@ class Queue:
     def release(self, task: Task[Any], tx: Any = None) -> Any:
         """Put a task back as if it had not been claimed."""
         return self._execute(finish.Release(task.id, task.token), tx)
+
+    def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> Any:
+        """Put a task back for later as if it had not been claimed."""
+        pause = arguments.milliseconds("delay", delay)
+        return self._execute(finish.Snooze(task.id, task.token, pause), tx)
 
     def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> Any:
         """Let the lease end so many seconds from now."""
@@ -208,68 +239,67 @@ class Queue:
     def configure(
         self,
         *,
-        max_attempts: int | None = _KEEP,
-        lease: Duration | None = _KEEP,
-        retry: Any = _KEEP,
-        max_size: int | None = _KEEP,
-        rate: float | None = _KEEP,
-        burst: float | None = _KEEP,
-        max_running: int | None = _KEEP,
-        keep_done: Duration | None = _KEEP,
-        key_ttl: Duration | None = _KEEP,
-        dead_letter_to: str | None = _KEEP,
+        max_attempts: int | None = KEEP,
+        lease: Duration | None = KEEP,
+        retry: Any = KEEP,
+        max_size: int | None = KEEP,
+        rate: float | None = KEEP,
+        burst: float | None = KEEP,
+        max_running: int | None = KEEP,
+        keep_done: Duration | None = KEEP,
+        keep_dead: Duration | None = KEEP,
+        key_ttl: Duration | None = KEEP,
+        dead_letter_to: str | None = KEEP,
     ) -> Any:
         """Store settings for every process; None is the default again, what is left out stays."""
-        given: dict[str, tuple[Any, Callable[[Any], Any]]] = {
-            "max_attempts": (max_attempts, lambda value: arguments.count("max_attempts", value, least=1)),
-            "lease": (lease, lambda value: arguments.milliseconds("lease", value, least=1)),
-            "retry": (retry, _policy),
-            "max_size": (max_size, lambda value: arguments.count("max_size", value, least=1)),
-            "rate": (rate, lambda value: arguments.positive("rate", value)),
-            "burst": (burst, arguments.burst),
-            "max_running": (max_running, lambda value: arguments.count("max_running", value, least=1)),
-            "keep_done": (keep_done, lambda value: arguments.milliseconds("keep_done", value)),
-            "key_ttl": (key_ttl, lambda value: arguments.milliseconds("key_ttl", value)),
-            "dead_letter_to": (dead_letter_to, self._other_queue),
-        }
-        changes = {
-            name: None if value is None else check(value)
-            for name, (value, check) in given.items()
-            if value is not _KEEP
-        }
+        changes = arguments.settings(
+            max_attempts=(max_attempts, _at_least_one),
+            lease=(lease, lambda name, value: arguments.milliseconds(name, value, least=1)),
+            retry=(retry, _policy),
+            max_size=(max_size, _at_least_one),
+            rate=(rate, arguments.positive),
+            burst=(burst, lambda name, value: arguments.burst(value)),
+            max_running=(max_running, _at_least_one),
+            keep_done=(keep_done, arguments.milliseconds),
+            keep_dead=(keep_dead, arguments.milliseconds),
+            key_ttl=(key_ttl, arguments.milliseconds),
+            dead_letter_to=(dead_letter_to, self._other_queue),
+        )
         return self._execute(operations.Configure(self.name, changes))
 
-    def _other_queue(self, name: str) -> str:
+    def settings(self) -> Any:
+        """What the queue is configured to."""
+        return self._execute(operations.ReadSettings(self.name))
+
+    def dead_by_error(self, limit: int = 100) -> Any:
+        """How many dead letters there are of each error."""
+        return self._execute(operations.ListDeadByError(self.name, arguments.count("limit", limit, least=1)))
+
+    def drop(self, *, force: bool = False) -> Any:
+        """Forget the queue; False if there are tasks in it, and not *force*."""
+        return self._execute(operations.Drop(self.name, bool(force)))
+
+    @property
+    def _any(self) -> Codec:
+        """For what is not of the handle's type."""
+        return Codec(largest=self._codec.largest)
+
+    def _other_queue(self, setting: str, name: str) -> str:
         if arguments.name("queue", name) == self.name:
             raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
         return name
 
 
-def task_row(codec: Codec, task: NewTask) -> TaskRow:
-    """*task*, checked, as the database gets it."""
-    run_at = expires_in = expires_at = None
-    if task.delay is None and task.run_at is not None:
-        run_at = arguments.moment("run_at", task.run_at)
-    if isinstance(task.expires, datetime):
-        expires_at = arguments.moment("expires", task.expires)
-    elif task.expires is not None:
-        expires_in = arguments.milliseconds("expires", task.expires)
-    return (
-        codec.encode(task.payload),
-        encode_headers(with_trace(task.headers)),
-        _priority(task.priority),
-        None if task.max_attempts is None else arguments.count("max_attempts", task.max_attempts, least=1),
-        None if task.key is None else arguments.key(task.key),
-        None if task.delay is None else arguments.milliseconds("delay", task.delay, least=-arguments.FOREVER),
-        run_at,
-        expires_in,
-        expires_at,
-    )
+def _at_least_one(setting: str, value: Any) -> int:
+    return arguments.count(setting, value, least=1)
 
 
-def _priority(value: Any) -> int:
-    return arguments.count("priority", value, least=-(2**31), most=2**31 - 1)
-
-
-def _policy(value: Any) -> str:
+def _policy(setting: str, value: Any) -> str:
     return retry.encode(retry.policy(value))
+
+
+def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any]) -> list[TaskResult]:
+    queues = {task.id: task.queue for task in tasks}
+    if strangers := results.keys() - queues.keys():
+        raise ValueError(f"results= is for the tasks that the call acks, by their ids, not for {sorted(strangers)}")
+    return [(id, codec.encode(results[id]), queues[id]) for id in sorted(results)]

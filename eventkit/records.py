@@ -50,7 +50,10 @@ class Notification(msgspec.Struct, Generic[P], frozen=True, gc=False):
 
 
 class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
-    """A task that was claimed: the right to run it until `lease_expires_at`, proved by *token*."""
+    """A task that was claimed: the right to run it until `lease_expires_at`, proved by *token*.
+
+    *lapsed* says that the run before ended because its lease ran out: it crashed, most probably.
+    """
 
     id: int
     queue: str
@@ -66,6 +69,7 @@ class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
     lease_expires_ms: int
     token: int
     lease_ms: int
+    lapsed: bool = False
 
     @property
     def run_at(self) -> datetime:
@@ -164,33 +168,50 @@ class Consumer(msgspec.Struct, frozen=True):
         return as_datetime(self.updated_ms)
 
 
-class QueueStats(msgspec.Struct, frozen=True):
-    """A queue in numbers.  *oldest_ready_age* is in seconds, None when nothing is ready.
-
-    Each state is counted up to 10,000.  *approximate* says that there were more somewhere: a 10,000 then means "at
-    least so many", and what fell due and was not moved yet is told in part.  `TaskQueue.size` counts to the end.
-    """
-
-    scheduled: int
-    ready: int
-    leased: int
-    dead: int
-    done: int
-    oldest_ready_age: float | None
-    paused: bool
-    approximate: bool
-
-
 class Maintained(msgspec.Struct, frozen=True):
     """What `EventKit.maintain` found to do: how many tasks it has *moved* that were due, lapsed or expired; and what it
-    has deleted: tasks that were kept when *done*, *results*, windows and buckets of *limits*, reservations of *keys*.
+    has deleted: tasks that were kept when *done* or *dead*, *results*, windows and buckets of *limits*, reservations of
+    *keys*, *events* and *notifications*, and what the *inbox* of any consumer was to remember.
     """
 
     moved: int
     done: int
+    dead: int
     results: int
     limits: int
     keys: int
+    events: int
+    notifications: int
+    inbox: int
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """The dead tasks of a queue that died of the same *reason* and *error*: their *number*, and the id of the last."""
+
+    reason: str
+    error: str | None
+    number: int
+    first_ms: int
+    last_ms: int
+    last_id: int
+
+    @property
+    def first_at(self) -> datetime:
+        """When the first of them died."""
+        return as_datetime(self.first_ms)
+
+    @property
+    def last_at(self) -> datetime:
+        """When the last of them died."""
+        return as_datetime(self.last_ms)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was looked at in a database: *level* is ``good``, ``doubtful`` or ``bad``, *remedy* what to do about it."""
+
+    level: str
+    what: str
+    remedy: str = ""
 
 
 class Message(msgspec.Struct, Generic[P], frozen=True):
@@ -208,22 +229,6 @@ class Message(msgspec.Struct, Generic[P], frozen=True):
     def enqueued_at(self) -> datetime:
         """When it was added, by the database's clock."""
         return as_datetime(self.enqueued_ms)
-
-
-class OutboxStats(msgspec.Struct, frozen=True):
-    """An outbox in numbers.  *oldest_age* is that of the oldest message that is not delivered, in seconds.
-
-    What this kit itself has done in the last minute: how many messages it has *delivered*, how many attempts have
-    *failed*, and the mean *latency* of those delivered, in seconds from `add`.
-    """
-
-    pending: int
-    delivering: int
-    dead: int
-    oldest_age: float | None
-    delivered: int
-    failed: int
-    latency: float | None
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -295,7 +300,10 @@ class NewEvent(msgspec.Struct, frozen=True):
 
 
 class NewTask(msgspec.Struct, frozen=True):
-    """A task for `enqueue_many`, with the keywords of `enqueue`."""
+    """A task for `enqueue_many`, with the keywords of `enqueue`; and for ``ack(then=)``, if it says its *queue*.
+
+    `TaskQueue.new` makes one that does, whose payload is checked and encoded by then.
+    """
 
     payload: Any
     delay: Duration | None = None
@@ -305,6 +313,7 @@ class NewTask(msgspec.Struct, frozen=True):
     expires: Duration | datetime | None = None
     key: str | None = None
     headers: Mapping[str, str] | None = None
+    queue: str | None = None
 
 
 def _optional(milliseconds: int | None) -> datetime | None:

@@ -7,7 +7,8 @@ from .arguments import Duration
 from .children import closed
 from .codec import Codec, encode_json
 from .errors import TaskFailed, TimedOut
-from .operations.result import AwaitResult, GetResult, ResultAhead, SaveResult, SweepResults
+from .operations.maintenance import DropResults
+from .operations.result import AwaitResult, GetResult, ResultAhead, SaveResult
 
 
 class _Handle:
@@ -30,7 +31,7 @@ class _Handle:
 
     def sweep(self) -> Any:
         """Delete what has expired; how many results."""
-        return self._execute(SweepResults())
+        return self._execute(DropResults(limit=arguments.MOST))
 
     def _attempt(self, id: int | str, timeout: Duration) -> Any:
         """What the id has come to, once it has come to something."""

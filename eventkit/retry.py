@@ -64,7 +64,8 @@ class Delays(msgspec.Struct, frozen=True, tag="delays"):
 Policy = Exponential | Linear | Fixed | Delays
 
 _NAMED: dict[str, Policy] = {"exponential": Exponential(), "linear": Linear(), "fixed": Fixed()}
-_decode = msgspec.json.Decoder(Policy).decode
+decode = msgspec.json.Decoder(Policy).decode
+"""The policy that a text stands for which is stored with a queue."""
 
 
 def policy(value: Any) -> Policy:
@@ -95,6 +96,6 @@ def encode(value: Policy) -> str:
 
 def delay_after(attempt: int, stored: str | None) -> int:
     """Milliseconds to wait after run *attempt*, by the policy *stored* with the queue (NULL: exponential)."""
-    policy = _decode(stored) if stored else _NAMED["exponential"]
+    policy = decode(stored) if stored else _NAMED["exponential"]
     jittered = policy.plain(attempt) * random.uniform(1 - policy.jitter, 1 + policy.jitter)
     return round(min(jittered, policy.cap) * 1000)

@@ -1,6 +1,6 @@
 """Firing schedules, for threads.  `scheduler_async` is the same for asyncio."""
 
-from .errors import PASSING, Closed
+from .loops import Loops
 from .operations.schedule import SchedulesAhead
 from .operations.tick import Tick
 from .protocols import Connection
@@ -10,8 +10,9 @@ from .records import Fire
 class Scheduler:
     """Fires the schedules of a kit, beside however many others do."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, loops: Loops) -> None:
         self._connection = connection
+        self._loops = loops
 
     def tick(self, now: int | None = None) -> list[Fire]:
         """Fire everything that is due at *now*, or when it is called."""
@@ -25,15 +26,4 @@ class Scheduler:
 
     def run(self) -> None:
         """Tick whenever a schedule is due, until the kit is closed."""
-        connection = self._connection
-        connection.execute(SchedulesAhead())  # A kit that is closed says so; from here on, closing it is the end.
-        try:
-            while not connection.closing:
-                try:
-                    self.tick()
-                except PASSING:
-                    continue
-                if not connection.sleep(SchedulesAhead()):
-                    return
-        except Closed:
-            return
+        self._loops.repeat(self.tick, SchedulesAhead())

@@ -1,6 +1,6 @@
 """Firing schedules, for asyncio.  `scheduler` is the same for threads."""
 
-from .errors import PASSING, Closed
+from .loops_async import AsyncLoops
 from .operations.schedule import SchedulesAhead
 from .operations.tick import Tick
 from .protocols import AsyncConnection
@@ -10,8 +10,9 @@ from .records import Fire
 class AsyncScheduler:
     """Fires the schedules of a kit, beside however many others do."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: AsyncConnection, loops: AsyncLoops) -> None:
         self._connection = connection
+        self._loops = loops
 
     async def tick(self, now: int | None = None) -> list[Fire]:
         """Fire everything that is due at *now*, or when it is called."""
@@ -25,15 +26,4 @@ class AsyncScheduler:
 
     async def run(self) -> None:
         """Tick whenever a schedule is due, until the kit is closed."""
-        connection = self._connection
-        await connection.execute(SchedulesAhead())  # A kit that is closed says so; from here on, closing it is the end.
-        try:
-            while not connection.closing:
-                try:
-                    await self.tick()
-                except PASSING:
-                    continue
-                if not await connection.sleep(SchedulesAhead()):
-                    return
-        except Closed:
-            return
+        await self._loops.repeat(self.tick, SchedulesAhead())

@@ -5,13 +5,12 @@ from datetime import datetime
 from typing import Any
 
 from . import arguments
-from .arguments import Duration
+from .arguments import KEEP, Duration
 from .codec import Codec, encode_headers
 from .cron import parse
 from .operations import schedule as operations
 from .records import FIRE, SCHEDULE
 
-_KEEP: Any = object()
 _CATCH_UP = ("all", "latest", "none")
 
 
@@ -52,7 +51,9 @@ class Schedules:
             catch_up=catch_up,
             headers=headers,
         )
-        return self._execute(operations.AddSchedule(name, operations.Settings(**settings), _flag(paused)), tx)
+        return self._execute(
+            operations.AddSchedule(name, operations.Settings(**settings), arguments.flag("paused", paused)), tx
+        )
 
     def remove(self, name: str, tx: Any = None) -> Any:
         """Forget a schedule; False if there is none of that name."""
@@ -70,16 +71,16 @@ class Schedules:
         self,
         name: str,
         *,
-        when: str = _KEEP,
-        tz: str = _KEEP,
-        queue: str = _KEEP,
-        payload: Any = _KEEP,
-        priority: int = _KEEP,
-        expires: Duration | None = _KEEP,
-        max_attempts: int | None = _KEEP,
-        catch_up: str = _KEEP,
-        paused: bool = _KEEP,
-        headers: Mapping[str, str] | None = _KEEP,
+        when: str = KEEP,
+        tz: str = KEEP,
+        queue: str = KEEP,
+        payload: Any = KEEP,
+        priority: int = KEEP,
+        expires: Duration | None = KEEP,
+        max_attempts: int | None = KEEP,
+        catch_up: str = KEEP,
+        paused: bool = KEEP,
+        headers: Mapping[str, str] | None = KEEP,
         tx: Any = None,
     ) -> Any:
         """Change what is given and leave the rest; False if there is no schedule of that name."""
@@ -95,7 +96,9 @@ class Schedules:
             catch_up=catch_up,
             headers=headers,
         )
-        return self._execute(operations.ChangeSchedule(name, changes, None if paused is _KEEP else _flag(paused)), tx)
+        return self._execute(
+            operations.ChangeSchedule(name, changes, None if paused is KEEP else arguments.flag("paused", paused)), tx
+        )
 
     def get(self, name: str) -> Any:
         """A schedule; None if there is none of that name."""
@@ -136,7 +139,7 @@ class Schedules:
             "catch_up": lambda value: arguments.choice("catch_up", value, _CATCH_UP),
             "headers": _headers,
         }
-        return {name: checks[name](value) for name, value in given.items() if value is not _KEEP}
+        return {name: checks[name](value) for name, value in given.items() if value is not KEEP}
 
 
 def _when(value: Any) -> str:
@@ -158,9 +161,3 @@ def _headers(value: Any) -> str | None:
         if value and own in value:
             raise ValueError(f"the header {own!r} is the fire's own: leave it out")
     return encode_headers(value)
-
-
-def _flag(paused: Any) -> bool:
-    if not isinstance(paused, bool):
-        raise TypeError(f"paused is True or False, not {paused!r}")
-    return paused

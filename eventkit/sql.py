@@ -18,6 +18,7 @@ import msgspec
 from . import operations
 from .operations import (
     Operation,
+    chain,
     channel,
     claim,
     collected,
@@ -29,8 +30,10 @@ from .operations import (
     lock,
     maintenance,
     outbox,
+    overview,
     queue,
     result,
+    retention,
     schedule,
     stream,
     tick,
@@ -63,9 +66,11 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         claim,
         finish,
         queue,
+        chain,
         collected,
         copy,
         outbox,
+        overview,
         inbox,
         schedule,
         tick,
@@ -73,6 +78,7 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         maintenance,
         limit,
         result,
+        retention,
     )
     return {
         name: value

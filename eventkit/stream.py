@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from . import arguments
-from .arguments import Duration
+from .arguments import KEEP, Duration
 from .codec import Codec, encode_headers
 from .operations import stream as operations
+from .operations.retention import ConfigureStream, ReadStreamSettings
 from .records import NewEvent
 from .telemetry import with_trace
 
@@ -125,6 +126,25 @@ class Stream:
         """Drop the oldest events; how many."""
         age, keep = arguments.retention(older_than, max_keep)
         return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
+
+    def configure(
+        self,
+        *,
+        retain: Duration | None = KEEP,
+        max_keep: int | None = KEEP,
+        keep_unconsumed: bool | None = KEEP,
+    ) -> Any:
+        """Store what `EventKit.maintain` is to prune; None is the default again, what is left out stays."""
+        given = arguments.settings(
+            retain=(retain, arguments.milliseconds),
+            max_keep=(max_keep, arguments.count),
+            keep_unconsumed=(True if keep_unconsumed is None else keep_unconsumed, arguments.flag),
+        )
+        return self._execute(ConfigureStream(self.topic, list(given), **given))
+
+    def settings(self) -> Any:
+        """What the stream is configured to."""
+        return self._execute(ReadStreamSettings(self.topic))
 
     def _origin(self, consumer: str | None, start: str | int | datetime) -> Any:
         """The operation that answers the offset to start after; or that offset, where it is known."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import postgres_binaries
 import psycopg
@@ -94,25 +95,30 @@ def own_database(server: Server, worker: str) -> Iterator[str]:
 def drop_schema(url: str, name: str) -> None:
     """Drop a schema of the database at *url*, which is a worker's own, whoever is still at work in it."""
     with psycopg.connect(url, autocommit=True) as connection:
-        # Prepared transactions have no backend to be terminated, and keep their locks for ever.
-        prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-        for (gid,) in connection.execute(prepared).fetchall():
-            connection.execute(SQL("ROLLBACK PREPARED {}").format(gid))
-        connection.execute(
-            """
-            SELECT pg_terminate_backend(pid) FROM (
-                SELECT DISTINCT l.pid
-                FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
-                LEFT JOIN pg_class c ON c.oid = l.relation
-                WHERE l.pid <> pg_backend_pid() AND to_regnamespace(%(schema)s) IN
-                    (c.relnamespace, CASE WHEN l.classid = 'pg_namespace'::regclass THEN l.objid END)
-            ) holders
-            """,
-            {"schema": name},
-        )
+        end_work(connection, name)
         connection.execute("SET client_min_messages = warning")
         connection.execute("SET lock_timeout = '30s'")
         connection.execute(SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(Identifier(name)))
+
+
+def end_work(connection: psycopg.Connection[Any], schema: str) -> None:
+    """End every other session that is at work in a schema of the connection's database, and what it has prepared."""
+    # Prepared transactions have no backend to be terminated, and keep their locks for ever.
+    prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+    for (gid,) in connection.execute(prepared).fetchall():
+        connection.execute(SQL("ROLLBACK PREPARED {}").format(gid))
+    connection.execute(
+        """
+        SELECT pg_terminate_backend(pid) FROM (
+            SELECT DISTINCT l.pid
+            FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+            LEFT JOIN pg_class c ON c.oid = l.relation
+            WHERE l.pid <> pg_backend_pid() AND to_regnamespace(%(schema)s) IN
+                (c.relnamespace, CASE WHEN l.classid = 'pg_namespace'::regclass THEN l.objid END)
+        ) holders
+        """,
+        {"schema": schema},
+    )
 
 
 def run(url: str, statement: SQL | Composed) -> None:

@@ -26,6 +26,8 @@ GROUPS = [
     "sessions",
     "limits",
     "overview",
+    "commands",
+    "working",
 ]
 """Those on SQLite."""
 

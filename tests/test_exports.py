@@ -1,13 +1,18 @@
 """What `import eventkit` gives, and what it costs."""
 
+import ast
 import inspect
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import eventkit
+from eventkit import errors
 
 PUBLIC = [
+    "App",
+    "AsyncApp",
     "AsyncEventKit",
     "AsyncEventStream",
     "AsyncInbox",
@@ -16,12 +21,17 @@ PUBLIC = [
     "AsyncOutbox",
     "AsyncResults",
     "AsyncSchedules",
+    "AsyncTaskContext",
+    "AsyncTaskFunction",
+    "AsyncTaskHandle",
     "AsyncTaskQueue",
     "Busy",
+    "ChannelSettings",
     "Closed",
     "Consumer",
     "CopyDiffers",
     "DatabaseReplaced",
+    "DeadLetters",
     "Delays",
     "Disconnected",
     "Enqueued",
@@ -33,7 +43,10 @@ PUBLIC = [
     "Fire",
     "Fixed",
     "ForeignTransaction",
+    "HeldLock",
     "Inbox",
+    "InboxSettings",
+    "LeaseLost",
     "Linear",
     "Lock",
     "LockHeld",
@@ -46,18 +59,29 @@ PUBLIC = [
     "NotificationChannel",
     "Outbox",
     "OutboxStats",
+    "Overview",
     "Permanent",
+    "Progress",
     "QueueFull",
+    "QueueSettings",
     "QueueStats",
     "Results",
     "Retry",
     "Schedule",
+    "ScheduleStats",
     "Schedules",
+    "Snooze",
+    "StreamSettings",
     "Task",
+    "TaskCancelled",
+    "TaskContext",
     "TaskFailed",
+    "TaskFunction",
+    "TaskHandle",
     "TaskInfo",
     "TaskQueue",
     "TimedOut",
+    "TopicStats",
     "Truncated",
     "Unavailable",
     "Undecodable",
@@ -102,9 +126,16 @@ def test_every_public_name_says_what_it_is() -> None:
 
 def test_every_error_is_exported() -> None:
     """What the library raises on its own account can be caught by a name of the package."""
-    errors = vars(sys.modules["eventkit.errors"])
-    raised = {name for name, value in errors.items() if inspect.isclass(value)}
+    raised = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert raised <= set(PUBLIC)
+
+
+def test_what_type_checkers_see_is_what_there_is() -> None:
+    """Names are written twice, for those who check and for those who run; each is of the same module in both."""
+    tree = ast.parse(Path(eventkit.__file__).read_text("utf-8"))
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
+    assert {str(node.module): tuple(alias.name for alias in node.names) for node in imported} == eventkit._PLACES
+    assert sorted(eventkit._MODULES) == PUBLIC
 
 
 def test_importing_the_package_loads_no_driver() -> None:

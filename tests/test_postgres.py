@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
+from emptied_schema import EmptiedSchema
 from eventkit_postgres.address import parse
 
 from eventkit.conformance import *
@@ -14,9 +16,23 @@ OTHER = {"sync": "psycopg2", "async": "asyncpg"}
 """Drivers that the kit does not use itself."""
 
 
+@pytest.fixture(scope="session")
+def emptied(postgres: str) -> Iterator[EmptiedSchema]:
+    """The schema that every test has in its turn."""
+    with closing(EmptiedSchema(postgres)) as schema:
+        yield schema
+
+
 @pytest.fixture
-def url(postgres_url: str) -> str:
-    """A fresh schema."""
+def url(emptied: EmptiedSchema) -> str:
+    """A schema as if it were fresh."""
+    emptied.empty()
+    return emptied.url
+
+
+@pytest.fixture
+def new_url(postgres_url: str) -> str:
+    """A schema that does not exist yet."""
     return postgres_url
 
 

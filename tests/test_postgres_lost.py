@@ -117,6 +117,38 @@ def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, co
             assert result.result(PATIENCE).payload == "later", name
 
 
+@pytest.mark.parametrize("blow", ["lock", "terminate", "restart"])
+def test_housekeepers_and_schedulers_survive(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
+    """Whoever keeps house or fires schedules goes on after tables were locked for too long, or connections ended."""
+    kit = connect(f"{url}&busy_timeout=0.2")
+    jobs, ticks = kit.queue("jobs"), kit.queue("ticks")
+    jobs.configure(keep_done=0.001)
+    kit.schedules.add("tick", "@every 1s", "ticks")
+    schema = url.partition("schema=")[2]
+    with ThreadPoolExecutor() as threads, closing(kit):
+        running = [threads.submit(kit.run_maintenance, every=0.05), threads.submit(kit.run_scheduler)]
+        for _ in range(2):
+            eventually(lambda: succeeds(lambda: jobs.enqueue("done")), "the server serves")
+            eventually(lambda: succeeds(lambda: jobs.ack_many(jobs.claim("w"))), "the server serves")
+            fired = ticks.size()
+            eventually(lambda: jobs.stats().done == 0, "somebody keeps house")
+            eventually(lambda fired=fired: ticks.size() > fired, "schedules fire")
+            if blow == "lock":
+                with psycopg.connect(cluster.url) as other:
+                    other.execute(f"LOCK TABLE {schema}.eventkit_lock, {schema}.eventkit_schedule".encode())
+                    time.sleep(2.5)
+            elif blow == "terminate":
+                until = time.monotonic() + 2.5
+                while time.monotonic() < until:
+                    end_ours(cluster)
+            else:
+                cluster.stop()
+                time.sleep(2.5)
+                cluster.start()
+            assert not any(one.done() for one in running)
+    assert [one.result(PATIENCE) for one in running] == [None, None]
+
+
 def test_a_call_made_while_the_server_is_away(cluster: Cluster, url: str, connect: Connect) -> None:
     """It waits for the server as for a lock, and is done when that comes back in time."""
     kit = connect(f"{url}&busy_timeout={PATIENCE}")

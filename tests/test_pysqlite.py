@@ -3,6 +3,7 @@
 The whole suite runs through it in the slow group (`test_sqlite`).
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,11 @@ from eventkit.conformance.test_sqlalchemy import *
 from eventkit.conformance.test_sqlalchemy_refusals import *
 from eventkit.conformance.test_transactions import *
 
-engine_url = test_sqlite.engine_url
+pattern, engine_url = test_sqlite.pattern, test_sqlite.engine_url
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def url(tmp_path: Path, pattern: Path) -> str:
     """A fresh file."""
+    shutil.copyfile(pattern, tmp_path / "test.db")
     return f"sqlite+pysqlite:///{tmp_path}/test.db"

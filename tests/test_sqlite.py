@@ -3,6 +3,7 @@
 `test_pysqlite` has what differs most between the two, transactions and sessions, for every run.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import apsw
 import eventkit_sqlite
 import pytest
 
+import eventkit
 from eventkit.conformance import *
 
 ENGINES = {
@@ -22,10 +24,25 @@ ENGINES = {
 """By which name SQLAlchemy uses the library that the kit uses."""
 
 
+@pytest.fixture(scope="session")
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the tables and nothing in them, which nobody has open."""
+    path = tmp_path_factory.mktemp("pattern") / "pattern.db"
+    eventkit.connect(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture(params=["sqlite", pytest.param("sqlite+pysqlite", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh file, by each driver."""
+def url(request: pytest.FixtureRequest, tmp_path: Path, pattern: Path) -> str:
+    """A fresh file, by each driver: a copy, because to make the tables takes longer than most tests do."""
+    shutil.copyfile(pattern, tmp_path / "test.db")
     return f"{request.param}:///{tmp_path}/test.db"
+
+
+@pytest.fixture
+def new_url(url: str) -> str:
+    """Where there is no file yet."""
+    return url.replace("test.db", "new.db")
 
 
 @pytest.fixture

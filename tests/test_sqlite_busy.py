@@ -12,6 +12,7 @@ import pytest
 
 import eventkit
 from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process, background  # noqa: F401
+from eventkit.conformance.threads import eventually
 
 HELD = 1.2
 
@@ -181,6 +182,26 @@ def test_iterators_survive(url: str, locked: Callable[..., Any], flavour: str) -
     blocking() if flavour == "sync" else asyncio.run(awaited())
     with eventkit.connect(url) as kit:
         assert (kit.queue("q").list(), kit.stream("t").offset("c")) == ([], 4)
+
+
+def test_housekeepers_and_schedulers_survive(url: str, locked: Callable[..., Any], connect: Callable[..., Any]) -> None:
+    """Whoever keeps house or fires schedules, and finds the file locked for too long, does so afterwards."""
+    kit = connect(url + "?busy_timeout=0.1")
+    jobs, ticks = kit.queue("jobs"), kit.queue("ticks")
+    jobs.configure(keep_done=0.001)
+    kit.schedules.add("tick", "@every 1s", "ticks")
+    running = [background(lambda: kit.run_maintenance(every=0.05)), background(kit.run_scheduler)]
+    for _ in range(2):
+        fired = ticks.size()
+        jobs.enqueue("done")
+        jobs.ack_many(jobs.claim("w"))
+        eventually(lambda: jobs.stats().done == 0)
+        eventually(lambda fired=fired: ticks.size() > fired)
+        with locked(2.5):
+            pass
+        assert not any(one.done() for one in running)
+    kit.close()
+    assert [one.result(PATIENCE) for one in running] == [None, None]
 
 
 def test_closing_does_not_wait_for_the_lock(url: str, locked: Callable[..., Any]) -> None:

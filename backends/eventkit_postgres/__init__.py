@@ -16,11 +16,14 @@ from eventkit.errors import NotMigrated
 from eventkit.operations import ReadSchema
 
 from .address import Address, parse, shown
+from .care import compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .errors import translated
 from .session import options
 from .statements import statements
+
+__all__ = ["capabilities", "compact", "connect", "connect_async", "diagnose"]
 
 capabilities: frozenset[str] = frozenset({"concurrent_writers"})
 """What this backend can do beyond the contract: several transactions write at the same time."""

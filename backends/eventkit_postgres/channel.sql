@@ -14,19 +14,31 @@ SELECT eventkit_latest_notification(:channels::text[])
 SELECT ready, due, now
 FROM eventkit_notifications_ahead(:channels::text[], :after)
 
--- name: PruneNotifications
-DELETE FROM eventkit_notification
+-- As with events, what is to go is a prefix, and nothing that has not settled: nobody has read that.
+-- name: FindPrunableNotifications
+SELECT max(id)
+FROM eventkit_notification
 WHERE
     channel = :channel
-    AND (
-        created_at < :now - :older_than::bigint * interval '1 ms'
-        OR id <= (
-            SELECT id FROM eventkit_notification
-            WHERE channel = :channel AND :max_keep::bigint IS NOT NULL
-            ORDER BY id DESC LIMIT 1 OFFSET :max_keep
-        )
+    AND id <= greatest(
+        CASE WHEN :older_than::bigint IS NULL THEN 0 ELSE coalesce(
+            (
+                SELECT id - 1 FROM eventkit_notification
+                WHERE channel = :channel AND created_at >= :now - :older_than::bigint * interval '1 ms'
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END,
+        CASE WHEN :max_keep::bigint IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        ) END
     )
-RETURNING id
+    AND id <= (SELECT eventkit_settled('notification', ARRAY[:channel]))
+
+-- name: DropNotifications
+DELETE FROM eventkit_notification
+WHERE channel = :channel AND id <= :last
+RETURNING 1
 
 -- name: AdvanceNotifications
 UPDATE eventkit_notification

@@ -33,7 +33,8 @@ moved AS (
         END,
         finished_at = CASE WHEN dies THEN :now END,
         wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
-        token = NULL
+        token = NULL,
+        lapsed = t.lapsed OR t.state = 'leased'
     FROM due
     WHERE t.id = due.id
     RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
@@ -52,7 +53,9 @@ lowered AS (
 SELECT id, state, lane
 FROM moved
 
--- The gate is asked from time to time all the same, because it moves the beginning of the priorities.
+-- The gate is asked from time to time all the same, because it moves the beginning of the priorities.  What is ready
+-- and will expire is looked up by the moment: ``(SELECT 'ready')`` keeps the planner from the index of what is ready,
+-- all of which it would walk, and after a quiet minute takes to be short.
 -- name: Take
 WITH
 settings AS MATERIALIZED (
@@ -63,7 +66,7 @@ settings AS MATERIALIZED (
         AND EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND raise_at > :now)
         AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at <= :now)
         AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at <= :now)
-        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at <= :now)
+        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = (SELECT 'ready'::text) AND wake_at <= :now)
 ),
 best AS MATERIALIZED (
     SELECT t.id, settings.lease, settings.max_attempts
@@ -92,7 +95,7 @@ FROM best
 WHERE t.id = best.id
 RETURNING
     t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease, lapsed
 
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
 -- searched one after the other, each from where its ready tasks begin.
@@ -125,7 +128,7 @@ FROM best
 WHERE t.id = best.id
 RETURNING
     t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(max_attempts, :max_attempts::bigint),
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint, lapsed
 
 -- name: SpendTokens
 UPDATE eventkit_queue

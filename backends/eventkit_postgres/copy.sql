@@ -1,23 +1,53 @@
 -- Moving house: the rows of each table in the order of their keys, which is that of bytes.
 
 -- name: ExportTopics
-SELECT name, pruned_to
+SELECT name, pruned_to, retain, max_keep, keep_unconsumed::integer
 FROM eventkit_topic
 WHERE name COLLATE "C" > :name
 ORDER BY name COLLATE "C"
 LIMIT :limit
 
 -- name: ImportTopics
-INSERT INTO eventkit_topic (name, pruned_to)
-SELECT name, pruned_to
+INSERT INTO eventkit_topic (name, pruned_to, retain, max_keep, keep_unconsumed)
+SELECT name, pruned_to, retain, max_keep, keep_unconsumed::boolean
+FROM unnest(
+    :rows.0::text[], :rows.1::bigint[], :rows.2::bigint[], :rows.3::bigint[], :rows.4::integer[]
+) AS r (name, pruned_to, retain, max_keep, keep_unconsumed)
+ON CONFLICT DO NOTHING
+
+-- name: ExportChannels
+SELECT name, retain, max_keep
+FROM eventkit_channel
+WHERE name COLLATE "C" > :name
+ORDER BY name COLLATE "C"
+LIMIT :limit
+
+-- name: ImportChannels
+INSERT INTO eventkit_channel (name, retain, max_keep)
+SELECT name, retain, max_keep
+FROM unnest(
+    :rows.0::text[], :rows.1::bigint[], :rows.2::bigint[]
+) AS r (name, retain, max_keep)
+ON CONFLICT DO NOTHING
+
+-- name: ExportRecipients
+SELECT name, retain
+FROM eventkit_recipient
+WHERE name COLLATE "C" > :name
+ORDER BY name COLLATE "C"
+LIMIT :limit
+
+-- name: ImportRecipients
+INSERT INTO eventkit_recipient (name, retain)
+SELECT name, retain
 FROM unnest(
     :rows.0::text[], :rows.1::bigint[]
-) AS r (name, pruned_to)
+) AS r (name, retain)
 ON CONFLICT DO NOTHING
 
 -- name: ExportQueues
 SELECT
-    name, paused::integer, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl,
+    name, paused::integer, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
     dead_letter_to, tokens, eventkit_ms(refilled_at)
 FROM eventkit_queue
 WHERE name COLLATE "C" > :name
@@ -26,18 +56,19 @@ LIMIT :limit
 
 -- name: ImportQueues
 INSERT INTO eventkit_queue (
-    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl,
+    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
     dead_letter_to, tokens, refilled_at
 )
 SELECT
-    name, paused::boolean, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl,
+    name, paused::boolean, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
     dead_letter_to, tokens, eventkit_moment(refilled_at)
 FROM unnest(
     :rows.0::text[], :rows.1::integer[], :rows.2::bigint[], :rows.3::bigint[], :rows.4::text[],
     :rows.5::bigint[], :rows.6::double precision[], :rows.7::double precision[], :rows.8::bigint[],
-    :rows.9::bigint[], :rows.10::bigint[], :rows.11::text[], :rows.12::double precision[], :rows.13::bigint[]
+    :rows.9::bigint[], :rows.10::bigint[], :rows.11::bigint[], :rows.12::text[], :rows.13::double precision[],
+    :rows.14::bigint[]
 ) AS r (
-    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl,
+    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
     dead_letter_to, tokens, refilled_at
 )
 ON CONFLICT DO NOTHING
@@ -92,7 +123,7 @@ ON CONFLICT DO NOTHING
 SELECT
     id, queue, state, priority, eventkit_ms(run_at), eventkit_ms(wake_at), eventkit_ms(expires_at), attempt,
     max_attempts, token, key, lane, payload::text, headers::text, eventkit_ms(enqueued_at), worker,
-    eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+    eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text, lapsed::integer
 FROM eventkit_task
 WHERE id > :id
 ORDER BY id
@@ -103,21 +134,21 @@ LIMIT :limit
 WITH added AS (
     INSERT INTO eventkit_task (
         id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
     )
     SELECT
         id, queue, state, priority, eventkit_moment(run_at), eventkit_moment(wake_at), eventkit_moment(expires_at),
         attempt, max_attempts, token, key, lane, payload::json, headers::json, eventkit_moment(enqueued_at), worker,
-        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, result::json
+        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, result::json, lapsed::boolean
     FROM unnest(
         :rows.0::bigint[], :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[],
         :rows.5::bigint[], :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[],
         :rows.10::text[], :rows.11::text[], :rows.12::text[], :rows.13::text[], :rows.14::bigint[],
         :rows.15::text[], :rows.16::bigint[], :rows.17::bigint[], :rows.18::text[], :rows.19::text[],
-        :rows.20::text[]
+        :rows.20::text[], :rows.21::integer[]
     ) AS r (
         id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
     )
     ON CONFLICT DO NOTHING
     RETURNING queue, priority, state

@@ -33,17 +33,20 @@ RETURNING t.id
 -- name: Finish
 WITH
 held AS MATERIALIZED (
-    SELECT t.id
-    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
+    SELECT t.id, h.result::json
+    FROM
+        unnest(:held.0::bigint[], :held.1::bigint[], :held.2::text[]) AS h (id, token, result)
+        JOIN eventkit_task AS t ON t.id = h.id
     WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
     ORDER BY t.id
     FOR UPDATE OF t
 ),
 done AS (
-    UPDATE eventkit_task
-    SET state = 'done', result = :result::json, finished_at = :now, wake_at = NULL, token = NULL
-    WHERE id = ANY (ARRAY(SELECT id FROM held))
-    RETURNING id, queue
+    UPDATE eventkit_task AS t
+    SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
+    FROM held
+    WHERE t.id = held.id
+    RETURNING t.id, t.queue
 )
 SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queue) IS NOT NULL
 FROM done
@@ -134,7 +137,7 @@ SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
     run_at = :now + :delay::bigint * interval '1 ms',
     wake_at = CASE WHEN :delay > 0 THEN least(:now + :delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
-    error = :error, token = NULL
+    error = :error, token = NULL, lapsed = false
 WHERE id = :id AND token = :token
 RETURNING eventkit_stir('task', queue)
 
@@ -150,6 +153,17 @@ SELECT queue, priority, run_at
 FROM released
 WHERE eventkit_stir('task', queue)
 RETURNING queue
+
+-- name: Snooze
+UPDATE eventkit_task
+SET
+    state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
+    attempt = attempt - 1,
+    run_at = :now + :delay::bigint * interval '1 ms',
+    wake_at = CASE WHEN :delay > 0 THEN least(:now + :delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
+    token = NULL, lapsed = false
+WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING eventkit_stir('task', queue)
 
 -- name: ReleaseMany
 WITH
@@ -184,3 +198,16 @@ SET wake_at = :now + :lease::bigint * interval '1 ms'
 FROM held
 WHERE t.id = held.id
 RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_stir('task', queue) END
+
+-- name: ExtendMany
+WITH held AS MATERIALIZED (
+    SELECT t.id
+    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
+    WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
+    ORDER BY t.id
+    FOR UPDATE OF t
+)
+UPDATE eventkit_task
+SET wake_at = greatest(wake_at, :now + :lease::bigint * interval '1 ms')
+WHERE id = ANY (ARRAY(SELECT id FROM held))
+RETURNING id

@@ -16,15 +16,16 @@ SET
 WHERE r.amount < :limit OR :now >= r.until
 RETURNING 1
 
--- A whole token may be missing a millionth by rounding, which is then owed.
+-- A whole token may be missing a millionth by rounding, which is then owed.  The row is let live for twice as long as it
+-- has something to say, so that not every call has to move it in the index of what is over.
 -- name: TakeToken
 INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
-VALUES (:name, 0, :burst::float8 - 1, :now, :now + :full_after::bigint * interval '1 ms')
+VALUES (:name, 0, :burst::float8 - 1, :now, :now + 2 * :full_after::bigint * interval '1 ms')
 ON CONFLICT (name, per) DO UPDATE
 SET
     amount = least(:burst, r.amount + greatest(0, date_part('epoch', :now - r.counted_at)) * :rate::float8) - 1,
     counted_at = greatest(r.counted_at, :now),
-    until = excluded.until
+    until = CASE WHEN r.until >= :now + :full_after * interval '1 ms' THEN r.until ELSE excluded.until END
 WHERE least(:burst, r.amount + greatest(0, date_part('epoch', :now - r.counted_at)) * :rate) > 0.999999
 RETURNING 1
 

@@ -75,7 +75,7 @@ WHERE t.id = ANY (ARRAY(SELECT id FROM first) || :ids::bigint[])
 RETURNING
     id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt,
     coalesce(max_attempts, :max_attempts::bigint),
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint, lapsed
 
 -- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
 -- vanished without a word, and much that waits costs little.  What was in the way a statement ago may have been given

@@ -50,6 +50,14 @@ WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY eventkit_task_now.finished_at DESC, id DESC
 LIMIT :limit
 
+-- name: ListDeadByError
+SELECT reason, error, count(*), eventkit_ms(min(finished_at)), eventkit_ms(max(finished_at)), max(id)
+FROM eventkit_task
+WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
+GROUP BY reason, error
+ORDER BY count(*) DESC, max(id) DESC
+LIMIT :limit
+
 -- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
 -- next is what the recursion does.  Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
@@ -108,7 +116,7 @@ FROM (
 ) AS moments
 
 -- name: Cancel
-SELECT lane
+SELECT lane, state = 'leased'
 FROM eventkit_task_now AS n
 WHERE
     queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running::boolean)
@@ -160,7 +168,7 @@ alive AS (
     UPDATE eventkit_task
     SET
         state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
-        worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL
+        worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, lapsed = false
     WHERE id = ANY (ARRAY(SELECT id FROM dead))
     RETURNING queue, priority
 ),
@@ -181,29 +189,55 @@ SET paused = excluded.paused
 RETURNING eventkit_stir('task', name)
 
 -- The row is made, or locked, so that of two who configure at once the second begins with what the first wrote.
--- name: ReadSettings
+-- name: HoldSettings
 INSERT INTO eventkit_queue (name)
 VALUES (:queue)
 ON CONFLICT (name) DO UPDATE
 SET name = excluded.name
-RETURNING max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+
+-- name: ReadSettings
+SELECT max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
+FROM eventkit_queue
+WHERE name = :queue
 
 -- name: WriteSettings
 INSERT INTO eventkit_queue AS q (
-    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
 )
 VALUES (
-    :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :key_ttl, :dead_letter_to
+    :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
+    :dead_letter_to
 )
 ON CONFLICT (name) DO UPDATE
 SET
     max_attempts = excluded.max_attempts, lease = excluded.lease, retry = excluded.retry,
     max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
-    max_running = excluded.max_running, keep_done = excluded.keep_done, key_ttl = excluded.key_ttl,
-    dead_letter_to = excluded.dead_letter_to,
+    max_running = excluded.max_running, keep_done = excluded.keep_done, keep_dead = excluded.keep_dead,
+    key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to,
     tokens = CASE
         WHEN q.rate IS NOT DISTINCT FROM excluded.rate AND q.burst IS NOT DISTINCT FROM excluded.burst THEN q.tokens
     END
+RETURNING eventkit_stir('task', name)
+
+-- name: FindTasks
+SELECT 1
+WHERE
+    EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+    OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
+    OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
+
+-- name: DropTasks
+DELETE FROM eventkit_task
+WHERE queue = :queue
+
+-- name: DropKeysOfQueue
+DELETE FROM eventkit_key
+WHERE queue = :queue
+
+-- name: DropSettings
+DELETE FROM eventkit_queue
+WHERE name = :queue
 RETURNING eventkit_stir('task', name)
 
 -- name: AdvanceTasks

@@ -17,6 +17,16 @@ ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 RETURNING eventkit_stir('result', id)
 
+-- name: SaveTaskResults
+INSERT INTO eventkit_result (id, value, expires_at)
+SELECT
+    id::text, value::json,
+    :now + greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = r.queue)) * interval '1 ms'
+FROM unnest(:results.0::bigint[], :results.1::text[], :results.2::text[]) AS r (id, value, queue)
+ON CONFLICT (id) DO UPDATE
+SET value = excluded.value, expires_at = excluded.expires_at
+RETURNING eventkit_stir('result', id)
+
 -- name: GetResult
 SELECT value::text
 FROM eventkit_result
@@ -49,11 +59,6 @@ FROM
         FROM eventkit_task AS t
         WHERE t.id = n.id
     ) AS hands ON true
-
--- name: SweepResults
-DELETE FROM eventkit_result
-WHERE id = ANY (ARRAY(SELECT id FROM eventkit_result WHERE expires_at <= :now FOR UPDATE SKIP LOCKED))
-RETURNING 1
 
 -- name: AdvanceResults
 UPDATE eventkit_result

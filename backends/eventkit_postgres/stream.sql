@@ -79,8 +79,8 @@ ORDER BY name COLLATE "C"
 
 -- The events to drop are a prefix: all before the first one young enough, or all but the newest :max_keep,
 -- whichever is more, and nothing that a consumer has still to read, nor anything that has not settled.
--- name: Prune
-SELECT max(id), count(*)
+-- name: FindPrunable
+SELECT max(id)
 FROM eventkit_event
 WHERE
     topic = :topic
@@ -105,6 +105,7 @@ WHERE
 -- name: DropEvents
 DELETE FROM eventkit_event
 WHERE topic = :topic AND id <= :last
+RETURNING 1
 
 -- name: RememberPruned
 INSERT INTO eventkit_topic AS t (name, pruned_to)

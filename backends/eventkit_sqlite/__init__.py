@@ -15,6 +15,7 @@ from eventkit.errors import NotMigrated, Unavailable
 from eventkit.operations import ReadSchema
 
 from .address import Address, parse
+from .care import backup, compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .file import reserved
@@ -22,7 +23,7 @@ from .functions import register
 from .library import Error, open_connection, translate, use_wal
 from .statements import STATEMENTS
 
-__all__ = ["capabilities", "connect", "connect_async", "register"]
+__all__ = ["backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
 
 capabilities: frozenset[str] = frozenset()
 """What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""

@@ -24,19 +24,30 @@ SELECT EXISTS (
     WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
 )
 
--- name: PruneNotifications
-DELETE FROM eventkit_notification
+-- As with events, what is to go is a prefix.
+-- name: FindPrunableNotifications
+SELECT max(id)
+FROM eventkit_notification
 WHERE
     channel = :channel
-    AND (
-        created_at < :now - :older_than
-        OR id <= CASE WHEN :max_keep IS NOT NULL THEN (
-            SELECT id FROM eventkit_notification
-            WHERE channel = :channel
-            ORDER BY id DESC LIMIT 1 OFFSET :max_keep
+    AND id <= max(
+        CASE WHEN :older_than IS NULL THEN 0 ELSE coalesce(
+            (
+                SELECT id - 1 FROM eventkit_notification
+                WHERE channel = :channel AND created_at >= :now - :older_than
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END,
+        CASE WHEN :max_keep IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
         ) END
     )
-RETURNING id
+
+-- name: DropNotifications
+DELETE FROM eventkit_notification
+WHERE channel = :channel AND id <= :last
+RETURNING 1
 
 -- name: AdvanceNotifications
 UPDATE eventkit_notification

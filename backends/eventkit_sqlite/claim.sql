@@ -27,7 +27,8 @@ SET
     END,
     finished_at = CASE WHEN now.state = 'dead' THEN :now END,
     wake_at = CASE WHEN now.state = 'ready' THEN eventkit_task.expires_at END,
-    token = NULL
+    token = NULL,
+    lapsed = lapsed OR now.stored_state = 'leased'
 FROM (
     SELECT id, state, stored_state, expires_at <= :now AS expired
     FROM eventkit_task_now
@@ -61,7 +62,7 @@ WHERE id IN (
 RETURNING
     id, queue, payload, coalesce(key, lane), headers, priority, attempt,
     coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
-    run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at
+    run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
 
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.
 -- name: Lease
@@ -77,7 +78,7 @@ WHERE id IN (
 )
 RETURNING
     id, queue, payload, coalesce(key, lane), headers, priority, attempt, coalesce(max_attempts, :max_attempts),
-    run_at, enqueued_at, expires_at, wake_at, token, :lease
+    run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
 
 -- name: SpendTokens
 UPDATE eventkit_queue

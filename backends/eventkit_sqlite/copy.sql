@@ -1,14 +1,42 @@
 -- Moving house: the rows of each table in the order of their keys, which is that of bytes.
 
 -- name: ExportTopics
-SELECT name, pruned_to
+SELECT name, pruned_to, retain, max_keep, keep_unconsumed
 FROM eventkit_topic
 WHERE name > :name
 ORDER BY name
 LIMIT :limit
 
 -- name: ImportTopics
-INSERT INTO eventkit_topic (name, pruned_to)
+INSERT INTO eventkit_topic (name, pruned_to, retain, max_keep, keep_unconsumed)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING
+
+-- name: ExportChannels
+SELECT name, retain, max_keep
+FROM eventkit_channel
+WHERE name > :name
+ORDER BY name
+LIMIT :limit
+
+-- name: ImportChannels
+INSERT INTO eventkit_channel (name, retain, max_keep)
+SELECT value ->> 0, value ->> 1, value ->> 2
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING
+
+-- name: ExportRecipients
+SELECT name, retain
+FROM eventkit_recipient
+WHERE name > :name
+ORDER BY name
+LIMIT :limit
+
+-- name: ImportRecipients
+INSERT INTO eventkit_recipient (name, retain)
 SELECT value ->> 0, value ->> 1
 FROM json_each(:rows)
 WHERE true
@@ -16,7 +44,7 @@ ON CONFLICT DO NOTHING
 
 -- name: ExportQueues
 SELECT
-    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl,
+    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
     dead_letter_to, tokens, refilled_at
 FROM eventkit_queue
 WHERE name > :name
@@ -25,12 +53,12 @@ LIMIT :limit
 
 -- name: ImportQueues
 INSERT INTO eventkit_queue (
-    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl,
+    name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
     dead_letter_to, tokens, refilled_at
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING
@@ -80,7 +108,7 @@ ON CONFLICT DO NOTHING
 -- name: ExportTasks
 SELECT
     id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-    headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result
+    headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
 FROM eventkit_task
 WHERE id > :id
 ORDER BY id
@@ -89,12 +117,12 @@ LIMIT :limit
 -- name: ImportTasks
 INSERT INTO eventkit_task (
     id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
-    headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result
+    headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14,
-    value ->> 15, value ->> 16, value ->> 17, value ->> 18, value ->> 19, value ->> 20
+    value ->> 15, value ->> 16, value ->> 17, value ->> 18, value ->> 19, value ->> 20, value ->> 21
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING

@@ -18,9 +18,10 @@ RETURNING id
 
 -- name: Finish
 UPDATE eventkit_task
-SET state = 'done', result = :result, finished_at = :now, wake_at = NULL, token = NULL
+SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
+FROM (SELECT value ->> 0 AS id, value ->> 1 AS token, value ->> 2 AS result FROM json_each(:held)) AS held
 WHERE
-    (id, token) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:held))
+    eventkit_task.id = held.id AND eventkit_task.token = held.token
     AND state = 'leased' AND wake_at > :now
 RETURNING id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = eventkit_task.queue) IS NOT NULL
 
@@ -85,12 +86,23 @@ SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
     run_at = :now + :delay,
     wake_at = CASE WHEN :delay > 0 THEN min(:now + :delay, coalesce(expires_at, :now + :delay)) ELSE expires_at END,
-    error = :error, token = NULL
+    error = :error, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token
 
 -- name: Release
 UPDATE eventkit_task
 SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING id
+
+-- name: Snooze
+UPDATE eventkit_task
+SET
+    state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
+    attempt = attempt - 1,
+    run_at = :now + :delay,
+    wake_at = CASE WHEN :delay > 0 THEN min(:now + :delay, coalesce(expires_at, :now + :delay)) ELSE expires_at END,
+    token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
 RETURNING id
 
@@ -105,4 +117,12 @@ WHERE
 UPDATE eventkit_task
 SET wake_at = :now + :lease
 WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+RETURNING id
+
+-- name: ExtendMany
+UPDATE eventkit_task
+SET wake_at = max(wake_at, :now + :lease)
+WHERE
+    (id, token) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:held))
+    AND state = 'leased' AND wake_at > :now
 RETURNING id

@@ -46,6 +46,14 @@ WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY finished_at DESC, id DESC
 LIMIT :limit
 
+-- name: ListDeadByError
+SELECT reason, error, count(*), min(finished_at), max(finished_at), max(id)
+FROM eventkit_task
+WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
+GROUP BY reason, error
+ORDER BY count(*) DESC, max(id) DESC
+LIMIT :limit
+
 -- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
 -- next is what the recursion does.  Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
@@ -106,7 +114,7 @@ FROM (
 )
 
 -- name: Cancel
-SELECT lane
+SELECT lane, state = 'leased'
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)
 
@@ -131,7 +139,7 @@ SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
 UPDATE eventkit_task
 SET
     state = 'ready', attempt = 0, run_at = :now, wake_at = NULL, expires_at = NULL,
-    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL
+    worker = NULL, claimed_at = NULL, finished_at = NULL, reason = NULL, error = NULL, lapsed = 0
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND (:every OR id IN (SELECT value FROM json_each(:ids)))
 RETURNING id
 
@@ -141,26 +149,52 @@ VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 
+-- name: HoldSettings
+INSERT INTO eventkit_queue (name)
+VALUES (:queue)
+ON CONFLICT (name) DO NOTHING
+
 -- name: ReadSettings
 SELECT
-    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
 FROM eventkit_queue
 WHERE name = :queue
 
 -- name: WriteSettings
 INSERT INTO eventkit_queue (
-    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, key_ttl, dead_letter_to
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
 )
 VALUES (
-    :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :key_ttl, :dead_letter_to
+    :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
+    :dead_letter_to
 )
 ON CONFLICT (name) DO UPDATE
 SET
     max_attempts = excluded.max_attempts, lease = excluded.lease, retry = excluded.retry,
     max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
-    max_running = excluded.max_running, keep_done = excluded.keep_done, key_ttl = excluded.key_ttl,
-    dead_letter_to = excluded.dead_letter_to,
+    max_running = excluded.max_running, keep_done = excluded.keep_done, keep_dead = excluded.keep_dead,
+    key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to,
     tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
+
+-- name: FindTasks
+SELECT 1
+WHERE
+    EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
+
+-- name: DropTasks
+DELETE FROM eventkit_task
+WHERE queue = :queue
+
+-- name: DropKeysOfQueue
+DELETE FROM eventkit_key
+WHERE queue = :queue
+
+-- name: DropSettings
+DELETE FROM eventkit_queue
+WHERE name = :queue
 
 -- name: AdvanceTasks
 UPDATE eventkit_task

@@ -12,6 +12,16 @@ VALUES (:id, :value, :now + max(3600000, coalesce((SELECT keep_done FROM eventki
 ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 
+-- name: SaveTaskResults
+INSERT INTO eventkit_result (id, value, expires_at)
+SELECT
+    value ->> 0, value ->> 1,
+    :now + max(3600000, coalesce((SELECT keep_done FROM eventkit_queue WHERE name = r.value ->> 2), 0))
+FROM json_each(:results) AS r
+WHERE true
+ON CONFLICT (id) DO UPDATE
+SET value = excluded.value, expires_at = excluded.expires_at
+
 -- name: GetResult
 SELECT value
 FROM eventkit_result
@@ -34,11 +44,6 @@ SELECT
     END,
     :now
 FROM (SELECT 1) AS one LEFT JOIN eventkit_task_now AS t ON t.id = :task
-
--- name: SweepResults
-DELETE FROM eventkit_result
-WHERE expires_at <= :now
-RETURNING 1
 
 -- name: AdvanceResults
 UPDATE eventkit_result

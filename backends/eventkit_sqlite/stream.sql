@@ -103,8 +103,8 @@ ORDER BY name
 
 -- The events to drop are a prefix: all before the first one young enough, or all but the newest :max_keep,
 -- whichever is more, and nothing that a consumer has still to read.
--- name: Prune
-SELECT max(id), count(*)
+-- name: FindPrunable
+SELECT max(id)
 FROM eventkit_event
 WHERE
     topic = :topic
@@ -128,6 +128,7 @@ WHERE
 -- name: DropEvents
 DELETE FROM eventkit_event
 WHERE topic = :topic AND id <= :last
+RETURNING 1
 
 -- name: RememberPruned
 INSERT INTO eventkit_topic (name, pruned_to)

@@ -7,7 +7,20 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import bloat, crew, idling, limits, overview, pinned, schedules, sessions, throughput, waking
+from . import (
+    bloat,
+    commands,
+    crew,
+    idling,
+    limits,
+    overview,
+    pinned,
+    schedules,
+    sessions,
+    throughput,
+    waking,
+    working,
+)
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-throughput": throughput.measure,
@@ -20,4 +33,6 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-sessions": sessions.measure,
     "postgres-limits": limits.measure,
     "postgres-overview": overview.measure,
+    "postgres-commands": commands.measure,
+    "postgres-working": working.measure,
 }

@@ -1,6 +1,5 @@
 """What a hundred waiting consumers ask of the server: connections and statements."""
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,8 +43,7 @@ def measure(settings: Settings) -> Iterator[Table]:
                 url = server.new_database()
                 name = url.rpartition("/")[2]
                 with Remote(waiters, url, _NUMBER, apart) as crowd:
-                    crowd.ready()
-                    time.sleep(settings.seconds(70))
+                    crowd.call("cost", settings.seconds(70))
                     before = len(_statements(server, name))
                     share, _ = crowd.call("cost", seconds)
                     asked = Counter(_statements(server, name)[before:])

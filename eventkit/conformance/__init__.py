@@ -37,9 +37,21 @@ _tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".
 pytest.register_assert_rewrite(*_tests)
 
 from .clauses import proves, requires  # noqa: E402
-from .fixtures import bare_sql, caller, connect, engine, engine_url, flavour, kit, loop  # noqa: E402
+from .fixtures import bare_sql, caller, connect, engine, engine_url, flavour, kit, loop, new_url  # noqa: E402
 
-__all__ = ["bare_sql", "caller", "connect", "engine", "engine_url", "flavour", "kit", "loop", "proves", "requires"]
+__all__ = [
+    "bare_sql",
+    "caller",
+    "connect",
+    "engine",
+    "engine_url",
+    "flavour",
+    "kit",
+    "loop",
+    "new_url",
+    "proves",
+    "requires",
+]
 
 for _module in _tests:
     for _name, _value in vars(import_module(_module)).items():

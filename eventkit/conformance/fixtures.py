@@ -62,6 +62,15 @@ def kit(connect: Callable[..., Any], url: str) -> Any:
 
 
 @pytest.fixture
+def new_url(url: str) -> str:
+    """The URL of a database that no kit has been connected to yet.
+
+    A backend overrides it whose ``url`` leads to a database that has the tables already.
+    """
+    return url
+
+
+@pytest.fixture
 def engine_url() -> str:
     """The URL of a SQLAlchemy engine of the test's flavour on the database of ``url``.
 

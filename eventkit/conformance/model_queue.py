@@ -186,7 +186,7 @@ class QueueModel:
         task.due, task.place = self.clock.now + delay, LAST
         task.state = "scheduled" if delay else "ready"
         task.wakes = _earlier(task.due, task.expires) if delay else task.expires
-        task.error = error
+        task.error, task.lapsed = error, False
 
     def bury(self, task: ModelTask, reason: str, error: str | None) -> None:
         """Make a task a dead letter."""
@@ -216,6 +216,7 @@ class QueueModel:
         for task in moved:
             state = self.state(task)
             error = LAPSED if task.state == "leased" else task.error
+            task.lapsed = task.lapsed or task.state == "leased"
             if state == "dead":
                 expired = task.expires is not None and task.expires <= self.clock.now
                 self.bury(task, "expired" if expired else "exhausted", error)
@@ -237,6 +238,7 @@ class QueueModel:
         chosen = [task for task in self.tasks.values() if task.state == "dead" and (ids is None or task.id in ids)]
         for task in chosen:
             task.state, task.attempt, task.due, task.place = "ready", 0, self.clock.now, LAST
+            task.lapsed = False
             task.wakes = task.expires = task.finished = task.worker = task.reason = task.error = None
         return len(chosen)
 

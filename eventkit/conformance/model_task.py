@@ -42,6 +42,7 @@ class ModelTask:
     state: str
     wakes: int | None
     attempt: int = 0
+    lapsed: bool = False
     claim: int = 0
     lease: int = 0
     worker: str | None = None

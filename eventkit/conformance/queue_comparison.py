@@ -129,6 +129,7 @@ class ComparedQueue(RuleBasedStateMachine):
             assert task.payload == model.wish.payload
             assert (task.key, task.headers, task.priority) == (model.wish.key, model.wish.headers, model.wish.priority)
             assert (task.attempt, task.max_attempts) == (model.attempt, self.model.max_attempts(model))
+            assert task.lapsed is model.lapsed
             assert tick(task.run_at, self.anchor, now) == model.due
             assert tick(task.enqueued_at, self.anchor, now) == model.enqueued
             assert tick(task.expires_at, self.anchor, now) == model.expires

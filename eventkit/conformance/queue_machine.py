@@ -75,7 +75,7 @@ class QueueMachine(ComparedQueue):
         wish = self.numbered(wish)
         refused = self.model.refuses([wish])
         task = self.task(wish, exact)
-        arguments = {name: getattr(task, name) for name in NewTask.__struct_fields__}
+        arguments = {name: getattr(task, name) for name in NewTask.__struct_fields__ if name != "queue"}
         try:
             answer = self.queue.enqueue(arguments.pop("payload"), **arguments, tx=tx)
         except eventkit.QueueFull:

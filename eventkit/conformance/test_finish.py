@@ -15,10 +15,13 @@ from .rollback import rolled_back
 _ENDINGS: dict[str, Callable[[TaskQueue[Any], Task[Any], Any], object]] = {
     "ack": lambda queue, task, tx: queue.ack(task, tx=tx),
     "ack with a result": lambda queue, task, tx: queue.ack(task, result=1, tx=tx),
+    "ack and chain": lambda queue, task, tx: queue.ack(task, then=[queue.new("next", key=str(task.id))], tx=tx),
+    "ack_many with results": lambda queue, task, tx: queue.ack_many([task], tx, results={task.id: 1}) == [task.id],
     "ack_many": lambda queue, task, tx: queue.ack_many([task], tx=tx) == [task.id],
     "retry": lambda queue, task, tx: queue.retry(task, delay=0, error="again", tx=tx),
     "fail": lambda queue, task, tx: queue.fail(task, "broken", tx=tx),
     "release": lambda queue, task, tx: queue.release(task, tx=tx),
+    "snooze": lambda queue, task, tx: queue.snooze(task, 10, tx=tx),
     "extend": lambda queue, task, tx: queue.extend(task, 1000, tx=tx),
     "cancel": lambda queue, task, tx: queue.cancel(task.id, running=True, tx=tx),
 }
@@ -146,6 +149,25 @@ def test_a_released_task_is_as_if_it_had_not_been_claimed(kit: EventKit) -> None
         assert (task.id, task.attempt) == (first.id, 1)
         assert queue.release(task) is True
     assert [(info.state, info.attempt) for info in queue.list()] == [("ready", 0)] * 2
+
+
+@proves("Q5")
+def test_a_snoozed_task_is_due_later_and_has_cost_no_attempt(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    first = queue.enqueue("first", max_attempts=1, key="key")
+    for _ in range(3):
+        [task] = queue.claim("worker")
+        assert (task.id, task.attempt) == (first.id, 1)
+        assert queue.snooze(task, 60) is True
+        [info] = queue.list()
+        assert (info.state, info.attempt) == ("scheduled", 0)
+        advance(kit, 50)
+        assert queue.claim("worker") == []
+        advance(kit, 10)
+    [task] = queue.claim("worker")
+    assert queue.snooze(task, 0) is True
+    [task] = queue.claim("worker", wait=10)
+    assert queue.ack(task) is True
 
 
 @proves("Q5")

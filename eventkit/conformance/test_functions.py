@@ -76,8 +76,9 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
     info = fields(queue.get(id))
     shared = tasks[1].keys() & info.keys()
     assert {name: tasks[1][name] for name in shared} == {name: info[name] for name in shared}
-    assert set(tasks[1]) - shared == {"token", "lease_ms"}
+    assert set(tasks[1]) - shared == {"token", "lease_ms", "lapsed"}
     assert tasks[1]["lease_ms"] == 30_000
+    assert tasks[1]["lapsed"] is False
     assert info["worker"] == "w"
 
     assert caller.call("extend", json.dumps(tasks[0]), 300)

@@ -63,8 +63,8 @@ class Both:
         """Some tasks, for some time."""
         limit, lease = self.chance.choice((1, 3)), self.chance.choice((None, 4))
         tasks, found = self.handle.claim("w", limit, lease=lease), self.call("claim", "function", "w", limit, lease)
-        assert [(self.ids[t.id], t.attempt, t.max_attempts, t.key, t.lease_ms) for t in tasks] == [
-            (t["id"], t["attempt"], t["max_attempts"], t["key"], t["lease_ms"]) for t in found
+        assert [(self.ids[t.id], t.attempt, t.max_attempts, t.key, t.lease_ms, t.lapsed) for t in tasks] == [
+            (t["id"], t["attempt"], t["max_attempts"], t["key"], t["lease_ms"], t["lapsed"]) for t in found
         ]
         self.claimed += zip(tasks, map(json.dumps, found), strict=True)
 

@@ -1,11 +1,12 @@
 """Around the work on a task: `handling`, the second half of Q17."""
 
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from eventkit import EventKit, Fixed, Permanent, Retry, Task, TaskInfo, TaskQueue
+from eventkit import EventKit, Fixed, Permanent, Retry, Snooze, Task, TaskInfo, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves
@@ -91,6 +92,20 @@ def test_retry_says_when(kit: EventKit) -> None:
     advance(kit, 61)
     [task] = queue.claim("worker")
     assert task.attempt == 4
+
+
+@proves("Q17", "Q5")
+def test_snooze_costs_no_attempt(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue, max_attempts=1)
+    with queue.handling(task):
+        raise Snooze(timedelta(minutes=1))
+    info = _info(queue, task)
+    assert (info.state, info.attempt, info.error) == ("scheduled", 0, None)
+    assert caplog.text == ""
+    advance(kit, 60)
+    [task] = queue.claim("worker")
+    assert task.attempt == 1
 
 
 @proves("Q17", "Q11")

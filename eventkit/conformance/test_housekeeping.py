@@ -14,7 +14,12 @@ from .processes import PATIENCE, background
 from .threads import eventually
 from .urls import with_options
 
-_NOTHING = Maintained(moved=0, done=0, results=0, limits=0, keys=0)
+
+def _found(**found: int) -> Maintained:
+    return Maintained(**dict.fromkeys(Maintained.__struct_fields__, 0) | found)
+
+
+_NOTHING = _found()
 
 
 def _leave_traces(kit: EventKit, number: int) -> None:
@@ -35,7 +40,7 @@ def _leave_traces(kit: EventKit, number: int) -> None:
 def test_maintaining_clears_what_is_over_and_says_how_much(kit: EventKit) -> None:
     _leave_traces(kit, 3)
     advance(kit, 201)
-    assert kit.maintain() == Maintained(moved=6, done=6, results=3, limits=6, keys=6)
+    assert kit.maintain() == _found(moved=6, done=6, results=3, limits=6, keys=6)
     assert kit.maintain() == _NOTHING
     assert (kit.queue("first").stats().ready, kit.queue("first").stats().done) == (3, 0)
     assert kit.queue("first").enqueue("again", key="key 0").created

@@ -216,22 +216,22 @@ def test_an_option_that_means_nothing_is_refused(connect: Callable[..., Any], ur
 
 
 @proves("G3")
-def test_the_schema_is_made_unless_forbidden(connect: Callable[..., Any], url: str) -> None:
+def test_the_schema_is_made_unless_forbidden(connect: Callable[..., Any], new_url: str) -> None:
     """The first connect to a fresh place makes the schema, and ``create=False`` names the command instead."""
     with pytest.raises(eventkit.NotMigrated, match="upgrade"):
-        connect(url, create=False)
+        connect(new_url, create=False)
     with pytest.raises(eventkit.NotMigrated, match="upgrade"):
-        connect(url, create=False)
-    assert connect(url).stream("t").publish(1) == 1
-    assert connect(url, create=False).stream("t").head() == 1
+        connect(new_url, create=False)
+    assert connect(new_url).stream("t").publish(1) == 1
+    assert connect(new_url, create=False).stream("t").head() == 1
 
 
 @proves("G3")
-def test_many_may_be_the_first_to_connect(connect: Callable[..., Any], url: str) -> None:
+def test_many_may_be_the_first_to_connect(connect: Callable[..., Any], new_url: str) -> None:
     """Processes and threads that connect to a fresh place at once all get a kit on one schema."""
-    with spawn(_connect_and_publish, url, 4), spawn(_connect_and_publish, url, 4):
-        connect(url).stream("t").publish("here")
-    assert len(connect(url).stream("t").read()) == 33
+    with spawn(_connect_and_publish, new_url, 4), spawn(_connect_and_publish, new_url, 4):
+        connect(new_url).stream("t").publish("here")
+    assert len(connect(new_url).stream("t").read()) == 33
 
 
 def _connect_and_publish(url: str, threads: int) -> None:

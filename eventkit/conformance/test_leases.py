@@ -1,9 +1,10 @@
 """The right to a task until a moment, and what it costs to lose it: Q3 and Q4."""
 
 import time
+from typing import Any
 
 import eventkit
-from eventkit import EventKit
+from eventkit import EventKit, Task, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves
@@ -101,3 +102,40 @@ def test_an_exhausted_and_lapsed_task_is_dead(kit: EventKit) -> None:
     assert (dead.id, dead.reason, dead.attempt) == (id, "exhausted", 1)
     assert dead.error is not None
     assert "lost" in dead.error
+
+
+@proves("Q4")
+def test_a_task_says_whether_its_last_run_lapsed(kit: EventKit) -> None:
+    """Until a run ends in another way.  A release is no end: the task is as it was before it was claimed."""
+    kinds: dict[str, dict[str, Any]] = {"plain": {}, "keyed": {"key": "k"}, "later": {"delay": 5}, "limited": {}}
+    for name, keywords in kinds.items():
+        queue = kit.queue(name)
+        queue.configure(max_running=5 if name == "limited" else None)
+        queue.enqueue(1, max_attempts=9, **keywords)
+        advance(kit, 5)
+
+        def claimed(lease: float | None = None, queue: TaskQueue[Any] = queue) -> Task[Any]:
+            [task] = queue.claim("worker", lease=lease)
+            return task
+
+        assert claimed(lease=0).lapsed is False
+        assert claimed(lease=0).lapsed is True
+        task = claimed()
+        assert task.lapsed is True
+        assert queue.release(task)
+        task = claimed()
+        assert task.lapsed is True
+        assert queue.retry(task, delay=5)
+        advance(kit, 5)
+        assert claimed(lease=0).lapsed is False
+        task = claimed()
+        assert task.lapsed is True
+        assert queue.snooze(task, 0)
+        assert claimed(lease=0).lapsed is False
+        task = claimed()
+        assert task.lapsed is True
+        assert queue.fail(task, "broken")
+        assert queue.requeue() == 1
+        assert claimed(lease=0).lapsed is False
+        [task] = queue.receive()
+        assert task.lapsed is True

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..records import Notification
-from . import Operation, Origin, Outlook, Probe, Rows
+from . import Operation, Origin, Outlook, Plan, Probe, Rows
 
 
 class Notify(Operation[int], frozen=True):
@@ -82,6 +82,28 @@ class PruneNotifications(Operation[int], frozen=True):
     older_than: int | None
     max_keep: int | None
 
-    def decode(self, rows: Rows) -> int:
-        """How many went."""
-        return len(rows)
+    def plan(self) -> Plan[int]:
+        """Find the last of them, and drop up to it."""
+        [(last,)] = yield FindPrunableNotifications(self.channel, self.older_than, self.max_keep)
+        return 0 if last is None else len((yield DropNotifications(self.channel, last)))
+
+
+class FindPrunableNotifications(Operation[int | None], frozen=True):
+    """The last id of what `PruneNotifications` would drop; None for nothing."""
+
+    writes: ClassVar[bool] = False
+    channel: str
+    older_than: int | None
+    max_keep: int | None
+
+    def decode(self, rows: Rows) -> int | None:
+        """The id."""
+        last: int | None = rows[0][0]
+        return last
+
+
+class DropNotifications(Operation[None], frozen=True):
+    """Delete the channel's notifications up to an id."""
+
+    channel: str
+    last: int

@@ -177,6 +177,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
                 columns = [*row]
                 columns[2] = decode(row[2])
                 columns[4] = decode_headers(row[4]) if row[4] else {}
+                columns[14] = row[14] == 1
                 tasks.append(Task(*columns))
             except DecodeError as error:
                 poisonous += 1

@@ -62,14 +62,40 @@ class ImportNumbers(Operation[None], frozen=True):
 
 
 class ExportTopics(_Export, frozen=True):
-    """Read how far topics are pruned."""
+    """Read how far topics are pruned, and their settings."""
 
     name: str
     limit: int
 
 
 class ImportTopics(_Import, frozen=True):
-    """Write how far topics are pruned."""
+    """Write how far topics are pruned, and their settings."""
+
+    rows: Rows
+
+
+class ExportChannels(_Export, frozen=True):
+    """Read the settings of channels."""
+
+    name: str
+    limit: int
+
+
+class ImportChannels(_Import, frozen=True):
+    """Write the settings of channels."""
+
+    rows: Rows
+
+
+class ExportRecipients(_Export, frozen=True):
+    """Read the settings of inboxes."""
+
+    name: str
+    limit: int
+
+
+class ImportRecipients(_Import, frozen=True):
+    """Write the settings of inboxes."""
 
     rows: Rows
 
@@ -232,6 +258,8 @@ class Table(NamedTuple):
 
 TABLES = (
     Table("eventkit_topic", ExportTopics, ImportTopics, ("",)),
+    Table("eventkit_channel", ExportChannels, ImportChannels, ("",)),
+    Table("eventkit_recipient", ExportRecipients, ImportRecipients, ("",)),
     Table("eventkit_queue", ExportQueues, ImportQueues, ("",)),
     Table("eventkit_event", ExportEvents, ImportEvents, (_LOWEST,)),
     Table("eventkit_notification", ExportNotifications, ImportNotifications, (_LOWEST,)),

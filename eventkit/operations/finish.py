@@ -19,6 +19,9 @@ purge, have their turn without being told."""
 Held = tuple[int, int]
 """The id of a claimed task, and the token of the claim."""
 
+Ended = tuple[int, int, str | None]
+"""What `Held` has, and the result as JSON text."""
+
 
 class Ack(Operation[bool], frozen=True):
     """Finish a task.  The statement deletes it if nothing of it has to stay, which is the common case."""
@@ -31,7 +34,7 @@ class Ack(Operation[bool], frozen=True):
         """The deletion; or the longer way of a task with a key, or of a queue that keeps what is done."""
         if (yield self):
             return True
-        return bool((yield from finish([(self.id, self.token)], None)))
+        return bool((yield from finish([(self.id, self.token, None)])))
 
 
 class AckMany(Operation[list[int]], frozen=True):
@@ -45,7 +48,7 @@ class AckMany(Operation[list[int]], frozen=True):
         done = [id for (id,) in (yield self)]
         if len(done) < len(self.held):
             gone = set(done)
-            done += yield from finish([pair for pair in self.held if pair[0] not in gone], None)
+            done += yield from finish([(id, token, None) for id, token in self.held if id not in gone])
         return sorted(done)
 
 
@@ -60,14 +63,13 @@ class FinishMany(Operation[list[int]], frozen=True):
 
     def plan(self) -> Plan[list[int]]:
         """The longer way."""
-        return sorted((yield from finish(self.held, None)))
+        return sorted((yield from finish([(id, token, None) for id, token in self.held])))
 
 
 class Finish(Operation[None], frozen=True):
-    """Mark tasks done; their ids, and whether their queue keeps them."""
+    """Mark tasks done, each with its result; their ids, and whether their queue keeps them."""
 
-    held: list[Held]
-    result: str | None
+    held: list[Ended]
 
 
 class ForgetDone(Operation[None], frozen=True):
@@ -76,9 +78,9 @@ class ForgetDone(Operation[None], frozen=True):
     ids: list[int]
 
 
-def finish(held: list[Held], result: str | None) -> Plan[list[int]]:
+def finish(held: list[Ended]) -> Plan[list[int]]:
     """Mark tasks done, then remove those that nobody asked to keep; the ids that were still ours."""
-    rows = yield Finish(held, result)
+    rows = yield Finish(held)
     ids = [id for id, _ in rows]
     if ids:
         yield ReserveKeys(ids)
@@ -219,6 +221,18 @@ class Release(Operation[bool], frozen=True):
         return bool(rows)
 
 
+class Snooze(Operation[bool], frozen=True):
+    """Put a held task back for *delay* milliseconds later, as if it had not been claimed."""
+
+    id: int
+    token: int
+    delay: int
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether it was still ours."""
+        return bool(rows)
+
+
 class ReleaseMany(Operation[None], frozen=True):
     """Put held tasks back as if they had not been claimed."""
 
@@ -238,3 +252,14 @@ class Extend(Operation[bool], frozen=True):
     def decode(self, rows: Rows) -> bool:
         """Whether the task was still ours."""
         return bool(rows)
+
+
+class ExtendMany(Operation[list[int]], frozen=True):
+    """Let leases end no earlier than *lease* milliseconds from now; the ids of the tasks that were still ours."""
+
+    held: list[Held]
+    lease: int
+
+    def decode(self, rows: Rows) -> list[int]:
+        """One id a row."""
+        return [row[0] for row in rows]

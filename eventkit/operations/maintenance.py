@@ -1,25 +1,21 @@
 """What is asked of a database to put it in order: moving what is due, deleting what says nothing any more.
 
-Each chore takes a bounded number of rows, so that it is a short transaction, and answers how many it has found.
+`upkeep` is all there is to do, as operations to execute one after the other, each in a transaction of its own.  Those
+that change something are chores: each takes a bounded number of rows, so that its transaction is short, and answers
+how many it has found.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Generator
+from typing import Any, ClassVar
 
+from ..records import Maintained
 from . import Operation, Plan, Rows
+from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, promote
-from .finish import ForgetKeys
-
-
-class FindDueQueues(Operation[list[str]], frozen=True):
-    """The queues in which tasks are due, have lapsed or have expired and were not moved yet."""
-
-    writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> list[str]:
-        """One name a row."""
-        return [name for (name,) in rows]
+from .finish import ForgetKeys, Remove
+from .stream import FindPrunable, drop_events
 
 
 class _Chore(Operation[int], frozen=True):
@@ -33,6 +29,16 @@ class _Chore(Operation[int], frozen=True):
         return len(rows)
 
 
+class FindDueQueues(Operation[list[str]], frozen=True):
+    """The queues in which tasks are due, have lapsed or have expired and were not moved yet."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> list[str]:
+        """One name a row."""
+        return [name for (name,) in rows]
+
+
 class MoveDue(_Chore, frozen=True, kw_only=True):
     """Move what is due in the queue."""
 
@@ -44,10 +50,33 @@ class MoveDue(_Chore, frozen=True, kw_only=True):
         return (yield from promote(self.queue, self.limit))
 
 
+class DropKeys(_Chore, frozen=True):
+    """Delete reservations of keys that have ended."""
+
+    kind: ClassVar[str] = "keys"
+
+    def plan(self) -> Plan[int]:
+        """The oldest of them."""
+        return len((yield ForgetKeys(self.limit)))
+
+
 class DropDone(_Chore, frozen=True):
-    """Delete tasks that were kept when they were done, for as long as their queue says."""
+    """Delete tasks that were kept when they were done, for as long as their queue says; all, if it says so no more."""
 
     kind: ClassVar[str] = "done"
+
+
+class DropDead(_Chore, frozen=True):
+    """Delete dead letters that were kept for as long as their queue says."""
+
+    kind: ClassVar[str] = "dead"
+
+    def plan(self) -> Plan[int]:
+        """A look for them, and their removal, after which their keys may still be reserved."""
+        ids = [id for (id,) in (yield self)]
+        if ids:
+            yield from Remove(ids).plan()
+        return len(ids)
 
 
 class DropResults(_Chore, frozen=True):
@@ -62,15 +91,80 @@ class DropRates(_Chore, frozen=True):
     kind: ClassVar[str] = "limits"
 
 
-class DropKeys(_Chore, frozen=True):
-    """Delete reservations of keys that have ended."""
+class DropSeen(_Chore, frozen=True):
+    """Forget messages that inboxes have remembered for as long as they were told to."""
 
-    kind: ClassVar[str] = "keys"
+    kind: ClassVar[str] = "inbox"
+
+
+class FindStaleTopics(Operation[Rows], frozen=True):
+    """The topics of which something may have to go: ``topic, retain, max_keep, keep_unconsumed``."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> Rows:
+        """A topic a row."""
+        return rows
+
+
+class PruneTopic(_Chore, frozen=True, kw_only=True):
+    """Drop the topic's first events up to an offset, as long as its settings stay what they were."""
+
+    kind: ClassVar[str] = "events"
+    topic: str
+    retain: int | None
+    max_keep: int | None
+    keep_unconsumed: bool
+    last: int
 
     def plan(self) -> Plan[int]:
-        """The oldest of them."""
-        return len((yield ForgetKeys(self.limit)))
+        """How far this step goes, which nobody else takes meanwhile, and the step."""
+        [(last,)] = yield self
+        return (yield from drop_events(self.topic, last))
 
 
-WITHOUT_QUEUE = (DropDone(), DropResults(), DropRates(), DropKeys())
-"""The chores that need not know a queue."""
+class FindStaleChannels(Operation[Rows], frozen=True):
+    """The channels of which something may have to go: ``channel, retain, max_keep``."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> Rows:
+        """A channel a row."""
+        return rows
+
+
+class PruneChannel(_Chore, frozen=True, kw_only=True):
+    """Drop the channel's first notifications up to an id, as long as its settings stay what they were."""
+
+    kind: ClassVar[str] = "notifications"
+    channel: str
+    retain: int | None
+    max_keep: int | None
+    last: int
+
+
+def upkeep() -> Generator[Operation[Any], Any, Maintained]:
+    """All there is to do, and what was found."""
+    found = dict.fromkeys(Maintained.__struct_fields__, 0)
+    # Keys that have ended go before dead letters, which take some along that would not be counted.
+    for queue in (yield FindDueQueues()):
+        yield from _exhaust(MoveDue(queue=queue), found)
+    for chore in (DropKeys(), DropDone(), DropDead(), DropResults(), DropRates(), DropSeen()):
+        yield from _exhaust(chore, found)
+    for topic, retain, max_keep, keep in (yield FindStaleTopics()):
+        last = yield FindPrunable(topic, retain, max_keep, keep)
+        if last is not None:
+            step = PruneTopic(topic=topic, retain=retain, max_keep=max_keep, keep_unconsumed=keep, last=last)
+            yield from _exhaust(step, found)
+    for channel, retain, max_keep in (yield FindStaleChannels()):
+        last = yield FindPrunableNotifications(channel, retain, max_keep)
+        if last is not None:
+            yield from _exhaust(PruneChannel(channel=channel, retain=retain, max_keep=max_keep, last=last), found)
+    return Maintained(**found)
+
+
+def _exhaust(chore: _Chore, found: dict[str, int]) -> Generator[Operation[Any], Any, None]:
+    number = chore.limit
+    while number >= chore.limit:
+        number = yield chore
+        found[chore.kind] += number

@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
-from ..records import OutboxStats, Task
+from ..records import Task
+from ..stats import OutboxStats
 from . import Operation, Outlook, Plan, Probe, Rows
 from .claim import Claim, ReadOutlook
 from .finish import finish, unblock
@@ -118,7 +119,7 @@ class AckInLane(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """The deletion, or the longer way of a queue that keeps what is done; then the next one."""
-        done = bool((yield self)) or bool((yield from finish([(self.id, self.token)], None)))
+        done = bool((yield self)) or bool((yield from finish([(self.id, self.token, None)])))
         if done:
             yield from unblock(self.queue, [self.lane])
         return done

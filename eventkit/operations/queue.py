@@ -7,12 +7,19 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from .. import retry
 from ..arguments import as_datetime
-from ..codec import Codec
-from ..records import QueueStats, TaskInfo
+from ..codec import Codec, encode_json
+from ..records import DeadLetters, TaskInfo
+from ..settings import QueueSettings, seconds
+from ..stats import QueueStats
 from . import Operation, Plan, Rows
+from .channel import Notify
 from .claim import Sweep
 from .finish import ForgetKeys, Remove, unblock
+
+CANCELLED = "eventkit:cancelled"
+"""The channel on which workers hear that a task of theirs was cancelled."""
 
 MOST_COUNTED = 10_000
 """How far `ReadStats` counts."""
@@ -79,14 +86,19 @@ class ReadStats(Operation[QueueStats], frozen=True):
     limit: int = MOST_COUNTED + 1
 
     def decode(self, rows: Rows) -> QueueStats:
-        """The numbers of the one row: what is due but not moved yet is counted apart, and put where it belongs."""
+        """The numbers of the one row."""
         *counts, age, paused = rows[0]
-        scheduled, ready, leased, dead, done, _, due_ready, was_ready, due_dead = counts
-        numbers = [scheduled, max(0, ready + due_ready - was_ready), leased, dead + due_dead, done]
-        approximate = max(*counts, *numbers) > MOST_COUNTED
-        scheduled, ready, leased, dead, done = (min(number, MOST_COUNTED) for number in numbers)
-        seconds = None if age is None else max(0, age) / 1000
-        return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused), approximate)
+        return queue_stats(counts, age, paused)
+
+
+def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> QueueStats:
+    """The numbers: what is due but not moved yet has been counted apart, and is put where it belongs."""
+    scheduled, ready, leased, dead, done, _, due_ready, was_ready, due_dead = counts
+    numbers = [scheduled, max(0, ready + due_ready - was_ready), leased, dead + due_dead, done]
+    approximate = max(*counts, *numbers) > MOST_COUNTED
+    scheduled, ready, leased, dead, done = (min(number, MOST_COUNTED) for number in numbers)
+    seconds = None if age is None else max(0, age) / 1000
+    return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused), approximate)
 
 
 class ReadSize(Operation[int], frozen=True):
@@ -113,7 +125,7 @@ class ReadNextDue(Operation[datetime | None], frozen=True):
 
 
 class Cancel(Operation[bool], frozen=True):
-    """Delete a task that waits, or with *running* one that is leased; its key stays reserved."""
+    """Delete a task that waits, or with *running* one that is leased, whose worker is told; its key stays reserved."""
 
     writes: ClassVar[bool] = True
     queue: str
@@ -121,12 +133,14 @@ class Cancel(Operation[bool], frozen=True):
     running: bool
 
     def plan(self) -> Plan[bool]:
-        """A look whether it may go, then its removal."""
-        rows = yield self
-        if rows:
+        """A look whether it may go, then its removal, and word of it to whoever runs it."""
+        for lane, leased in (yield self):
             yield from Remove([self.id]).plan()
-            yield from unblock(self.queue, rows[0])
-        return bool(rows)
+            yield from unblock(self.queue, [lane])
+            if leased:
+                yield Notify(CANCELLED, encode_json({"queue": self.queue, "id": self.id}), None)
+            return True
+        return False
 
 
 class Purge(Operation[int], frozen=True):
@@ -177,7 +191,7 @@ class SetPaused(Operation[None], frozen=True):
         """Nothing to say."""
 
 
-class QueueSettings(msgspec.Struct, frozen=True):
+class StoredSettings(msgspec.Struct, frozen=True):
     """What `configure` stores; None is the default.  Durations in milliseconds, *retry* as JSON."""
 
     max_attempts: int | None = None
@@ -188,6 +202,7 @@ class QueueSettings(msgspec.Struct, frozen=True):
     burst: float | None = None
     max_running: int | None = None
     keep_done: int | None = None
+    keep_dead: int | None = None
     key_ttl: int | None = None
     dead_letter_to: str | None = None
 
@@ -200,15 +215,40 @@ class Configure(Operation[None], frozen=True):
 
     def plan(self) -> Plan[None]:
         """The settings so far, and the new ones over them."""
-        rows = yield ReadSettings(self.queue)
-        settings = QueueSettings(*rows[0]) if rows else QueueSettings()
+        yield HoldSettings(self.queue)
+        [row] = yield ReadSettings(self.queue)
+        settings = StoredSettings(*row)
         yield WriteSettings(self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes)))
 
 
-class ReadSettings(Operation[None], frozen=True):
-    """The queue's settings, in the order of `QueueSettings`.  Until the transaction ends, nobody else writes them."""
+class HoldSettings(Operation[None], frozen=True):
+    """Let nobody else write the queue's settings until the transaction ends."""
 
     queue: str
+
+
+class ReadSettings(Operation[QueueSettings], frozen=True):
+    """The queue's settings, in the order of `StoredSettings`; no row where there never were any."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> QueueSettings:
+        """Durations in seconds, and the policy as a value."""
+        stored = StoredSettings(*rows[0]) if rows else StoredSettings()
+        return QueueSettings(
+            max_attempts=stored.max_attempts,
+            lease=seconds(stored.lease),
+            retry=None if stored.retry is None else retry.decode(stored.retry),
+            max_size=stored.max_size,
+            rate=stored.rate,
+            burst=stored.burst,
+            max_running=stored.max_running,
+            keep_done=seconds(stored.keep_done),
+            keep_dead=seconds(stored.keep_dead),
+            key_ttl=seconds(stored.key_ttl),
+            dead_letter_to=stored.dead_letter_to,
+        )
 
 
 class WriteSettings(Operation[None], frozen=True):
@@ -223,5 +263,63 @@ class WriteSettings(Operation[None], frozen=True):
     burst: float | None
     max_running: int | None
     keep_done: int | None
+    keep_dead: int | None
     key_ttl: int | None
     dead_letter_to: str | None
+
+
+class Drop(Operation[bool], frozen=True):
+    """Forget the queue, its settings, its keys and, with *force*, all tasks that are left in it."""
+
+    queue: str
+    force: bool
+
+    def plan(self) -> Plan[bool]:
+        """A look for tasks, unless they do not matter; then everything, the keys after the tasks that have them."""
+        if not self.force and (yield FindTasks(self.queue)):
+            return False
+        yield DropTasks(self.queue)
+        yield DropKeysOfQueue(self.queue)
+        yield DropSettings(self.queue)
+        return True
+
+
+class FindTasks(Operation[None], frozen=True):
+    """A row if the queue has a task that is not done."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+
+class DropTasks(Operation[None], frozen=True):
+    """Delete the queue's tasks, in whatever state."""
+
+    queue: str
+
+
+class DropKeysOfQueue(Operation[None], frozen=True):
+    """Delete the queue's reservations of keys."""
+
+    queue: str
+
+
+class DropSettings(Operation[None], frozen=True):
+    """Delete the queue's settings."""
+
+    queue: str
+
+
+class ListDeadByError(Operation[list[DeadLetters]], frozen=True):
+    """How many dead tasks of the queue there are of each reason and error, most first."""
+
+    queue: str
+    limit: int
+
+    def decode(self, rows: Rows) -> list[DeadLetters]:
+        """One group a row."""
+        return [DeadLetters(*row) for row in rows]
+
+    def plan(self) -> Plan[list[DeadLetters]]:
+        """A sweep, which buries what has expired by now, and a look."""
+        yield from Sweep(self.queue).plan()
+        return self.decode((yield self))

@@ -12,7 +12,10 @@ import msgspec
 from ..errors import TaskFailed
 from . import Operation, Outlook, Plan, Probe, Rows
 from .claim import Sweep
-from .finish import Ack, finish
+from .finish import Ack, AckMany, Held, finish
+
+TaskResult = tuple[int, str, str]
+"""A task's id, its result as JSON text, and its queue."""
 
 
 class SaveResult(Operation[None], frozen=True):
@@ -33,6 +36,9 @@ class SaveTaskResult(Operation[None], frozen=True):
     value: str
     queue: str
 
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
 
 class AckWithResult(Operation[bool], frozen=True):
     """Finish a task and save its result, both or neither."""
@@ -44,10 +50,38 @@ class AckWithResult(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """An ack, by the short way if it suffices, and the result if the task was still ours."""
-        if not (yield Ack(self.id, self.token)) and not (yield from finish([(self.id, self.token)], self.result)):
+        if not (yield Ack(self.id, self.token)) and not (yield from finish([(self.id, self.token, self.result)])):
             return False
         yield SaveTaskResult(str(self.id), self.result, self.queue)
         return True
+
+
+class SaveTaskResults(Operation[None], frozen=True):
+    """`SaveTaskResult` for several tasks."""
+
+    results: list[TaskResult]
+
+
+class AckManyWithResults(Operation[list[int]], frozen=True):
+    """Finish tasks and save the results of those that have one, all of it or nothing; the ids that were still ours.
+
+    Where *careful*, all of them go the longer way, as in `FinishMany`.
+    """
+
+    held: list[Held]
+    results: list[TaskResult]
+    careful: bool
+
+    def plan(self) -> Plan[list[int]]:
+        """An ack by the short way where it suffices, and the results of the tasks that were still ours."""
+        done = [] if self.careful else [id for (id,) in (yield AckMany(self.held))]
+        if len(done) < len(self.held):
+            gone, texts = set(done), {id: text for id, text, _ in self.results}
+            done += yield from finish([(id, token, texts.get(id)) for id, token in self.held if id not in gone])
+        ours = set(done)
+        if saved := [row for row in self.results if row[0] in ours]:
+            yield SaveTaskResults(saved)
+        return sorted(done)
 
 
 class GetResult(Operation[Any], frozen=True):
@@ -95,11 +129,3 @@ class ResultAhead(Probe, frozen=True):
         """The outlook of the one row."""
         ready, due, now = rows[0]
         return Outlook(bool(ready), due, now)
-
-
-class SweepResults(Operation[int], frozen=True):
-    """Delete what has expired; how many results."""
-
-    def decode(self, rows: Rows) -> int:
-        """The number of rows."""
-        return len(rows)

@@ -229,13 +229,33 @@ class Prune(Operation[int], frozen=True):
     keep_unconsumed: bool
 
     def plan(self) -> Plan[int]:
-        """Find the last offset to drop, drop up to it, and remember it for readers behind."""
-        [(last, count)] = yield self
-        if not count:
-            return 0
-        yield DropEvents(self.topic, last)
-        yield RememberPruned(self.topic, last)
-        return int(count)
+        """Find the last offset to drop, and drop up to it."""
+        [(last,)] = yield FindPrunable(self.topic, self.older_than, self.max_keep, self.keep_unconsumed)
+        return (yield from drop_events(self.topic, last))
+
+
+class FindPrunable(Operation[int | None], frozen=True):
+    """The last offset of what `Prune` would drop; None for nothing."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    older_than: int | None
+    max_keep: int | None
+    keep_unconsumed: bool
+
+    def decode(self, rows: Rows) -> int | None:
+        """The offset."""
+        last: int | None = rows[0][0]
+        return last
+
+
+def drop_events(topic: str, last: int | None) -> Plan[int]:
+    """Drop the topic's events up to an offset, and remember it for readers behind; how many events."""
+    if last is None:
+        return 0
+    dropped = yield DropEvents(topic, last)
+    yield RememberPruned(topic, last)
+    return len(dropped)
 
 
 class DropEvents(Operation[None], frozen=True):

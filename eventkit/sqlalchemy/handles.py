@@ -16,9 +16,9 @@ from ..arguments import Duration
 from ..codec import Codec, encode_headers
 from ..operations.collected import CollectedEvent, CollectedTask
 from ..operations.enqueue import PLAIN
-from ..queue import task_row
 from ..records import NewEvent, NewTask
 from ..stream import event_row
+from ..task_rows import task_row
 from ..telemetry import with_trace
 from .pending import EVENTS, NOTIFICATIONS, TASKS, Pending
 
@@ -151,13 +151,13 @@ class CollectedQueue(_Handle, Generic[P]):
             row = (self.name, self._codec.encode(payload), *PLAIN)
         else:
             task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
-            row = (self.name, *task_row(self._codec, task))
+            row = (self.name, *task_row(self._codec, self.name, task))
         self._collect(row)
 
     def enqueue_many(self, items: Iterable[P | NewTask]) -> None:
         """Add tasks when the session commits."""
         tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
-        for row in [(self.name, *task_row(self._codec, task)) for task in tasks]:
+        for row in [(self.name, *task_row(self._codec, self.name, task)) for task in tasks]:
             self._collect(row)
 
 

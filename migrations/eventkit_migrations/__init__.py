@@ -44,6 +44,8 @@ __all__ = [
     "downgrade",
     "downgrade_op",
     "include_object",
+    "objects",
+    "script",
     "upgrade",
     "upgrade_op",
 ]
@@ -94,6 +96,23 @@ def current(url: str) -> str | None:
         return None
     with database.reading(url) as connection:
         return revisions.current(connection, database.schema(url))
+
+
+def script(url: str) -> str:
+    """What `upgrade` would execute on the database at *url*, as SQL for whoever does that by hand.
+
+    Empty if the database is at the newest revision.
+    """
+    from . import database, revisions
+
+    return revisions.script(current(url), database.schema(url))
+
+
+def objects(dialect: str) -> list[str]:
+    """The names of the tables, indexes, views and triggers of the newest revision, on ``sqlite`` or ``postgresql``."""
+    from . import revisions
+
+    return revisions.objects(dialect)
 
 
 def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:

@@ -6,6 +6,7 @@ alone: they are global to the process, and belong to the application whose own m
 this moment.  A revision's functions are handed the connection instead.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -16,7 +17,10 @@ from sqlalchemy import Connection
 
 from eventkit_migrations import VERSION_TABLE
 
-from .schemas import alone
+from .schemas import Recorder, alone
+
+_NAME = r"(?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (?:\"\w+\"\.)?(\w+)"
+_MADE, _DROPPED = re.compile(f"CREATE {_NAME}"), re.compile(f"DROP {_NAME}")
 
 
 def current(connection: Connection, schema: str | None) -> str | None:
@@ -41,6 +45,41 @@ def downgrade(connection: Connection, to: str, schema: str | None) -> None:
     for script in reversed(_history()[_position(to) : _reached(context)]):
         script.module.downgrade(connection, schema)
         context.stamp(_scripts(), _names()[_position(script.revision) - 1])
+
+
+def script(at: str | None, schema: str | None) -> str:
+    """The statements between the revision *at* and the newest one, and the note of where that leads."""
+    recorder = Recorder("sqlite" if schema is None else "postgresql")
+    reached = 0 if at is None else _position(at)
+    for script in _history()[reached:]:
+        script.module.upgrade(recorder, schema)
+    if not recorder.statements:
+        return ""
+    version = VERSION_TABLE if schema is None else f'"{schema}".{VERSION_TABLE}'
+    first = [] if schema is None else [f'CREATE SCHEMA IF NOT EXISTS "{schema}"']
+    if at is None:
+        first.append(
+            f"CREATE TABLE {version} (version_num VARCHAR(32) NOT NULL, "
+            f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+        )
+        last = f"INSERT INTO {version} (version_num) VALUES ('{_names()[-1]}')"
+    else:
+        last = f"UPDATE {version} SET version_num = '{_names()[-1]}'"
+    return ";\n\n".join(["BEGIN", *first, *recorder.statements, last, "COMMIT"]) + ";\n"
+
+
+def objects(dialect: str) -> list[str]:
+    """What the revisions have made, by name, and none of them has dropped."""
+    recorder = Recorder(dialect)
+    for script in _history():
+        script.module.upgrade(recorder, None if dialect == "sqlite" else "eventkit")
+    made: list[str] = []
+    for statement in recorder.statements:
+        if found := _MADE.match(statement):
+            made.append(found[1])
+        elif found := _DROPPED.match(statement):
+            made.remove(found[1])
+    return made
 
 
 def make_room(connection: Connection, schema: str | None) -> None:

@@ -6,6 +6,7 @@ bodies of functions and in quotes, so the schema is put before each of them.  No
 """
 
 import re
+from types import SimpleNamespace
 
 from sqlalchemy import Connection
 
@@ -22,6 +23,18 @@ def alone(connection: Connection, schema: str | None) -> None:
     """Wait until nobody else changes the schema; nobody does from then on until the transaction ends."""
     if schema is not None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock(hashtextextended('eventkit {schema}', 0))")
+
+
+class Recorder:
+    """Takes the place of a connection on which a revision executes its statements, and only writes them down."""
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = SimpleNamespace(name=dialect)
+        self.statements: list[str] = []
+
+    def exec_driver_sql(self, statement: str) -> None:
+        """Keep the statement, as it is without a driver that looks for parameters in it."""
+        self.statements.append(statement if self.dialect.name == "sqlite" else statement.replace("%%", "%"))
 
 
 def execute(connection: Connection, statement: str, schema: str | None) -> None:

@@ -31,7 +31,7 @@ def counts(run: subprocess.Popen[str]) -> dict[str, int]:
     return {result: int(count) for count, result in re.findall(r"(\d+) (passed|skipped)", output.splitlines()[-1])}
 
 
-@pytest.mark.parametrize("driver", ["apsw", "apsw_async"])
+@pytest.mark.parametrize("driver", ["apsw", pytest.param("apsw_async", marks=pytest.mark.slow)])
 def test_sqlalchemys_suite_passes(tmp_path, driver):
     """No test of SQLAlchemy's dialect suite fails."""
     assert counts(start(driver, tmp_path))["passed"] > 1000

@@ -1,6 +1,6 @@
 """What type checkers see of the public API.  Checked by mypy and pyright, never run."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,10 @@ from eventkit import (
     AsyncOutbox,
     AsyncResults,
     AsyncSchedules,
+    AsyncTaskContext,
+    AsyncTaskHandle,
     AsyncTaskQueue,
+    ChannelSettings,
     Consumer,
     Enqueued,
     Event,
@@ -28,6 +31,7 @@ from eventkit import (
     EventStream,
     Fire,
     Inbox,
+    InboxSettings,
     Lock,
     Maintained,
     Message,
@@ -37,11 +41,17 @@ from eventkit import (
     NotificationChannel,
     Outbox,
     OutboxStats,
+    Overview,
+    Progress,
+    QueueSettings,
     QueueStats,
     Results,
     Schedule,
     Schedules,
+    StreamSettings,
     Task,
+    TaskContext,
+    TaskHandle,
     TaskInfo,
     TaskQueue,
 )
@@ -55,6 +65,7 @@ from eventkit.sqlalchemy import (
     collect,
     emits,
 )
+from eventkit.testing import Ran, assert_enqueued, assert_published, drain, drain_async
 
 
 @dataclass
@@ -96,6 +107,7 @@ def schedules(kit: EventKit, moment: datetime) -> None:
     assert_type(fire.moment, datetime)
     assert_type(kit.run_scheduler(), None)
     assert_type(kit.maintain(), Maintained)
+    assert_type(kit.overview(), Overview)
     assert_type(kit.run_maintenance(every=60), None)
 
 
@@ -110,6 +122,7 @@ async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
     assert_type(schedules.next_after("@hourly", moment), datetime)
     assert_type(await kit.run_scheduler(), None)
     assert_type(await kit.maintain(), Maintained)
+    assert_type(await kit.overview(), Overview)
     assert_type(await kit.run_maintenance(every=60), None)
 
 
@@ -160,6 +173,8 @@ def outboxes(kit: EventKit) -> None:
     assert_type(outbox.queue, TaskQueue[Email])
     assert_type(outbox.queue.dead(), list[TaskInfo[Email]])
     assert_type(kit.inbox("billing").prune(older_than=timedelta(days=1)), int)
+    assert_type(kit.inbox("billing").configure(retain=None), None)
+    assert_type(kit.inbox("billing").settings(), InboxSettings)
 
 
 async def async_outboxes(kit: AsyncEventKit) -> None:
@@ -170,6 +185,8 @@ async def async_outboxes(kit: AsyncEventKit) -> None:
     async with kit.transaction() as tx:
         assert_type(await outbox.add(tx, Email("ann@example.com")), str)
         assert_type(await kit.inbox("billing").once("id", tx), bool)
+    assert_type(await kit.inbox("billing").configure(retain=60), None)
+    assert_type(await kit.inbox("billing").settings(), InboxSettings)
     assert_type(await outbox.stats(), OutboxStats)
     assert_type(outbox.queue, AsyncTaskQueue[Email])
     assert_type(outbox.stop(), None)
@@ -177,7 +194,7 @@ async def async_outboxes(kit: AsyncEventKit) -> None:
 
 
 def kits(url: str) -> None:
-    assert_type(eventkit.copy(url, url), dict[str, int])
+    assert_type(eventkit.copy(url, url, progress=print), dict[str, int])
     assert_type(eventkit.connect(url), EventKit)
     with eventkit.connect(url, create=False) as kit:
         assert_type(kit, EventKit)
@@ -209,6 +226,9 @@ def streams(orders: EventStream[Order]) -> None:
     assert_type(orders.offset_at(datetime.now(UTC)), int)
     assert_type(orders.consumers(), list[Consumer])
     assert_type(orders.prune(older_than=timedelta(days=7), max_keep=100), int)
+    orders.configure(retain=timedelta(days=7), max_keep=None, keep_unconsumed=False)
+    assert_type(orders.settings(), StreamSettings)
+    assert_type(orders.settings().retain, float | None)
     with orders.subscribe("search") as events:
         for event in events:
             assert_type(event, Event[Order])
@@ -225,16 +245,24 @@ def queues(emails: TaskQueue[Email]) -> None:
     assert_type(task.lease_expires_at, datetime)
     assert_type(emails.receive(10), list[Task[Email]])
     assert_type(emails.ack(task, result={"sent": True}), bool)
+    assert_type(emails.new(Email("ann"), delay=timedelta(minutes=1), key="k"), NewTask)
+    emails.new("no email")  # type: ignore[arg-type]
+    assert_type(emails.ack(task, then=[emails.new(Email("bob"))]), bool)
+    emails.ack(task, then=["no task"])  # type: ignore[list-item]
+    assert_type(emails.ack_many([task], results={task.id: None}), list[int])
     assert_type(emails.ack_many([task]), list[int])
     assert_type(emails.retry(task, delay=1, error="later"), bool)
     assert_type(emails.fail(task, "never"), bool)
     assert_type(emails.release(task), bool)
+    assert_type(emails.snooze(task, 60), bool)
     assert_type(emails.extend(task, 60), bool)
     assert_type(emails.cancel(42, running=True), bool)
     assert_type(emails.get(42), TaskInfo[Email] | None)
     assert_type(emails.list("dead"), list[TaskInfo[Email]])
     assert_type(emails.peek(), list[TaskInfo[Email]])
     assert_type(emails.dead(), list[TaskInfo[Email]])
+    assert_type(emails.dead_by_error(), list[eventkit.DeadLetters])
+    assert_type(emails.drop(force=True), bool)
     assert_type(emails.stats(), QueueStats)
     assert_type(emails.stats().oldest_ready_age, float | None)
     assert_type(emails.size(), int)
@@ -246,7 +274,8 @@ def queues(emails: TaskQueue[Email]) -> None:
     emails.pause()
     emails.resume()
     emails.configure(max_attempts=5, retry=eventkit.Exponential(base=2), max_size=None)
-    emails.configure(retry=[1, 5, 30])
+    emails.configure(retry=[1, 5, 30], keep_dead=timedelta(days=90))
+    assert_type(emails.settings(), QueueSettings)
     for work in emails.work("mailer", batch=10):
         with emails.handling(work) as handled:
             assert_type(handled, Task[Email])
@@ -259,6 +288,8 @@ def channels(alerts: NotificationChannel[Alert]) -> None:
     assert_type(iter(alerts.listen()), Generator[Notification[Alert]])
     assert_type(next(alerts.listen()).payload, Alert)
     assert_type(alerts.prune(max_keep=10), int)
+    assert_type(alerts.configure(retain=None, max_keep=10), None)
+    assert_type(alerts.settings(), ChannelSettings)
 
 
 async def async_kits(url: str) -> None:
@@ -289,6 +320,8 @@ async def async_streams(orders: AsyncEventStream[Order]) -> None:
     assert_type(await orders.offset_at(datetime.now(UTC)), int)
     assert_type(await orders.consumers(), list[Consumer])
     assert_type(await orders.prune(older_than=timedelta(days=7), max_keep=100), int)
+    assert_type(await orders.configure(retain=60, max_keep=None), None)
+    assert_type(await orders.settings(), StreamSettings)
     async with orders.subscribe("search") as events:
         async for event in events:
             assert_type(event, Event[Order])
@@ -302,16 +335,22 @@ async def async_queues(emails: AsyncTaskQueue[Email]) -> None:
     assert_type(task, Task[Email])
     assert_type(await emails.receive(10), list[Task[Email]])
     assert_type(await emails.ack(task, result={"sent": True}), bool)
+    assert_type(emails.new(Email("ann")), NewTask)
+    assert_type(await emails.ack(task, then=[emails.new(Email("bob"))]), bool)
+    assert_type(await emails.ack_many([task], results={task.id: 1}), list[int])
     assert_type(await emails.ack_many([task]), list[int])
     assert_type(await emails.retry(task, delay=1, error="later"), bool)
     assert_type(await emails.fail(task, "never"), bool)
     assert_type(await emails.release(task), bool)
+    assert_type(await emails.snooze(task, timedelta(minutes=1)), bool)
     assert_type(await emails.extend(task, 60), bool)
     assert_type(await emails.cancel(42, running=True), bool)
     assert_type(await emails.get(42), TaskInfo[Email] | None)
     assert_type(await emails.list("dead"), list[TaskInfo[Email]])
     assert_type(await emails.peek(), list[TaskInfo[Email]])
     assert_type(await emails.dead(), list[TaskInfo[Email]])
+    assert_type(await emails.dead_by_error(), list[eventkit.DeadLetters])
+    assert_type(await emails.drop(force=True), bool)
     assert_type(await emails.stats(), QueueStats)
     assert_type(await emails.size(), int)
     assert_type(await emails.next_due(), datetime | None)
@@ -322,6 +361,7 @@ async def async_queues(emails: AsyncTaskQueue[Email]) -> None:
     await emails.pause()
     await emails.resume()
     await emails.configure(max_attempts=5, retry="linear", max_size=None)
+    assert_type(await emails.settings(), QueueSettings)
     async for work in emails.work("mailer", batch=10):
         async with emails.handling(work) as handled:
             assert_type(handled, Task[Email])
@@ -334,6 +374,88 @@ async def async_channels(alerts: AsyncNotificationChannel[Alert]) -> None:
     assert_type(await alerts.listen(), AsyncSubscription[Notification[Alert]])
     assert_type((await anext(alerts.listen())).payload, Alert)
     assert_type(await alerts.prune(max_keep=10), int)
+    assert_type(await alerts.configure(retain=None, max_keep=10), None)
+    assert_type(await alerts.settings(), ChannelSettings)
+
+
+app = eventkit.App("sqlite:///shop.db")
+async_app = eventkit.AsyncApp("sqlite:///shop.db")
+
+
+@app.task
+def plain_task(to: str, subject: str = "Hello") -> int:
+    return len(to + subject)
+
+
+@app.every("@every 30s")
+@app.task(queue="emails", retries=4, timeout=30, backoff=[1, 5], key="{to}", rate=5, on_crash="fail", batch=1)
+@app.cron("0 3 * * *", tz="Europe/Berlin", args={"to": "ann"})
+async def awaited_task(to: str, ctx: AsyncTaskContext) -> Email:
+    assert_type(ctx.kit, AsyncEventKit)
+    async with ctx.transaction() as tx:
+        await ctx.kit.queue("emails").enqueue(1, tx=tx)
+    assert_type(await ctx.progress(0.5, "half"), None)
+    return Email(to)
+
+
+@async_app.task
+def task_of_async_app(number: int, ctx: TaskContext) -> float:
+    assert_type(ctx.kit, EventKit)
+    assert_type(ctx.task, Task[Any])
+    assert_type(ctx.cancelled, bool)
+    return number / 2
+
+
+@async_app.task(isolation="process", on_success=[print], on_failure=print)
+async def awaited_task_of_async_app() -> None: ...
+
+
+@app.subscriber("orders", consumer="search", retries=5, then="skip")
+async def subscriber(event: Event[Order]) -> None:
+    assert_type(event.payload, Order)
+
+
+@app.listener("alerts")
+def listener(notification: Notification[Alert]) -> None: ...
+
+
+def tasks(kit: EventKit, session: Session) -> None:
+    app.bind(kit)
+    assert_type(plain_task("ann"), int)
+    plain_task(7)  # type: ignore[arg-type]
+    handle = plain_task.enqueue("ann", subject="Hi", delay=30, expires=timedelta(hours=1), tx=session)
+    assert_type(handle, TaskHandle[int])
+    assert_type(handle.id, int)
+    assert_type(handle.created, bool)
+    assert_type(handle.result(timeout=10), int)
+    assert_type(handle.status(), str)
+    assert_type(handle.cancel(running=True), bool)
+    assert_type(handle.progress(), Progress | None)
+    assert_type(plain_task.new(to="ann", delay=5), NewTask)
+    assert_type(plain_task.enqueue_many([{"to": "ann"}, plain_task.new(to="ann")]), list[TaskHandle[int]])
+    assert_type(plain_task.handle(7), TaskHandle[int])
+    assert_type(awaited_task.enqueue(to="ann").result(timeout=10), Email)
+    plain_task.enqueue("ann", delay="soon")  # type: ignore[arg-type]
+    assert_type(plain_task.declaration.queue, str)
+    heard: Callable[[Notification[Alert]], None] = app.listener("alerts")(listener)
+    app.listener("alerts")(heard)
+    assert_type(app.worker(concurrency=20).run(), int)
+    assert_type(drain(app), list[Ran])
+    assert_type(assert_enqueued(kit, plain_task, {"to": "ann"}, count=1), list[TaskInfo[Any]])
+    assert_type(assert_published(kit, "orders", key="42"), list[Event[Any]])
+
+
+async def async_tasks(kit: AsyncEventKit, context: AsyncTaskContext) -> None:
+    async_app.bind(kit)
+    assert_type(await awaited_task("ann", context), Email)
+    assert_type(await awaited_task_of_async_app(), None)
+    handle = await task_of_async_app.enqueue(7, wait=5)
+    assert_type(handle, AsyncTaskHandle[float])
+    assert_type(await handle.result(timeout=10), float)
+    assert_type(await handle.status(), str)
+    assert_type(await task_of_async_app.enqueue_many([{"number": 7}]), list[AsyncTaskHandle[float]])
+    assert_type(await drain_async(async_app), list[Ran])
+    assert_type(await assert_enqueued(kit, "emails"), list[TaskInfo[Any]])
 
 
 def what_a_type_checker_refuses(kit: EventKit, emails: TaskQueue[Email], orders: EventStream[Order]) -> None:

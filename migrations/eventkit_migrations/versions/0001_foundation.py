@@ -9,7 +9,10 @@ What the columns alone do not say:
   a lease lapses, a ready task expires.  NULL where nothing will happen.  One index over it answers
   "what is due?" and "when to look again?" for all three.
 * ``eventkit_task.max_attempts`` NULL means: whatever the queue says when it matters.
-* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.
+* ``eventkit_task.lapsed`` says that the last run ended because its lease ran out.
+* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  There, in ``eventkit_channel``,
+  ``eventkit_recipient`` (who has an inbox) and ``eventkit_queue`` stands for how long things are kept, in milliseconds,
+  and how many; NULL is for ever, and all.  A channel without a row keeps a day.
 * ``eventkit_task_now`` shows tasks as what they are by the clock: what is due but was not moved yet is told
   as ready, or as dead where it expired or lapsed in its last attempt.
 * ``eventkit_task.lane`` is a key that many tasks may have: one claim hands out those of a lane whenever they come,
@@ -57,7 +60,10 @@ SQLITE_UPGRADE = (
     """
     CREATE TABLE eventkit_topic (
         name TEXT NOT NULL PRIMARY KEY,
-        pruned_to INTEGER NOT NULL DEFAULT 0
+        pruned_to INTEGER NOT NULL DEFAULT 0,
+        retain INTEGER,
+        max_keep INTEGER,
+        keep_unconsumed INTEGER NOT NULL DEFAULT 1
     ) WITHOUT ROWID
     """,
     f"""
@@ -79,6 +85,7 @@ SQLITE_UPGRADE = (
         wake_at INTEGER,
         expires_at INTEGER,
         attempt INTEGER NOT NULL DEFAULT 0,
+        lapsed INTEGER NOT NULL DEFAULT 0,
         max_attempts INTEGER,
         token INTEGER,
         key TEXT,
@@ -120,6 +127,7 @@ SQLITE_UPGRADE = (
         burst REAL,
         max_running INTEGER,
         keep_done INTEGER,
+        keep_dead INTEGER,
         key_ttl INTEGER,
         dead_letter_to TEXT,
         tokens REAL,
@@ -153,6 +161,13 @@ SQLITE_UPGRADE = (
     )
     """,
     "CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)",
+    """
+    CREATE TABLE eventkit_channel (
+        name TEXT NOT NULL PRIMARY KEY,
+        retain INTEGER DEFAULT 86400000,
+        max_keep INTEGER
+    ) WITHOUT ROWID
+    """,
     f"""
     CREATE TABLE eventkit_inbox (
         consumer TEXT NOT NULL,
@@ -162,6 +177,12 @@ SQLITE_UPGRADE = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)",
+    """
+    CREATE TABLE eventkit_recipient (
+        name TEXT NOT NULL PRIMARY KEY,
+        retain INTEGER
+    ) WITHOUT ROWID
+    """,
     """
     CREATE TABLE eventkit_schedule (
         name TEXT NOT NULL PRIMARY KEY,
@@ -200,6 +221,7 @@ SQLITE_UPGRADE = (
         PRIMARY KEY (name, per)
     ) WITHOUT ROWID
     """,
+    "CREATE INDEX eventkit_rate_until ON eventkit_rate (until)",
     """
     CREATE TABLE eventkit_result (
         id TEXT NOT NULL PRIMARY KEY,
@@ -234,7 +256,9 @@ SQLITE_DOWNGRADE = (
     "DROP TABLE eventkit_rate",
     "DROP TABLE eventkit_lock",
     "DROP TABLE eventkit_schedule",
+    "DROP TABLE eventkit_recipient",
     "DROP TABLE eventkit_inbox",
+    "DROP TABLE eventkit_channel",
     "DROP TABLE eventkit_notification",
     "DROP TABLE eventkit_key",
     "DROP TABLE eventkit_queue",
@@ -254,8 +278,9 @@ POSTGRES_UPGRADE = tuple(
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
     "DROP TABLE eventkit_result, eventkit_rate, eventkit_lock",
-    "DROP TABLE eventkit_schedule, eventkit_inbox, eventkit_notification, eventkit_key, eventkit_queue, eventkit_task, "
-    "eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, eventkit_low",
+    "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
+    "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "
+    "eventkit_low",
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)

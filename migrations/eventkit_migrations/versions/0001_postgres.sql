@@ -200,7 +200,10 @@ CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE 
 
 CREATE TABLE eventkit_topic (
     name text NOT NULL PRIMARY KEY,
-    pruned_to bigint NOT NULL DEFAULT 0
+    pruned_to bigint NOT NULL DEFAULT 0,
+    retain bigint,
+    max_keep bigint,
+    keep_unconsumed boolean NOT NULL DEFAULT true
 )
 
 CREATE TABLE eventkit_consumer (
@@ -220,6 +223,7 @@ CREATE TABLE eventkit_task (
     wake_at timestamptz,
     expires_at timestamptz,
     attempt integer NOT NULL DEFAULT 0,
+    lapsed boolean NOT NULL DEFAULT false,
     max_attempts bigint,
     token bigint,
     key text,
@@ -275,6 +279,7 @@ CREATE TABLE eventkit_queue (
     burst double precision,
     max_running bigint,
     keep_done bigint,
+    keep_dead bigint,
     key_ttl bigint,
     dead_letter_to text,
     tokens double precision,
@@ -336,6 +341,12 @@ CREATE TABLE eventkit_notification (
 
 CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)
 
+CREATE TABLE eventkit_channel (
+    name text NOT NULL PRIMARY KEY,
+    retain bigint DEFAULT 86400000,
+    max_keep bigint
+)
+
 CREATE TABLE eventkit_inbox (
     consumer text COLLATE "C" NOT NULL,
     message_id text COLLATE "C" NOT NULL,
@@ -344,6 +355,11 @@ CREATE TABLE eventkit_inbox (
 )
 
 CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
+
+CREATE TABLE eventkit_recipient (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    retain bigint
+)
 
 CREATE TABLE eventkit_schedule (
     name text NOT NULL PRIMARY KEY,
@@ -381,6 +397,8 @@ CREATE TABLE eventkit_rate (
     until timestamptz NOT NULL,
     PRIMARY KEY (name, per)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE INDEX eventkit_rate_until ON eventkit_rate (until)
 
 CREATE TABLE eventkit_result (
     id text COLLATE "C" NOT NULL PRIMARY KEY,
@@ -965,7 +983,7 @@ COMMENT ON FUNCTION eventkit_enqueue IS
     'Enqueues a task, in this transaction; its id, or that of the task which has the key. Delay and expires in seconds.'
 
 -- What a claim has to know.  A queue with limits is locked for as long as the claim takes, and counted after
--- that, in a snapshot of its own.
+-- that, in a snapshot of its own.  ``(SELECT 'ready')`` is hidden from the planner, as in claim.sql.
 CREATE FUNCTION eventkit_gate(queue text) RETURNS TABLE (
     paused boolean, lease bigint, max_attempts bigint, rate double precision, burst double precision,
     tokens double precision, refilled_at bigint, max_running bigint, running bigint, due boolean, now bigint
@@ -992,7 +1010,7 @@ BEGIN
         ) END,
         EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= moment)
         OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at <= moment)
-        OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'ready' AND t.wake_at <= moment),
+        OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = (SELECT 'ready'::text) AND t.wake_at <= moment),
         eventkit_ms(moment)
     FROM (SELECT) AS one LEFT JOIN eventkit_queue AS q ON q.name = $1;
 END

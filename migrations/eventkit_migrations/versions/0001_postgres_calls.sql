@@ -119,7 +119,8 @@ BEGIN
                 END,
                 finished_at = CASE WHEN dies THEN call.now END,
                 wake_at = CASE WHEN dies IS NOT TRUE THEN t.expires_at END,
-                token = NULL
+                token = NULL,
+                lapsed = t.lapsed OR t.state = 'leased'
             FROM due
             WHERE t.id = due.id
             RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
@@ -154,7 +155,7 @@ CREATE FUNCTION eventkit_claimed(queue text, worker text, "limit" bigint, lease 
 RETURNS TABLE (
     id bigint, queue_name text, payload text, key text, headers text, priority integer, attempt integer,
     max_attempts bigint, run_ms bigint, enqueued_ms bigint, expires_ms bigint, lease_expires_ms bigint, token bigint,
-    lease_ms bigint
+    lease_ms bigint, lapsed boolean
 )
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -185,7 +186,7 @@ BEGIN
             AND EXISTS (SELECT FROM eventkit_low WHERE queue = call.queue AND raise_at > call.now)
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now)
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now)
-            AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'ready' AND wake_at <= call.now)
+            AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = (SELECT 'ready'::text) AND wake_at <= call.now)
     ),
     best AS MATERIALIZED (
         SELECT t.id, settings.lease, settings.max_attempts
@@ -214,7 +215,7 @@ BEGIN
     WHERE t.id = best.id
     RETURNING
         t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
-        eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease
+        eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease, lapsed
     ;
     IF FOUND THEN
         RETURN;
@@ -271,7 +272,7 @@ BEGIN
     WHERE t.id = best.id
     RETURNING
         t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(max_attempts, call.max_attempts::bigint),
-        eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, call.lease::bigint
+        eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, call.lease::bigint, lapsed
     ;
     GET DIAGNOSTICS number = ROW_COUNT;
     IF number > 0 AND (gate.rate IS NOT NULL OR gate.max_running IS NOT NULL) THEN
@@ -297,7 +298,7 @@ BEGIN
             'headers', coalesce(c.headers::json, '{}'), 'priority', c.priority, 'attempt', c.attempt,
             'max_attempts', c.max_attempts, 'run_ms', c.run_ms, 'enqueued_ms', c.enqueued_ms,
             'expires_ms', c.expires_ms, 'lease_expires_ms', c.lease_expires_ms, 'token', c.token::text,
-            'lease_ms', c.lease_ms
+            'lease_ms', c.lease_ms, 'lapsed', c.lapsed
         ) ORDER BY c.priority DESC, c.run_ms, c.id), '[]')
         FROM eventkit_claimed(
             eventkit_check_name('queue', $1), eventkit_check_name('worker', $2),
@@ -449,6 +450,7 @@ DECLARE
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
     held_0 bigint[] := ARRAY[held.id];
     held_1 bigint[] := ARRAY[held.token];
+    held_2 text[] := ARRAY[result::text];
     ids bigint[] := ARRAY[held.id];
     "limit" bigint := 2;
     finished bigint;
@@ -469,17 +471,20 @@ BEGIN
         -- Finish:
         WITH
         held AS MATERIALIZED (
-            SELECT t.id
-            FROM unnest(call.held_0::bigint[], call.held_1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
+            SELECT t.id, h.result::json
+            FROM
+                unnest(call.held_0::bigint[], call.held_1::bigint[], call.held_2::text[]) AS h (id, token, result)
+                JOIN eventkit_task AS t ON t.id = h.id
             WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > call.now) IS TRUE
             ORDER BY t.id
             FOR UPDATE OF t
         ),
         done AS (
-            UPDATE eventkit_task
-            SET state = 'done', result = call.result::json, finished_at = call.now, wake_at = NULL, token = NULL
-            WHERE id = ANY (ARRAY(SELECT id FROM held))
-            RETURNING id, queue
+            UPDATE eventkit_task AS t
+            SET state = 'done', result = held.result, finished_at = call.now, wake_at = NULL, token = NULL
+            FROM held
+            WHERE t.id = held.id
+            RETURNING t.id, t.queue
         )
         SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queue) IS NOT NULL
         FROM done
@@ -611,7 +616,7 @@ BEGIN
         state = CASE WHEN call.delay > 0 THEN 'scheduled' ELSE 'ready' END,
         run_at = call.now + call.delay::bigint * interval '1 ms',
         wake_at = CASE WHEN call.delay > 0 THEN least(call.now + call.delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
-        error = call.error, token = NULL
+        error = call.error, token = NULL, lapsed = false
     WHERE id = call.id AND token = call.token
     RETURNING eventkit_stir('task', queue)
     INTO stirred;
@@ -680,14 +685,15 @@ DECLARE
     id bigint := eventkit_check_count('id', $2, 0);
     running boolean := coalesce($3, false);
     lane text;
+    leased boolean;
 BEGIN
     -- Cancel:
-    SELECT lane
+    SELECT lane, state = 'leased'
     FROM eventkit_task_now AS n
     WHERE
         queue = call.queue AND id = call.id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND call.running::boolean)
         AND EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = n.id AND t.state = n.stored_state FOR UPDATE)
-    INTO call.lane;
+    INTO call.lane, leased;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -695,12 +701,15 @@ BEGIN
     IF call.lane IS NOT NULL THEN
         PERFORM eventkit_unblock(call.queue, ARRAY[call.lane]);
     END IF;
+    IF leased THEN
+        PERFORM eventkit_tell('eventkit:cancelled', json_build_object('queue', call.queue, 'id', call.id), NULL);
+    END IF;
     RETURN true;
 END
 $$
 
 COMMENT ON FUNCTION eventkit_cancel IS
-    'Deletes a task that waits, or one that is running too; false if there is none.'
+    'Deletes a task that waits, or one that is running too, whose worker is told; false if there is none.'
 
 CREATE FUNCTION eventkit_stats(queue text) RETURNS json
 LANGUAGE plpgsql VOLATILE

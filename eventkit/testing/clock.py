@@ -1,10 +1,10 @@
-"""Help for tests of applications that use eventkit."""
+"""`advance`: letting time pass."""
 
 from collections.abc import Callable
 from typing import Any
 
-from .arguments import Duration, milliseconds
-from .operations import Advance
+from ..arguments import Duration, milliseconds
+from ..operations import Advance
 
 
 def advance(kit: Any, seconds: Duration) -> Any:

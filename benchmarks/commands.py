@@ -1,0 +1,91 @@
+"""The command line: how soon it is there, and how fast a file of a million lines goes in."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import eventkit
+
+from .report import Table, milliseconds, verdict
+from .settings import Settings
+
+_EVENTKIT = (sys.executable, "-m", "eventkit.cli")
+_HELP = 0.3
+_LINES = 60_000
+_MEGABYTES = 80
+
+
+def measure(settings: Settings) -> Iterator[Table]:
+    """The help, and a file into a file."""
+    yield _help(settings)
+    folder = settings.folder("commands")
+    yield files(settings, "", f"sqlite:///{folder}/kit.db", folder, _LINES)
+
+
+def _help(settings: Settings) -> Table:
+    table = Table("Commands: the help", ("command", "best of five", "bar", "reached"))
+    for words in (("--help",), ("queue", "--help"), ("message", "enqueue", "--help")):
+        times = []
+        for _ in range(5):
+            begun = perf_counter()
+            subprocess.run([*_EVENTKIT, *words], check=True, stdout=subprocess.DEVNULL)
+            times.append(perf_counter() - begun)
+        best = min(times)
+        named = f"eventkit {' '.join(words)}"
+        # A command of its own loads what reads its options, which nobody waits for who only looks around.
+        bar = (f"≤ {milliseconds(_HELP)}", verdict(best <= _HELP)) if words == ("--help",) else ("–", "–")
+        table.add([named, milliseconds(best), *bar])
+    return table
+
+
+def files(settings: Settings, title: str, url: str, folder: str, bar: int) -> Table:
+    """A table of files of two lengths that go into a queue and a stream, by the command."""
+    eventkit.connect(url).close()
+    most = settings.count(1_000_000, least=4_000)
+    table = Table(
+        f"{title}Commands: files of tasks and events".strip(),
+        ("command", "lines", "lines/s", "bar", "reached", "memory at most", "bar for it", "kept"),
+    )
+    for words in (("message", "enqueue", "jobs"), ("stream", "publish", "orders")):
+        for lines in (settings.count(100_000, least=2_000), most):
+            file = Path(folder, f"{lines}.ndjson")
+            if not file.exists():
+                with file.open("w", encoding="utf-8") as stream:
+                    stream.writelines(
+                        json.dumps({"to": f"ann{n}@example.com", "order": n}) + "\n" for n in range(lines)
+                    )
+            rate, megabytes = _fed(words, file, url)
+            table.add(
+                [
+                    f"eventkit {' '.join(words)} --file",
+                    f"{lines:,}",
+                    f"{rate:,.0f}",
+                    f"≥ {bar:,}" if lines == most else "–",
+                    verdict(rate >= bar) if lines == most else "–",
+                    f"{megabytes:.0f} MB",
+                    f"≤ {_MEGABYTES} MB",
+                    verdict(megabytes <= _MEGABYTES),
+                ]
+            )
+    return table
+
+
+def _fed(words: tuple[str, ...], file: Path, url: str) -> tuple[float, float]:
+    """Lines a second, the start of the process included; and its greatest size in megabytes."""
+    begun = perf_counter()
+    process = subprocess.Popen(
+        [*_EVENTKIT, *words, "--file", str(file), "--url", url, "--json"], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    said = json.loads(process.stdout.read())
+    process.stdout.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    took = perf_counter() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise AssertionError(f"eventkit {words} ended with {process.returncode}")
+    return said["number"] / took, usage.ru_maxrss / 1024

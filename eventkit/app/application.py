@@ -1,0 +1,293 @@
+"""`App`: where a developer's modules declare what is to be run, and through which they enqueue it.
+
+Nothing here touches a database before it is used: a module that declares tasks can be imported anywhere.
+"""
+
+import importlib
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from os import getpid
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from .. import arguments, retry
+from ..arguments import Duration
+from ..kit import connect
+from ..protocols import AsyncEventKit, EventKit
+from ..records import Event, Notification
+from ..retry import Policy
+from .declarations import ListenerDeclaration, OnCrash, SubscriberDeclaration, Then
+from .function import Function
+from .installing import install, install_async
+from .protocols import AsyncTaskFunction, Runs, TaskFunction
+from .registry import Hook, Registry
+from .signature import payload_type
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+Backoff = Policy | str | Sequence[float]
+Key = Callable[..., str | None] | str
+
+
+class Declares(Protocol):
+    """``app.task(…)``: what makes a task of the function beneath it."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+
+
+class AsyncDeclares(Protocol):
+    """The same of an `AsyncApp`."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, R, R]: ...
+
+
+class Application(Registry):
+    """What `App` and `AsyncApp` have in common: all but the types of what they enqueue with."""
+
+    def __init__(self, url: str | None = None, *, name: str = "app") -> None:
+        """*url* is where it connects when it has to; *name* tells several applications of one database apart."""
+        super().__init__()
+        if url is not None and not isinstance(url, str):
+            raise TypeError(f"an app is given a URL, not {type(url).__name__}: bind() takes a kit")
+        self.url = url
+        self.name = arguments.name("app", name)
+        self._kit: Any = None
+        self._own: tuple[int, EventKit] | None = None
+        self._connecting = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} with {len(self._tasks)} tasks>"
+
+    @property
+    def kit(self) -> Any:
+        """The kit that was bound; else one that is connected to the URL, once in each process."""
+        return self._connected() if self._kit is None else self._kit
+
+    @property
+    def bound(self) -> Any:
+        """The kit that was bound; None where there is none."""
+        return self._kit
+
+    def bind(self, kit: Any) -> None:
+        """Use this kit from now on; closing it remains the caller's."""
+        if not hasattr(kit, "queue"):
+            raise TypeError(f"bind() takes a kit, such as eventkit.connect(url) gives, not {type(kit).__name__}")
+        self._kit = kit
+
+    def unbind(self) -> None:
+        """Forget the kit that was bound."""
+        self._kit = None
+
+    def close(self) -> None:
+        """Let go of what was connected to the URL; a kit that was bound stays open.  May be called again."""
+        with self._connecting:
+            own, self._own = self._own, None
+        if own is not None and own[0] == getpid():
+            own[1].close()
+
+    def every(
+        self,
+        when: str,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        catch_up: str = "all",
+    ) -> Callable[[F], F]:
+        """Enqueue the task at intervals, such as ``"@every 30s"``; above or below `task`, or without it."""
+        if not (isinstance(when, str) and when.strip().lower().startswith("@every")):
+            raise ValueError(
+                f"every() takes an interval such as '@every 30s', not {when!r}: a time of day is for cron()"
+            )
+        return self._scheduling(when=when, name=name, tz="UTC", args=args, catch_up=catch_up)
+
+    def cron(
+        self,
+        when: str,
+        *,
+        tz: str = "UTC",
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        catch_up: str = "all",
+    ) -> Callable[[F], F]:
+        """Enqueue the task when a cron expression says; above or below `task`, or without it."""
+        return self._scheduling(when=when, name=name, tz=tz, args=args, catch_up=catch_up)
+
+    def subscriber(
+        self,
+        topic: str,
+        *,
+        consumer: str,
+        retries: int = 5,
+        backoff: Backoff = "exponential",
+        then: Then = "stop",
+        dead_letters: str | None = None,
+    ) -> Callable[[F], F]:
+        """Call the function with each event of a topic, in order, as a consumer of that name.
+
+        One that fails *retries* times more than once stops the consumer; with ``then="skip"`` it is published to the
+        stream *dead_letters* (``"<topic>.dead"``) instead, and the next one has its turn.
+        """
+        declared: dict[str, Any] = {
+            "topic": arguments.name("topic", topic),
+            "consumer": arguments.name("consumer", consumer),
+            "retries": arguments.count("retries", retries),
+            "backoff": retry.policy(backoff),
+            "then": arguments.choice("then", then, ("stop", "skip")),
+            "dead_letters": arguments.name("topic", f"{topic}.dead" if dead_letters is None else dead_letters),
+        }
+
+        def declare(function: F) -> F:
+            type, is_async = payload_type(function, Event), inspect.iscoroutinefunction(function)
+            self.subscribe(SubscriberDeclaration(function=function, is_async=is_async, type=type, **declared))
+            return function
+
+        return declare
+
+    def listener(self, *channels: str) -> Callable[[F], F]:
+        """Call the function with each notification of these channels."""
+        if not channels or callable(channels[0]):
+            raise ValueError("name at least one channel to listen to: @app.listener('alerts')")
+        names = tuple(arguments.name("channel", name) for name in channels)
+
+        def declare(function: F) -> F:
+            type, is_async = payload_type(function, Notification), inspect.iscoroutinefunction(function)
+            self.listen(ListenerDeclaration(channels=names, function=function, is_async=is_async, type=type))
+            return function
+
+        return declare
+
+    def on_success(self, hook: F) -> F:
+        """Call ``hook(ctx, result)`` in the worker after each task that is done."""
+        self.success_hooks = (*self.success_hooks, hook)
+        return hook
+
+    def on_failure(self, hook: F) -> F:
+        """Call ``hook(ctx, error)`` in the worker after each run that failed."""
+        self.failure_hooks = (*self.failure_hooks, hook)
+        return hook
+
+    def install(self, kit: Any = None) -> Any:
+        """Store in the database what was declared for it: schedules, and settings of queues.  Awaited on an async kit.
+
+        Workers do it when they start.  Schedules that this app stored before and does not declare any more are removed.
+        """
+        kit = self.kit if kit is None else kit
+        return install_async(self, kit) if hasattr(kit, "__aenter__") else install(self, kit)
+
+    def worker(self, **settings: Any) -> Runs:
+        """A worker that runs what was declared, with the settings of `eventkit.worker.Worker`."""
+        # By its name, like a backend: workers know apps, and apps know no workers.
+        made: Runs = importlib.import_module("eventkit.worker").Worker(self, **settings)
+        return made
+
+    def _task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        if function is None:
+            return partial(self._task, **options)
+        return Function(self.declare(function, **options), lambda: self.kit)
+
+    def _scheduling(self, **options: Any) -> Callable[[F], F]:
+        def declare(function: F) -> F:
+            self.schedule(function, **options)
+            return function
+
+        return declare
+
+    def _connected(self) -> EventKit:
+        with self._connecting:
+            if self._own is None or self._own[0] != getpid():
+                if self.url is None:
+                    raise RuntimeError(
+                        "this app has no database: give App a URL, or bind() a kit before anything is used"
+                    )
+                self._own = (getpid(), connect(self.url))
+            return self._own[1]
+
+
+class App(Application):
+    """Declares tasks, schedules, subscribers and listeners, and enqueues from code that blocks.
+
+    It connects to its URL when it is first used, or is given a kit with `bind`.
+    """
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retries: int | None = None,
+        timeout: Duration | None = None,
+        backoff: Backoff | None = None,
+        rate: float | None = None,
+        burst: float | None = None,
+        max_running: int | None = None,
+        key: Key | None = None,
+        on_crash: OnCrash = "retry",
+        batch: int = 1,
+        isolation: Literal["process"] | None = None,
+        on_success: Hook | Sequence[Hook] = (),
+        on_failure: Hook | Sequence[Hook] = (),
+    ) -> Declares: ...
+    def task(self, *function: Any, **options: Any) -> Any:
+        """Make a task of the function beneath; `TaskDeclaration` says what the options are."""
+        return self._task(*function, **options)
+
+
+class AsyncApp(Application):
+    """`App` for code that awaits: it is bound to an `AsyncEventKit`, and `enqueue` is awaited."""
+
+    @overload
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retries: int | None = None,
+        timeout: Duration | None = None,
+        backoff: Backoff | None = None,
+        rate: float | None = None,
+        burst: float | None = None,
+        max_running: int | None = None,
+        key: Key | None = None,
+        on_crash: OnCrash = "retry",
+        batch: int = 1,
+        isolation: Literal["process"] | None = None,
+        on_success: Hook | Sequence[Hook] = (),
+        on_failure: Hook | Sequence[Hook] = (),
+    ) -> AsyncDeclares: ...
+    def task(self, *function: Any, **options: Any) -> Any:
+        """Make a task of the function beneath; `TaskDeclaration` says what the options are."""
+        return self._task(*function, **options)
+
+    def bind(self, kit: AsyncEventKit) -> None:
+        """Use this kit from now on; closing it remains the caller's."""
+        if not hasattr(kit, "__aenter__"):
+            raise TypeError(
+                "an AsyncApp is bound to what eventkit.connect_async(url) gives; App takes a kit that blocks"
+            )
+        super().bind(kit)
+
+    def _connected(self) -> EventKit:
+        raise RuntimeError("bind an async kit before anything is used: app.bind(await eventkit.connect_async(url))")

@@ -1,0 +1,102 @@
+"""``eventkit worker`` and ``eventkit scheduler``: what runs for as long as the application does."""
+
+import logging
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from . import settings
+from .opening import opened
+from .options import Url
+from .refusals import Refused
+from .values import duration
+
+
+def _option(name: str, metavar: str, help: str, **more: Any) -> Any:
+    variable = "EVENTKIT_" + name.strip("-").replace("-", "_").upper()
+    return typer.Option(name, metavar=metavar, help=help, envvar=variable, show_envvar=False, **more)
+
+
+def worker(
+    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="As in shop.tasks:app.", show_default=False)],
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", "-q", metavar="QUEUE[=WEIGHT]", help="Those alone; may be said several times."),
+    ] = None,
+    concurrency: Annotated[int | None, _option("--concurrency", "N", "Tasks that run at once (20).")] = None,
+    prefetch: Annotated[int | None, _option("--prefetch", "N", "Tasks claimed ahead of that (0).")] = None,
+    processes: Annotated[
+        int | None, _option("--processes", "N", "Children for tasks that have a process of their own.")
+    ] = None,
+    lease: Annotated[
+        float | None, _option("--lease", "TIME", "How long a claim holds, unless it is extended.", parser=duration)
+    ] = None,
+    shutdown_timeout: Annotated[
+        float | None,
+        _option("--shutdown-timeout", "TIME", "How long running tasks have to finish (30s).", parser=duration),
+    ] = None,
+    name: Annotated[str | None, _option("--name", "NAME", "What it is called in the database.")] = None,
+    readiness_file: Annotated[str | None, _option("--readiness-file", "FILE", "Is there while it works.")] = None,
+    url: Url = None,
+) -> None:
+    """Run an application's tasks.
+
+    Until a signal: then what runs is finished, and what waits is given back; a second signal stops
+    at once. Each option can be in the environment (EVENTKIT_CONCURRENCY) or under
+    [tool.eventkit.worker], where there are settings for a database that goes away, too.
+    """
+    from .application import load
+
+    given = {
+        "queues": _weighted(queue),
+        "concurrency": concurrency,
+        "prefetch": prefetch,
+        "processes": processes,
+        "lease": lease,
+        "shutdown_timeout": shutdown_timeout,
+        "name": name,
+        "readiness_file": readiness_file,
+        "url": url or settings.from_file().get("url"),
+    }
+    said = {key: value for key, value in given.items() if value is not None}
+    _log()
+    load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
+
+
+def scheduler(url: Url = None) -> None:
+    """Fire schedules when they are due.
+
+    Until a signal. Any number of processes may: each fire comes to one task.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)  # Also where whoever started it had it ignored.
+    _log()
+    with opened(url) as kit:
+        logging.getLogger("eventkit.scheduler").info("firing schedules; the next is due at %s", kit.schedules.soonest())
+        try:
+            kit.run_scheduler()
+        except KeyboardInterrupt:
+            return
+
+
+def _weighted(queues: list[str] | None) -> list[tuple[str, float]] | None:
+    """Names with their weights, which are 1 where none is given."""
+    if not queues:
+        return None
+    found = []
+    for text in queues:
+        name, equals, weight = text.rpartition("=")
+        try:
+            found.append((name, float(weight)) if equals else (text, 1.0))
+        except ValueError:
+            raise Refused(f"{weight!r} is no weight: write --queue {name}=2") from None
+    return found
+
+
+def _log() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")

@@ -1,0 +1,123 @@
+"""What a test may claim to be waiting in the database, and what it is told where that is not so."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, overload
+
+import msgspec
+
+from ..app.answers import then
+from ..arguments import count as whole_number
+from ..protocols import AsyncEventKit, EventKit
+from ..records import Event, TaskInfo
+
+ANY: Any = object()
+"""The payload that every payload is."""
+
+_MOST = 10_000
+_WAITING = ("scheduled", "ready", "leased")
+
+
+@overload
+def assert_enqueued(
+    kit: EventKit, queue: Any, payload: Any = ..., *, count: int | None = None
+) -> list[TaskInfo[Any]]: ...
+@overload
+def assert_enqueued(
+    kit: AsyncEventKit, queue: Any, payload: Any = ..., *, count: int | None = None
+) -> Awaitable[list[TaskInfo[Any]]]: ...
+def assert_enqueued(kit: Any, queue: Any, payload: Any = ANY, *, count: int | None = None) -> Any:
+    """The tasks that wait in *queue* and have *payload*: one at least, or as many as *count*; else ``AssertionError``.
+
+    *queue* is a name, or a task function, whose arguments *payload* then is.  Of an object it suffices to say a part.
+    Tasks wait while they are scheduled, ready or leased.
+    """
+    declaration = getattr(queue, "declaration", None)
+    name = queue if declaration is None else declaration.queue
+    wanted = _plain(payload)
+    if declaration is not None:
+        wanted = {"task": declaration.name} if payload is ANY else {"task": declaration.name, "args": wanted}
+
+    def check(tasks: list[TaskInfo[Any]]) -> list[TaskInfo[Any]]:
+        waiting = [task for task in tasks if task.state in _WAITING]
+        return _checked(
+            f"tasks in queue {name!r}",
+            waiting,
+            wanted,
+            count,
+            lambda task: f"{task.id} ({task.state}): {_json(task.payload)}",
+        )
+
+    return then(kit.queue(name).list(limit=_MOST), check)
+
+
+@overload
+def assert_published(
+    kit: EventKit, topic: str, payload: Any = ..., *, key: str | None = None, count: int | None = None
+) -> list[Event[Any]]: ...
+@overload
+def assert_published(
+    kit: AsyncEventKit, topic: str, payload: Any = ..., *, key: str | None = None, count: int | None = None
+) -> Awaitable[list[Event[Any]]]: ...
+def assert_published(
+    kit: Any, topic: str, payload: Any = ANY, *, key: str | None = None, count: int | None = None
+) -> Any:
+    """The events of *topic* that have *payload*, and *key* if one is given: one at least, or as many as *count*.
+
+    Of an object it suffices to say a part.  ``AssertionError`` says what was published instead.
+    """
+    wanted = _plain(payload)
+
+    def check(events: list[Event[Any]]) -> list[Event[Any]]:
+        of_key = [event for event in events if key is None or event.key == key]
+        what = f"events of topic {topic!r}" + ("" if key is None else f" of key {key!r}")
+        return _checked(
+            what,
+            of_key,
+            wanted,
+            count,
+            lambda event: f"{event.offset} (key {event.key!r}): {_json(event.payload)}",
+            events,
+        )
+
+    return then(kit.stream(topic).read(limit=_MOST, on_truncated="skip"), check)
+
+
+def _checked(
+    what: str,
+    candidates: list[Any],
+    wanted: Any,
+    count: int | None,
+    describe: Callable[[Any], str],
+    there: list[Any] | None = None,
+) -> list[Any]:
+    """Those of the candidates that are wanted; the error tells what is *there*."""
+    __tracebackhide__ = True
+    found = [one for one in candidates if _has(one.payload, wanted)]
+    if len(found) == whole_number("count", count) if count is not None else found:
+        return found
+    there = candidates if there is None else there
+    expected = "at least one" if count is None else count
+    asked = "" if wanted is ANY else f" with {_json(wanted)}"
+    listed = "".join(f"\n  {describe(one)}" for one in there[:20]) or "\n  nothing"
+    more = f"\n  … and {len(there) - 20} more" if len(there) > 20 else ""
+    raise AssertionError(f"expected {expected} of the {what}{asked}, and found {len(found)}; there is:{listed}{more}")
+
+
+def _has(payload: Any, wanted: Any) -> bool:
+    """Whether *payload* is what is *wanted*, or an object with at least that in it."""
+    if wanted is ANY:
+        return True
+    if isinstance(payload, dict) and isinstance(wanted, dict):
+        return all(key in payload and _has(payload[key], value) for key, value in wanted.items())
+    return bool(payload == wanted)
+
+
+def _plain(payload: Any) -> Any:
+    return ANY if payload is ANY else msgspec.to_builtins(payload, str_keys=True)
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):
+        return repr(value)

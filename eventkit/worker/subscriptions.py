@@ -1,0 +1,194 @@
+"""Calling the subscribers and listeners of an application."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..app.declarations import ListenerDeclaration, SubscriberDeclaration
+from ..app.running import readable, skipped
+from ..errors import Unavailable
+from ..handling import Permanent, Retry
+from ..protocols import AsyncEventKit, AsyncLock
+from ..records import Event
+from ..retry import delay_after, encode
+from .metrics import Metrics
+from .recovery import Recovery
+from .threads import Threads
+
+logger = logging.getLogger("eventkit.worker")
+
+_TTL = 30.0
+"""Seconds after which another worker goes on for one that has died."""
+
+
+class Stopped(Exception):
+    """An event could not be handled, and the subscriber is not to go on without it."""
+
+
+class Subscriptions:
+    """Follows topics and channels.
+
+    A consumer is followed by one worker at a time, which holds a lock of its name; the others wait to take its place.
+    Listeners hear everything in each worker.
+    """
+
+    def __init__(self, kit: AsyncEventKit, threads: Threads, recovery: Recovery, metrics: Metrics) -> None:
+        self._kit = kit
+        self._threads = threads
+        self._recovery = recovery
+        self._events = metrics.events
+        self._notifications = metrics.notifications
+        self._following: set[asyncio.Task[Any]] = set()
+        self._handling: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    async def follow(self, declaration: SubscriberDeclaration) -> None:
+        """Call a subscriber with the events of its topic, whenever it is our turn."""
+        me = asyncio.current_task()
+        assert me is not None
+        lock = self._kit.lock(_lock_name(declaration), ttl=_TTL)
+        while not self._stopping:
+            self._following.add(me)
+            try:
+                if not await self._recovery.through(lambda: lock.acquire(wait=_TTL)):
+                    continue
+            finally:
+                self._following.discard(me)
+            try:
+                if not await self._while_held(lock, declaration):
+                    return
+            finally:
+                try:
+                    await lock.release()
+                except Unavailable:
+                    logger.warning("lock %r could not be released, and stands until it expires", lock.name)
+
+    async def listen(self, declaration: ListenerDeclaration, channel: str) -> None:
+        """Call a listener with the notifications of one of its channels."""
+        me = asyncio.current_task()
+        assert me is not None
+        self._following.add(me)
+        me.add_done_callback(self._following.discard)
+        function = declaration.function
+        async with self._kit.channel(channel, type=declaration.type).listen() as heard:
+            async for notification in heard:
+                outcome = "failed"
+                self._handling.add(me)
+                try:
+                    readable(declaration, notification)
+                    await self._call(function, declaration.is_async, notification)
+                    outcome = "handled"
+                except Exception:
+                    logger.exception("listener %s failed of notification %s", function.__name__, notification.id)
+                finally:
+                    self._handling.discard(me)
+                    self._notifications.of(channel, outcome).value += 1
+                if self._stopping:
+                    return
+
+    async def stop(self, seconds: float) -> None:
+        """Let what is being handled end, for so long; end everything else now."""
+        self._stopping = True
+        for task in self._following - self._handling:
+            task.cancel()
+        if self._handling:
+            await asyncio.wait(self._handling, timeout=seconds)
+        for task in list(self._following):
+            task.cancel()
+
+    async def _while_held(self, lock: AsyncLock, declaration: SubscriberDeclaration) -> bool:
+        """Follow the topic until the lock is lost; False if the subscriber is not to go on at all."""
+        following = asyncio.ensure_future(self._handle_all(declaration))
+        self._following.add(following)
+        renewing = asyncio.ensure_future(self._renew(lock))
+        try:
+            await asyncio.wait({following, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if not following.done():
+                logger.warning("another worker goes on for consumer %r of %r", declaration.consumer, declaration.topic)
+                return True
+            return not following.cancelled() and following.result()
+        finally:
+            for task in (following, renewing):
+                task.cancel()
+            await asyncio.wait({following, renewing})
+            self._following.discard(following)
+
+    async def _renew(self, lock: AsyncLock) -> None:
+        """Keep the lock; ends when it is lost."""
+        while True:
+            await asyncio.sleep(_TTL / 3)
+            try:
+                if not await lock.renew():
+                    return
+            except Unavailable:
+                continue  # If it expires meanwhile, the next call says so.
+
+    async def _handle_all(self, declaration: SubscriberDeclaration) -> bool:
+        me = asyncio.current_task()
+        assert me is not None
+        stream = self._kit.stream(declaration.topic, type=declaration.type)
+        try:
+            async with stream.subscribe(declaration.consumer) as events:
+                async for event in events:
+                    self._handling.add(me)
+                    try:
+                        await self._handle(declaration, event)
+                    finally:
+                        self._handling.discard(me)
+                    if self._stopping:
+                        break
+        except Stopped:
+            return False
+        return not self._stopping
+
+    async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:
+        counts = partial(self._events.of, declaration.topic, declaration.consumer)
+        what = f"{declaration.function.__name__} failed of event {event.offset} of {declaration.topic!r}"
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                readable(declaration, event)
+                await self._call(declaration.function, declaration.is_async, event)
+            except Exception as error:
+                failure = error
+            else:
+                counts("handled").value += 1
+                return
+            counts("failed").value += 1
+            logger.warning("%s in attempt %s", what, attempt, exc_info=failure)
+            if isinstance(failure, Permanent) or attempt > declaration.retries:
+                break
+            await self._pause(declaration, attempt, failure)
+        if declaration.then == "stop":
+            logger.critical("%s for good: consumer %r stops there", what, declaration.consumer)
+            raise Stopped
+        await self._recovery.through(lambda: self._skip(declaration, event, failure))
+        counts("skipped").value += 1
+
+    async def _pause(self, declaration: SubscriberDeclaration, attempt: int, error: Exception) -> None:
+        delay: Any = error.delay if isinstance(error, Retry) else None
+        if delay is None:
+            delay = delay_after(attempt, encode(declaration.backoff)) / 1000
+        await asyncio.sleep(delay.total_seconds() if hasattr(delay, "total_seconds") else delay)
+
+    async def _skip(self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
+        """Publish the event where the skipped ones go, and step over it: both or neither."""
+        letters = self._kit.stream(declaration.dead_letters)
+        async with self._kit.transaction() as tx:
+            await letters.publish_many([skipped(declaration, event, error)], tx=tx)
+            await self._kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
+
+    async def _call(self, function: Callable[[Any], Any], is_async: bool, message: Any) -> None:
+        if is_async:
+            await function(message)
+        else:
+            await self._threads.call(partial(function, message))
+
+
+def _lock_name(declaration: SubscriberDeclaration) -> str:
+    name = f"eventkit:subscriber:{declaration.topic}:{declaration.consumer}"
+    return name if len(name) <= 255 else f"eventkit:subscriber:{hashlib.sha256(name.encode()).hexdigest()}"

@@ -1,0 +1,52 @@
+"""Fixtures for the tests of apps: one bound to a fresh kit of the test's flavour, on either database."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventkit import App, AsyncApp
+from eventkit.conformance.flavours import Loop, unwrapped
+from eventkit.testing import Ran, drain, drain_async
+
+__all__ = ["app", "drained", "now", "url"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shop.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def app(kit: Any, loop: Loop | None) -> Any:
+    """An app on the fresh database."""
+    app: Any = App() if loop is None else AsyncApp()
+    app.bind(unwrapped(kit))
+    return app
+
+
+@pytest.fixture
+def now(loop: Loop | None) -> Callable[[Any], Any]:
+    """What an answer comes to, which is awaited where it has to be, and has not to be elsewhere."""
+
+    def now(answer: Any) -> Any:
+        assert inspect.isawaitable(answer) is (loop is not None)
+        return answer if loop is None else loop.run(answer)
+
+    return now
+
+
+@pytest.fixture
+def drained(app: Any, loop: Loop | None) -> Callable[..., list[Ran]]:
+    """Drains the app."""
+
+    def drained(*, raising: bool = True) -> list[Ran]:
+        return drain(app, raising=raising) if loop is None else loop.run(drain_async(app, raising=raising))
+
+    return drained

@@ -1,0 +1,69 @@
+"""Running commands: in this process, or in one of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from eventkit.cli import main
+
+EVENTKIT = (sys.executable, "-m", "eventkit.cli")
+
+
+class Ran(NamedTuple):
+    """How a command has ended, and what it has said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Commands:
+    """Commands on one database, within this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], url: str | None) -> None:
+        self._capsys = capsys
+        self.url = url
+
+    def run(self, *arguments: object) -> Ran:
+        """What a command does."""
+        self._capsys.readouterr()
+        url = () if self.url is None else ("--url", self.url)
+        code = main([*map(str, arguments), *url])
+        return Ran(code, *self._capsys.readouterr())
+
+    def text(self, *arguments: object) -> str:
+        """What a command prints that is done."""
+        ran = self.run(*arguments)
+        assert ran.code == 0, ran
+        return ran.out
+
+    def json(self, *arguments: object) -> Any:
+        """What it prints with ``--json``, which is all that it prints."""
+        ran = self.run(*arguments, "--json")
+        assert (ran.code, ran.err) == (0, ""), ran
+        return json.loads(ran.out)
+
+    def refusal(self, code: int, *arguments: object) -> str:
+        """The one line by which it ends that is not done."""
+        ran = self.run(*arguments)
+        [line] = ran.err.splitlines()
+        assert (ran.code, ran.out) == (code, ""), ran
+        assert line.startswith("eventkit: ")
+        return line.removeprefix("eventkit: ")
+
+
+def environment(**given: str) -> dict[str, str]:
+    """The environment of a process of its own: this one's, without what would decide for it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTKIT_")}
+    return {**kept, "COLUMNS": "100", **given}
+
+
+def process(*arguments: str, stdin: str = "", **given: Any) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, when it has ended."""
+    given.setdefault("env", environment())
+    command = (*EVENTKIT, *arguments)
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, **given)

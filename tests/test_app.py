@@ -1,0 +1,323 @@
+"""Declaring tasks, and enqueueing them."""
+
+import asyncio
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apps import *
+
+import eventkit
+from eventkit import App, AsyncApp, Event, Exponential, NewTask, TaskFailed, TimedOut
+from eventkit.conformance import proves
+from eventkit.conformance.flavours import unwrapped
+from eventkit.testing import advance
+
+elsewhere = App()
+
+
+@elsewhere.task
+def send(to: str) -> str:
+    """Send it."""
+    return f"sent to {to}"
+
+
+def declared() -> tuple[App, Any]:
+    app = App()
+
+    @app.task(queue="emails", retries=4, key="{to}:{subject}")
+    def send_email(to: str, subject: str = "Hello") -> dict[str, datetime]:
+        return {to: datetime(2030, 1, 1, tzinfo=UTC)}
+
+    return app, send_email
+
+
+@proves("A1")
+def test_declaring_touches_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is connected to when it is used, once."""
+    monkeypatch.chdir(tmp_path)
+    app = App("sqlite:///shop.db")
+    app.task(lambda to: to)  # a function like any other
+    app.cron("@daily")(lambda: None)
+    assert os.listdir(tmp_path) == []
+    kits = []
+    threads = [threading.Thread(target=lambda: kits.append(app.kit)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(kit) for kit in kits}) == 1
+    app.close()
+    app.close()
+    with pytest.raises(eventkit.Closed):
+        kits[0].maintain()
+    app.kit.maintain()
+    app.close()
+
+
+FORKING = """
+import os, sys, eventkit
+
+app = eventkit.App(sys.argv[1])
+task = app.task(name="task")(lambda: None)
+task.enqueue()
+if (child := os.fork()) == 0:
+    try:
+        os._exit(0 if task.enqueue().created else 1)
+    except eventkit.Closed as error:
+        os._exit(2 if "after the fork" in str(error) else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(app.kit.queue("default").list()))
+app.close()
+"""
+
+
+@proves("A1")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork()")
+def test_a_forked_child_connects_for_itself(url: str) -> None:
+    """Where the database allows that: SQLite would lose what is written, and says so."""
+    ran = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.split() == (["2", "1"] if url.startswith("sqlite") else ["0", "2"]), ran.stderr
+
+
+@proves("A1")
+def test_an_app_without_a_database_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="bind\\(\\) a kit"):
+        send.enqueue("ann")
+    with pytest.raises(RuntimeError, match="bind an async kit"):
+        _ = AsyncApp("sqlite:///shop.db").kit
+    with pytest.raises(TypeError, match="bind\\(\\) takes a kit"):
+        App().bind("sqlite:///shop.db")
+    with (
+        eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as kit,
+        pytest.raises(TypeError, match="App takes a kit that blocks"),
+    ):
+        AsyncApp().bind(kit)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="an app is given a URL"):
+        App(7)  # type: ignore[arg-type]
+
+
+@proves("A2")
+def test_a_call_is_a_plain_call() -> None:
+    """And what is called like a function looks like it."""
+    app = App()
+
+    @app.task
+    async def later(to: str) -> str:
+        return to
+
+    assert send("ann") == "sent to ann"
+    assert asyncio.run(later("ann")) == "ann"
+    assert (send.__name__, send.__doc__, send.__module__) == ("send", "Send it.", __name__)
+    assert pickle.loads(pickle.dumps(send)) is send
+
+
+@proves("A2")
+def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Callable[[Any], Any]) -> None:
+    """By the name of the task, as anybody else may enqueue it."""
+
+    @app.task(queue="emails", retries=4, key="{to}:{subject}")
+    def send_email(to: str, subject: str = "Hello") -> None: ...
+
+    @app.task(name="ship.it", key=lambda order, **others: str(order))
+    async def ship(order: int, express: bool = False) -> None: ...
+
+    handle = now(send_email.enqueue("ann", delay=30, priority=5, headers={"tenant": "acme"}))
+    info = kit.queue("emails").get(handle.id)
+    assert handle.created is True
+    assert info.payload == {"task": "send_email", "args": {"to": "ann"}}
+    assert (info.state, info.priority, info.max_attempts, info.key) == ("scheduled", 5, 5, "ann:Hello")
+    assert info.headers == {"tenant": "acme"}
+    again = now(send_email.enqueue("ann"))
+    assert (again.id, again.created) == (handle.id, False)
+    assert now(send_email.enqueue("ann", key="other", max_attempts=1)).created is True
+    shipped = kit.queue("default").get(now(ship.enqueue(order=7)).id)
+    assert (shipped.payload, shipped.key) == ({"task": "ship.it", "args": {"order": 7}}, "7")
+    with pytest.raises(TypeError, match="send_email: Expected `str`, got `int`"):
+        send_email.enqueue(7)
+    with pytest.raises(ValueError, match="nan is not a JSON number"):
+        now(app.task(name="half")(half).enqueue(float("nan")))
+
+
+def half(of: float) -> float:
+    return of / 2
+
+
+@proves("A2")
+def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop: Any) -> None:
+    task = app.task(half)
+
+    def enqueue(tx: Any) -> Any:
+        answer = task.enqueue(of=1.5, tx=unwrapped(tx))
+        return answer if loop is None else loop.run(answer)
+
+    with pytest.raises(KeyError), kit.transaction() as tx:
+        assert enqueue(tx).created
+        raise KeyError
+    assert kit.queue("default").size() == 0
+    with kit.transaction() as tx:
+        enqueue(tx)
+    assert kit.queue("default").size() == 1
+
+
+@proves("A2")
+def test_many_are_enqueued_or_none(app: Any, kit: Any, now: Callable[[Any], Any]) -> None:
+    task = app.task(retries=0)(half)
+    other = app.task(send.declaration.function)
+    handles = now(task.enqueue_many([{"of": 1.0}, task.new(of=2.0, delay=5), {"of": 3.0}]))
+    infos = [kit.queue("default").get(handle.id) for handle in handles]
+    assert [info.payload["args"]["of"] for info in infos] == [1.0, 2.0, 3.0]
+    assert [info.state for info in infos] == ["ready", "scheduled", "ready"]
+    assert [info.max_attempts for info in infos] == [1, 1, 1]
+    with pytest.raises(TypeError, match="half: Expected `float`"):
+        now(task.enqueue_many([{"of": 1.0}, {"of": "2"}]))
+    for foreign in (other.new("ann"), NewTask({"of": 1.0}), NewTask(7)):
+        with pytest.raises(ValueError, match="half.new()"):
+            now(task.enqueue_many([{"of": 1.0}, foreign]))
+    assert kit.queue("default").size() == 3
+
+
+@proves("A2")
+def test_what_was_declared_is_refused_where_it_is_wrong() -> None:
+    app = App()
+    app.task(queue="slow", name="one", rate=5, burst=10)(half)
+    for options, error, message in (
+        ({"name": "one"}, ValueError, "there is a task 'one' already, in test_app"),
+        ({"queue": "slow"}, ValueError, "rate, burst of task 'one' holds for all of queue 'slow'.*queue= of its own"),
+        ({"queue": ""}, ValueError, "the name of a queue"),
+        ({"retries": -1}, ValueError, "retries"),
+        ({"timeout": 0}, ValueError, "timeout"),
+        ({"backoff": "sometimes"}, ValueError, "retry is one of"),
+        ({"burst": 5}, ValueError, "say the rate= too"),
+        ({"key": 5}, TypeError, "key is a template"),
+        ({"on_crash": "weep"}, ValueError, "on_crash is one of retry, fail"),
+        ({"batch": 0}, ValueError, "batch"),
+        ({"isolation": "thread"}, ValueError, "isolation is one of process"),
+        ({"on_success": 5}, TypeError, "'int' object is not iterable|a function or a list"),
+        ({"nonsense": 5}, TypeError, "nonsense"),
+    ):
+        with pytest.raises(error, match=message):
+            app.task(**options)(half)
+    with pytest.raises(TypeError, match="a task is a function, not str"):
+        app.task("emails")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="is a task already"):
+        app.task(app.task(half))
+    with pytest.raises(ValueError, match="isolation='process' is for plain functions"):
+
+        @app.task(isolation="process")
+        async def later() -> None: ...
+
+    with pytest.raises(ValueError, match="max_running of task 'two' holds for all of queue 'default'"):
+        app.task(name="two", max_running=1)(half)
+    assert list(app.tasks) == ["one", "half"]
+    assert app.queues == ("slow", "default")
+
+
+@proves("A2")
+def test_a_declaration_is_a_value() -> None:
+    app, send_email = declared()
+    [declaration] = app.tasks.values()
+    assert declaration is send_email.declaration
+    assert (declaration.name, declaration.queue, declaration.retries, declaration.is_async) == (
+        "send_email",
+        "emails",
+        4,
+        False,
+    )
+    assert app.task(backoff="exponential")(half).declaration.backoff == Exponential()
+    with pytest.raises(TypeError):
+        app.tasks["other"] = declaration  # type: ignore[index]
+
+
+@proves("A3")
+def test_a_handle_tells_what_became_of_the_task(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """The result has the type that the function's annotation says."""
+
+    @app.task
+    def when(name: str) -> dict[str, datetime]:
+        return {name: datetime(2030, 1, 1, tzinfo=UTC)}
+
+    handle = now(when.enqueue("ann", delay=10))
+    assert now(handle.status()) == "scheduled"
+    with pytest.raises(TimedOut):
+        now(handle.result(timeout=0))
+    advance(kit, 10)
+    drained()
+    assert now(handle.result(timeout=5)) == {"ann": datetime(2030, 1, 1, tzinfo=UTC)}
+    assert now(handle.status()) == "gone"
+    assert now(when.handle(handle.id).result(timeout=5)) == now(handle.result(timeout=5))
+    assert now(handle.progress()) is None
+    assert repr(handle) == f"<task {handle.id} of 'when'>"
+
+
+@proves("A3")
+def test_a_handle_tells_of_a_death_and_of_nothing(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    @app.task
+    def maybe(give: int) -> int | None:
+        if give < 0:
+            raise eventkit.Permanent("no such thing")
+        return give or None
+
+    @app.task
+    def nothing() -> None: ...
+
+    @app.task
+    def wrong() -> int:
+        return "one"  # type: ignore[return-value]
+
+    dead, none, empty, other = (
+        now(maybe.enqueue(-1)),
+        now(maybe.enqueue(0)),
+        now(nothing.enqueue()),
+        now(wrong.enqueue()),
+    )
+    drained(raising=False)
+    with pytest.raises(TaskFailed, match="no such thing"):
+        now(dead.result(timeout=5))
+    assert now(dead.status()) == "dead"
+    assert now(none.result(timeout=5)) is None
+    with pytest.raises(TypeError, match="let it return something"):
+        empty.result(timeout=5)
+    with pytest.raises(TypeError, match="wrong has returned something else than its annotation says"):
+        now(other.result(timeout=5))
+    waiting = now(maybe.enqueue(5, delay=60))
+    assert now(waiting.cancel()) is True
+    assert now(waiting.cancel()) is False
+    assert now(waiting.status()) == "gone"
+
+
+@proves("A6")
+def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
+    app = App()
+
+    @app.subscriber("orders", consumer="search", retries=2, backoff=[1, 2], then="skip")
+    async def index(event: Event[dict[str, int]]) -> None: ...
+
+    @app.listener("alerts", "deploys")
+    def alert(notification) -> None: ...  # type: ignore[no-untyped-def]
+
+    [subscriber], [listener] = app.subscribers, app.listeners
+    assert subscriber.function is index
+    assert (subscriber.topic, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
+    assert (subscriber.type, subscriber.retries, subscriber.then) == (dict[str, int], 2, "skip")
+    assert (subscriber.dead_letters, subscriber.backoff) == ("orders.dead", eventkit.Delays((1.0, 2.0)))
+    assert (listener.channels, listener.is_async, listener.type) == (("alerts", "deploys"), False, None)
+    with pytest.raises(ValueError, match="give this one a consumer= of its own"):
+        app.subscriber("orders", consumer="search")(index)
+    with pytest.raises(ValueError, match="then is one of stop, skip"):
+        app.subscriber("orders", consumer="other", then="weep")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes one parameter"):
+        app.subscriber("orders", consumer="other")(lambda: None)
+    for channels in ((), (alert,)):
+        with pytest.raises(ValueError, match="at least one channel"):
+            app.listener(*channels)

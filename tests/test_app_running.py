@@ -1,0 +1,258 @@
+"""What a run of a task comes to, by the rules that workers and drains share, and what a running task is given."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from apps import *
+
+import eventkit
+from eventkit import AsyncTaskContext, Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
+from eventkit.app import progress, running
+from eventkit.conformance import proves
+from eventkit.conformance.flavours import unwrapped
+from eventkit.testing import advance, assert_published
+
+
+def fail(error: BaseException) -> Any:
+    raise error
+
+
+@proves("A4")
+def test_what_a_function_raises_says_what_comes_next(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """As in `handling`: another attempt, another time, or none; the exceptions of others mean another attempt."""
+    errors: dict[str, Exception] = {
+        "retry": Retry(60, "the server is down"),
+        "snooze": Snooze(timedelta(seconds=60)),
+        "permanent": Permanent("no such address"),
+        "other": KeyError("to"),
+    }
+
+    @app.task(retries=1, backoff=Fixed(base=30, jitter=0))
+    def send(how: str) -> None:
+        raise errors[how]
+
+    ids = {how: now(send.enqueue(how)).id for how in errors}
+    ran = drained(raising=False)
+    assert [type(one.error) for one in ran] == [type(error) for error in errors.values()]
+    infos = {how: kit.queue("default").get(id) for how, id in ids.items()}
+    assert {how: (info.state, info.attempt, info.reason) for how, info in infos.items()} == {
+        "retry": ("scheduled", 1, None),
+        "snooze": ("scheduled", 0, None),
+        "permanent": ("dead", 1, "failed"),
+        "other": ("scheduled", 1, None),
+    }
+    assert infos["retry"].error == "the server is down"
+    assert infos["permanent"].error == "no such address"
+    assert "KeyError: 'to'" in infos["other"].error
+    advance(kit, 30)
+    assert [one.message.id for one in drained(raising=False)] == [ids["other"]]
+    assert kit.queue("default").get(ids["other"]).reason in ("exhausted", "failed")
+    advance(kit, 30)
+    assert {one.message.id for one in drained(raising=False)} == {ids["retry"], ids["snooze"]}
+    assert kit.queue("default").get(ids["snooze"]).attempt == 0
+
+
+@proves("A4")
+def test_what_nobody_can_run_is_a_dead_letter(app: Any, kit: Any, drained: Callable[..., Any]) -> None:
+    @app.task
+    def send(to: str) -> None: ...
+
+    queue = kit.queue("default")
+    payloads = {
+        "RESOLUTION_ERROR: this app declares no task 'sned'": {"task": "sned", "args": {}},
+        "SERIALIZATION_ERROR: the payload of a task is": ["send", "ann"],
+        "SERIALIZATION_ERROR: the arguments are not those of send: Object missing": {"task": "send"},
+        "SERIALIZATION_ERROR: the arguments are not those of send: Expected `str`": {"task": "send", "args": {"to": 7}},
+    }
+    for payload in payloads.values():
+        queue.enqueue(payload)
+    ran = drained(raising=False)
+    assert [one.name for one in ran] == ["sned", "?", "send", "send"]
+    letters = sorted(queue.dead(), key=lambda letter: letter.id)
+    for letter, error in zip(letters, payloads, strict=True):
+        assert letter.error.startswith(error)
+        assert (letter.reason, letter.attempt) == ("failed", 1)
+
+
+@proves("A4")
+def test_a_result_that_cannot_be_saved_is_a_death(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """The work is done, and would be done twice."""
+
+    @app.task
+    def make() -> Any:
+        return object()
+
+    @app.task
+    def divide() -> float:
+        return float("inf")
+
+    for task in (make, divide):
+        handle = now(task.enqueue())
+        with pytest.raises(running.Refused, match="the work is done, but its result cannot be saved"):
+            drained()
+        assert kit.queue("default").get(handle.id).error.startswith("SERIALIZATION_ERROR")
+
+
+@proves("A4")
+def test_hooks_are_told(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
+    """Those of the task first; a snooze is neither success nor failure."""
+    told: list[tuple[str, Any]] = []
+    app.on_success(lambda ctx, result: told.append(("app", result)))
+    app.on_failure(lambda ctx, error: told.append(("app", str(error))))
+
+    async def later(ctx: Any, result: Any) -> None:
+        told.append(("task", (ctx.task.id, ctx.attempt, result)))
+
+    @app.task(
+        on_success=later
+        if isinstance(app, eventkit.AsyncApp)
+        else [lambda ctx, result: told.append(("task", (ctx.task.id, ctx.attempt, result)))]
+    )
+    def work(how: int) -> int:
+        return how if how else fail(Snooze(60)) if how is None else fail(Permanent("no"))
+
+    handle = now(work.enqueue(7))
+    now(work.enqueue(0))
+    drained(raising=False)
+    assert told == [("task", (handle.id, 1, 7)), ("app", 7), ("app", "no")]
+
+
+def moving(app: Any, then: Callable[[Any], None] = lambda ctx: None) -> Any:
+    """A task whose effect is an event, in its own transaction."""
+    if isinstance(app, eventkit.AsyncApp):
+
+        @app.task
+        async def move(amount: int, ctx: AsyncTaskContext) -> int:
+            async with ctx.transaction() as tx:
+                await ctx.kit.stream("moves").publish(amount, tx=tx)
+                then(ctx)
+            return amount
+
+        return move
+
+    @app.task(name="move")
+    def move_now(amount: int, ctx: TaskContext) -> int:
+        with ctx.transaction() as tx:
+            ctx.kit.stream("moves").publish(amount, tx=tx)
+            then(ctx)
+        return amount
+
+    return move_now
+
+
+@proves("A5")
+def test_a_task_may_end_in_its_own_transaction(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """With its effect, and not again by who runs it; the result is saved all the same."""
+    contexts: list[Any] = []
+    handle = now(moving(app, contexts.append).enqueue(5))
+    [ran] = drained()
+    assert (ran.result, contexts[0].settled) == (5, True)
+    assert now(handle.result(timeout=5)) == 5
+    assert kit.queue("default").get(handle.id) is None
+    assert_published(kit, "moves", 5, count=1)
+
+
+@proves("A5")
+def test_a_transaction_that_fails_leaves_nothing(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    handle = now(moving(app, lambda ctx: fail(KeyError("amount"))).enqueue(5))
+    with pytest.raises(KeyError):
+        drained()
+    assert kit.queue("default").get(handle.id).state == "scheduled"
+    assert_published(kit, "moves", count=0)
+
+
+@proves("A5")
+def test_a_task_that_is_no_longer_ours_has_no_effect(
+    app: Any, kit: Any, url: str, now: Callable[[Any], Any], drained: Callable[..., Any]
+) -> None:
+    """The lease has run out, so somebody else may be doing the same."""
+    move = moving(app)
+    handle = now(move.enqueue(5))
+    [task] = kit.queue("default").claim("elsewhere", lease=60)
+    advance(kit, 61)
+    context = (AsyncTaskContext if isinstance(app, eventkit.AsyncApp) else TaskContext)(task, unwrapped(kit))
+    with pytest.raises(LeaseLost, match="give its queue a longer lease"):
+        now(move(5, ctx=context))
+    assert context.settled is False
+    assert_published(kit, "moves", count=0)
+    drained()
+    assert now(handle.status()) == "gone"
+
+
+@proves("A5")
+def test_a_task_says_how_far_it_is(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
+    is_async = isinstance(app, eventkit.AsyncApp)
+
+    @app.task(name="blocking")
+    def work(ctx: TaskContext) -> None:
+        ctx.progress(0.5, "half")
+
+    @app.task(name="awaiting")
+    async def work_later(ctx: AsyncTaskContext) -> None:
+        await ctx.progress(0.5, "half")
+
+    handle = now((work_later if is_async else work).enqueue())
+    assert now(handle.progress()) is None
+    drained()
+    assert now(handle.progress()) == eventkit.Progress(0.5, "half")
+    for wrong, error in ((2, ValueError), ("0.5", TypeError)):
+        with pytest.raises(error, match="a fraction from 0 to 1"):
+            progress.plain(wrong, "")  # type: ignore[arg-type]
+
+
+ANY_TASK: Any = eventkit.Task(7, "emails", {"task": "send", "args": {}}, None, {}, 0, 2, 3, 0, 0, None, 0, 1, 1000)
+
+
+@proves("A5")
+def test_a_context_knows_its_task(caplog: pytest.LogCaptureFixture) -> None:
+    context = TaskContext(ANY_TASK, None)  # type: ignore[arg-type]
+    context.raise_if_cancelled()
+    assert (context.attempt, context.cancelled, context.settled) == (2, False, False)
+    context.cancel()
+    assert context.cancelled
+    with pytest.raises(TaskCancelled, match="task 7 was cancelled"):
+        context.raise_if_cancelled()
+    context.logger.warning("going on")
+    [record] = caplog.records
+    assert (record.task_id, record.task_name, record.queue, record.attempt) == (7, "send", "emails", 2)  # type: ignore[attr-defined]
+
+
+@proves("A6")
+@pytest.mark.parametrize("then", ["stop", "skip"])
+def test_a_subscriber_that_keeps_failing(
+    app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any], then: str
+) -> None:
+    """Stops before the event, or skips it into the dead letters; the offset tells which."""
+    seen: list[int] = []
+
+    @app.subscriber("orders", consumer="search", retries=2, then=then)
+    def index(event: Event[int]) -> None:
+        seen.append(event.payload)
+        if event.payload == 2:
+            raise KeyError("no such order")
+
+    orders = kit.stream("orders")
+    offsets = orders.publish_many([1, 2, eventkit.NewEvent("three", key="3"), 4])
+    ran = drained(raising=False)
+    if then == "stop":
+        assert seen == [1, 2, 2, 2]
+        assert orders.offset("search") == offsets[0]
+        return
+    assert seen == [1, 2, 2, 2, 4]
+    assert [type(one.error) for one in ran] == [type(None), KeyError, running.Refused, type(None)]
+    assert orders.offset("search") == offsets[3]
+    letters = assert_published(kit, "orders.dead", count=2)
+    assert [(letter.payload, letter.key) for letter in letters] == [(2, None), ('"three"', "3")]
+    assert letters[0].headers["consumer"] == "search"
+    assert letters[0].headers["offset"] == str(offsets[1])
+    assert "KeyError: 'no such order'" in letters[0].headers["error"]

@@ -1,0 +1,329 @@
+"""The command as users run it: a process, its settings, its exit code, its signals."""
+
+import json
+import os
+import pty
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import EVENTKIT, environment, process
+
+import eventkit
+from eventkit.conformance.clauses import proves
+
+AT_MOST = 3.0
+"""Seconds for ``--help``; some 0.2 on an idle machine."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in, with a database in ``shop.db``."""
+    monkeypatch.chdir(tmp_path)
+    eventkit.connect("sqlite:///shop.db").close()
+    return tmp_path
+
+
+def test_help_comes_at_once_and_loads_nothing_that_it_does_not_need() -> None:
+    program = (
+        "import sys; from eventkit.cli import main; code = main(['--help']); "
+        "heavy = [name for name in ('apsw', 'psycopg', 'sqlalchemy', 'alembic', 'rich') if name in sys.modules]; "
+        "sys.exit(code or ' '.join(heavy) or 0)"
+    )
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        took.append(time.perf_counter() - began)
+        assert ran.returncode == 0, ran.stderr
+    assert "queue" in ran.stdout
+    assert min(took) < AT_MOST
+
+
+@proves("L2")
+def test_the_option_beats_the_environment_and_that_the_file(folder: Path) -> None:
+    for name in ("option", "environment", "own", "shared"):
+        with eventkit.connect(f"sqlite:///{name}.db") as kit:
+            kit.queue(name).enqueue(1)
+
+    def found(*arguments: str, **given: str) -> str:
+        ran = process("queue", "list", "--json", *arguments, env=environment(**given))
+        assert ran.returncode == 0, ran.stderr
+        return str(json.loads(ran.stdout)[0]["queue"])
+
+    (folder / "pyproject.toml").write_text('[tool.eventkit]\nurl = "sqlite:///shared.db"\n', "utf-8")
+    assert found() == "shared"
+    (folder / "eventkit.toml").write_text('url = "sqlite:///own.db"\n', "utf-8")
+    assert found() == "own"
+    assert found(EVENTKIT_URL="sqlite:///environment.db") == "environment"
+    assert found("--url", "sqlite:///option.db", EVENTKIT_URL="sqlite:///environment.db") == "option"
+
+
+@proves("L2")
+def test_without_a_database_it_says_how_to_name_one(folder: Path) -> None:
+    ran = process("stats")
+    assert ran.returncode == 2
+    assert "--url" in ran.stderr
+    assert "EVENTKIT_URL" in ran.stderr
+    assert "[tool.eventkit]" in ran.stderr
+    for text, reason in (("url = 3", "should be a text"), ("ulr = 'x'", "unknown setting 'ulr'"), ("url =", "read")):
+        (folder / "eventkit.toml").write_text(text, "utf-8")
+        ran = process("stats")
+        assert (ran.returncode, reason in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1), ran.stderr
+
+
+@proves("L2")
+def test_a_database_is_made_only_by_who_means_to(folder: Path) -> None:
+    for command in (["stats"], ["message", "enqueue", "q", "1"], ["doctor"], ["current"]):
+        process(*command, "--url", "sqlite:///typo.db")
+        assert not (folder / "typo.db").exists(), command
+
+
+@proves("L1")
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (["stats", "--url", "nonsense://x"], 1, "no installed backend"),
+        (["stats", "--url", "sqlite:///none.db"], 1, "migrat"),
+        (["stats", "--url", "sqlite:///shop.db?speed=9"], 2, "unknown option"),
+        (["stats", "--url", "postgresql://localhost:1/none"], 1, "localhost"),
+        (["migrate", "--url", "postgresql://localhost:1/none"], 1, "localhost"),
+        (["stats", "--url", "sqlite:///text.db"], 1, "not an SQLite database"),
+        (["nonsense"], 2, "--help"),
+        (["queue", "show"], 2, "QUEUE"),
+        (["backup", "x.db", "--url", "postgresql://localhost/x"], 1, "pg_dump"),
+    ],
+)
+def test_an_error_is_one_line_with_the_remedy(folder: Path, arguments: list[str], code: int, word: str) -> None:
+    (folder / "text.db").write_text("this is no database, but long enough to be looked at" * 9, "utf-8")
+    ran = process(*arguments)
+    assert ran.returncode == code, ran
+    assert ran.stdout == ""
+    [line] = ran.stderr.splitlines()
+    assert word in line
+
+
+def test_without_the_extra_there_is_a_line_with_the_command() -> None:
+    program = "import sys; sys.modules['typer'] = None; from eventkit.cli import main; sys.exit(main(['--help']))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert ran.stderr == "eventkit: the command line is not installed: pip install 'eventkit[cli]'\n"
+
+
+def test_a_pipe_may_be_closed_early(folder: Path) -> None:
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        kit.stream("t").publish_many(range(20_000))
+    command = f"{' '.join(EVENTKIT)} stream read t -n 20000 --url sqlite:///shop.db | head -n 1"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment(), timeout=60)
+    assert ran.stderr == ""
+
+
+@proves("L3")
+def test_lines_come_from_stdin(folder: Path) -> None:
+    ran = process("message", "enqueue", "jobs", "--file", "-", "--url", "sqlite:///shop.db", stdin='{"a":1}\n{"a":2}\n')
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("2 tasks enqueued in ")
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        assert [task.payload for task in kit.queue("jobs").list()] == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize("command", [("stream", "tail", "t"), ("channel", "listen", "t")])
+def test_what_is_followed_comes_at_once_and_ends_with_an_interrupt(folder: Path, command: tuple[str, ...]) -> None:
+    with (
+        eventkit.connect("sqlite:///shop.db") as kit,
+        subprocess.Popen(
+            [*EVENTKIT, *command, "--json", "--url", "sqlite:///shop.db"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as follower,
+    ):
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        deadline = time.monotonic() + 30
+        while not select.select([follower.stdout], [], [], 0.2)[0]:
+            assert time.monotonic() < deadline
+            kit.stream("t").publish({"n": 1})
+            kit.channel("t").notify({"n": 1})
+        assert json.loads(follower.stdout.readline())["payload"] == {"n": 1}
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(30) == 0
+        assert follower.stderr.read() == ""
+
+
+def test_tail_begins_with_the_newest_and_goes_on_for_a_consumer(folder: Path) -> None:
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        for n in range(300):
+            kit.stream("t").publish(n)
+            kit.stream("other").publish(n)
+        kit.stream("t").save_offset("search", kit.stream("t").read(0, 298)[-1].offset)
+    for arguments, expected in ((("-n", "3"), [297, 298, 299]), (("--consumer", "search"), [298, 299])):
+        with subprocess.Popen(
+            [*EVENTKIT, "stream", "tail", "t", *arguments, "--json", "--url", "sqlite:///shop.db"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as follower:
+            assert follower.stdout is not None
+            assert [json.loads(follower.stdout.readline())["payload"] for _ in expected] == expected
+            time.sleep(0.3)
+            follower.send_signal(signal.SIGINT)
+            assert follower.wait(30) == 0
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        assert kit.stream("t").consumers()[0].lag == 0
+
+
+@proves("L4")
+def test_a_backup_is_whole_while_somebody_writes(folder: Path) -> None:
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        kit.queue("jobs").enqueue_many(range(5000))
+        ran = process("backup", "copy.db", "--url", "sqlite:///shop.db")
+        kit.queue("jobs").enqueue(1)
+    assert ran.returncode == 0, ran.stderr
+    with eventkit.connect("sqlite:///copy.db", create=False) as kit:
+        assert kit.queue("jobs").size() == 5000
+    assert "is there already" in process("backup", "copy.db", "--url", "sqlite:///shop.db").stderr
+
+
+def test_the_script_of_a_migration_makes_what_a_migration_makes(folder: Path) -> None:
+    sql = process("migrate", "--sql", "--url", "sqlite:///by_hand.db").stdout
+    with sqlite3.connect("by_hand.db") as connection:
+        connection.executescript(sql)
+    connection.close()
+    with eventkit.connect("sqlite:///by_hand.db", create=False) as kit:
+        kit.queue("jobs").enqueue(1)
+
+
+def test_doctor_sees_a_missing_index(folder: Path) -> None:
+    with sqlite3.connect("shop.db") as connection:
+        connection.execute("DROP INDEX eventkit_task_ready")
+    connection.close()
+    ran = process("doctor", "--url", "sqlite:///shop.db")
+    assert ran.returncode == 1
+    assert "lacks eventkit_task_ready" in ran.stdout
+
+
+def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
+    program = (
+        "import sqlite3, sys, eventkit; kit = eventkit.connect('sqlite:///shop.db'); "
+        "kit.queue('q').size(); print('ready', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        ran = process("doctor", "--url", "sqlite:///shop.db")
+        assert f"process {other.pid} " in ran.stdout
+        assert "two SQLite libraries" in ran.stdout
+        assert "sqlite+apsw://" in ran.stdout
+        other.communicate()
+
+
+def test_shell_completion_knows_the_commands() -> None:
+    asked = environment(_EVENTKIT_COMPLETE="complete_bash", COMP_WORDS="eventkit que", COMP_CWORD="1")
+    ran = process(env=asked)
+    assert ran.stdout.split() == ["queue"]
+
+
+def test_stats_are_watched_in_a_terminal(folder: Path) -> None:
+    """The picture follows the queue; an interrupt gives the terminal back, with the last of it."""
+    ours, theirs = pty.openpty()
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        kit.queue("jobs").enqueue_many([1] * 41)
+        watcher = subprocess.Popen(
+            [*EVENTKIT, "stats", "--watch", "--every", "0.1", "--url", "sqlite:///shop.db"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment(TERM="xterm"),
+            start_new_session=True,
+        )
+        os.close(theirs)
+        seen = _until(ours, "41")
+        kit.queue("jobs").enqueue(1)
+        seen += _until(ours, "42")
+        watcher.send_signal(signal.SIGINT)
+        seen += _rest(ours)
+        assert watcher.wait(30) == 0
+    os.close(ours)
+    assert "Traceback" not in seen
+    assert "42" in seen[seen.rindex("\x1b[?1049l") :]
+
+
+def _until(terminal: int, word: str) -> str:
+    seen = ""
+    while word not in seen:
+        assert select.select([terminal], [], [], 30)[0], seen
+        seen += os.read(terminal, 65536).decode()
+    return seen
+
+
+def _rest(terminal: int) -> str:
+    seen = ""
+    try:
+        while data := os.read(terminal, 65536):
+            seen += data.decode()
+    except OSError:
+        pass  # The other side is closed.
+    return seen
+
+
+def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
+    (folder / "shop.py").write_text(
+        "import eventkit\n"
+        "app = eventkit.App('sqlite:///shop.db')\n"
+        "@app.task(queue='jobs')\n"
+        "def double(n: int) -> int:\n"
+        "    return 2 * n\n",
+        "utf-8",
+    )
+    (folder / "eventkit.toml").write_text("[worker]\nconcurrency = 3\n", "utf-8")
+    checked = json.loads(process("check", "shop:app", "--json").stdout)
+    assert (len(checked["tasks"]), checked["queues"]) == (1, ["jobs"])
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        made = kit.queue("jobs").enqueue({"task": checked["tasks"][0], "args": {"n": 21}})
+        with subprocess.Popen(
+            [*EVENTKIT, "worker", "shop:app", "--queue", "jobs=2"], stderr=subprocess.PIPE, text=True, env=environment()
+        ) as worker:
+            assert kit.results.wait(made.id, 30) == 42
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(30) == 0
+            assert worker.stderr is not None
+            assert "Traceback" not in worker.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["shop"], "MODULE:APP"),
+        (["nowhere:app"], "no module 'nowhere'"),
+        (["shop:nothing"], "there is app"),
+        (["broken:app"], "line 2"),
+        (["shop:app", "--concurrency", "0"], "concurrency"),
+        (["shop:app", "--queue", "jobs=x"], "no weight"),
+    ],
+)
+def test_a_worker_that_cannot_start_says_why(folder: Path, arguments: list[str], word: str) -> None:
+    (folder / "shop.py").write_text("import eventkit\napp = eventkit.App('sqlite:///shop.db')\n", "utf-8")
+    (folder / "broken.py").write_text("import eventkit\napp = eventkit.Apq()\n", "utf-8")
+    ran = process("worker", *arguments)
+    [line] = ran.stderr.splitlines()
+    assert (ran.returncode, word in line) == (2, True), line
+
+
+def test_a_scheduler_fires_until_it_is_told_to_stop(folder: Path) -> None:
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        kit.schedules.add("often", "@every 1s", "jobs")
+        with subprocess.Popen(
+            [*EVENTKIT, "scheduler", "--url", "sqlite:///shop.db"], stderr=subprocess.PIPE, text=True, env=environment()
+        ) as scheduler:
+            assert kit.queue("jobs").claim("test", wait=30)
+            scheduler.send_signal(signal.SIGTERM)
+            assert scheduler.wait(30) == 0
+            assert scheduler.stderr is not None
+            assert "Traceback" not in scheduler.stderr.read()

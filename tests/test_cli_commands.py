@@ -1,0 +1,345 @@
+"""Each command, on both databases: what it does, what it prints, and how it ends."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Commands
+
+import eventkit
+from eventkit import EventKit
+from eventkit.conformance.clauses import proves
+from eventkit.testing import advance
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shop.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def kit(url: str) -> Iterator[EventKit]:
+    """A kit on it, whose tables are there then."""
+    with eventkit.connect(url) as kit:
+        yield kit
+
+
+@pytest.fixture
+def cli(url: str, kit: EventKit, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Commands on it."""
+    return Commands(capsys, url)
+
+
+def test_migrate_makes_the_tables_and_current_tells_of_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    cli = Commands(capsys, url)
+    assert cli.text("current") == "none\n"
+    assert "eventkit_migrations upgrade" in cli.refusal(1, "health")
+    sql = cli.text("migrate", "--sql")
+    assert "CREATE TABLE" in sql
+    assert cli.text("current") == "none\n"
+    assert cli.json("migrate")["revision"] == "0001"
+    assert cli.text("current") == "0001\n"
+    assert "already" in cli.text("migrate")
+    assert cli.text("migrate", "--sql").strip() == ""
+    assert cli.json("health")["healthy"]
+
+
+def test_queues_are_made_changed_and_forgotten(cli: Commands, kit: EventKit) -> None:
+    assert cli.json("queue", "list") == []
+    assert cli.run("queue", "list").err == "there are no queues\n"
+    made = cli.json("queue", "add", "emails", "--lease", "2m", "--retry", "5,30,300", "--max-size", 100, "--rate", 2.5)
+    assert (made["lease"], made["max_size"], made["rate"]) == (120.0, 100, 2.5)
+    assert made["retry"]["seconds"] == [5.0, 30.0, 300.0]
+    assert "queue configure emails" in cli.refusal(1, "queue", "add", "emails")
+    changed = cli.json("queue", "configure", "emails", "--lease", "none", "--keep-done", "7d")
+    assert (changed["lease"], changed["keep_done"], changed["max_size"]) == (None, 604800.0, 100)
+    cli.text("queue", "pause", "emails")
+    assert kit.queue("emails").stats().paused
+    kit.queue("emails").enqueue({"to": "ann"})
+    shown = cli.json("queue", "show", "emails")
+    assert (shown["paused"], shown["ready"], shown["max_size"]) == (True, 1, 100)
+    cli.text("queue", "resume", "emails")
+    [row] = cli.json("queue", "list")
+    assert (row["queue"], row["ready"], row["paused"]) == ("emails", 1, False)
+    assert "--force" in cli.refusal(1, "queue", "rm", "emails")
+    assert "--yes" in cli.refusal(2, "queue", "rm", "emails", "--force")
+    cli.text("queue", "rm", "emails", "--force", "--yes")
+    assert cli.json("queue", "list") == []
+
+
+def test_a_table_is_aligned_and_plain_in_a_pipe(cli: Commands, kit: EventKit) -> None:
+    kit.queue("emails").enqueue_many([1] * 12)
+    kit.queue("reports").enqueue(2)
+    header, *rows = cli.text("stats").splitlines()
+    assert header.split() == ["queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused"]
+    assert [row.split()[:2] for row in rows] == [["emails", "12"], ["reports", "1"]]
+    assert header.index("ready") + len("ready") == rows[0].index("12") + 2
+    assert len(cli.text("stats", "reports").splitlines()) == 2
+
+
+def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -> None:
+    made = cli.json("message", "enqueue", "jobs", '{"a": [1, "é"]}', "--priority", 3, "--key", "k", "--header", "x=y=z")
+    assert made["created"]
+    assert not cli.json("message", "enqueue", "jobs", "1", "--key", "k")["created"]
+    [seen] = cli.json("message", "peek", "jobs")
+    assert (seen["payload"], seen["priority"], seen["headers"]) == ({"a": [1, "é"]}, 3, {"x": "y=z"})
+    [task] = cli.json("message", "poll", "jobs", "--worker", "me", "--lease", "1m")
+    assert (task["id"], task["attempt"], task["lease"]) == (made["id"], 1, 60.0)
+    held = ("jobs", task["id"], task["token"])
+    assert cli.json("message", "get", *held[:2])["worker"] == "me"
+    assert cli.json("message", "extend-lease", *held, "10m")["ok"]
+    assert "poll it again" in cli.refusal(1, "message", "ack", "jobs", task["id"], 1)
+    assert "is leased" in cli.refusal(1, "message", "remove", *held[:2])
+    cli.text("message", "nack", *held, "--delay", 0, "--error", "not now")
+    assert kit.queue("jobs").peek()[0].error == "not now"
+    [task] = cli.json("message", "poll", "jobs")
+    cli.text("message", "ack", "jobs", task["id"], task["token"], "--result", '{"ok": true}')
+    assert kit.results.get(task["id"]) == {"ok": True}
+    assert "no task" in cli.refusal(1, "message", "get", "jobs", task["id"])
+    other = cli.json("message", "enqueue", "jobs", "2", "--delay", "1h30m")["id"]
+    assert cli.json("message", "get", "jobs", other)["state"] == "scheduled"
+    cli.text("message", "remove", "jobs", other)
+    assert cli.json("message", "peek", "jobs") == []
+
+
+@proves("L3")
+@pytest.mark.parametrize("what", ["message", "stream"])
+def test_a_file_goes_in_line_by_line(cli: Commands, kit: EventKit, tmp_path: Path, what: str) -> None:
+    """Several batches of it, and blank lines are none."""
+    file = tmp_path / "lines.ndjson"
+    file.write_text("\n".join(json.dumps({"n": n}) if n % 1000 else f'\n{{"n":{n}}}' for n in range(4500)), "utf-8")
+    command = ("message", "enqueue", "jobs") if what == "message" else ("stream", "publish", "jobs")
+    assert cli.json(*command, "--file", file)["number"] == 4500
+    found: list[Any] = kit.queue("jobs").list(limit=9999) if what == "message" else kit.stream("jobs").read(0, 9999)
+    assert [one.payload["n"] for one in found] == list(range(4500))
+
+
+@proves("L3")
+@pytest.mark.parametrize("bad", ['{"n": 1', "NaN", '"\\ud800"', f'"{"x" * 600_000}"'])
+def test_a_bad_line_is_named_and_those_before_it_are_in(cli: Commands, kit: EventKit, tmp_path: Path, bad: str) -> None:
+    file = tmp_path / "lines.ndjson"
+    file.write_text("\n".join([*map(str, range(2499)), bad, "1"]), "utf-8")
+    refusal = cli.refusal(1, "message", "enqueue", "jobs", "--file", file)
+    assert refusal.startswith("line 2500 ")
+    assert "tail -n +2500" in refusal
+    assert kit.queue("jobs").size() == 2499
+    assert "mend it" in cli.refusal(1, "stream", "publish", "t", "--file", _first_bad(tmp_path))
+    assert kit.stream("t").read() == []
+
+
+def _first_bad(folder: Path) -> Path:
+    file = folder / "first.ndjson"
+    file.write_text("nonsense\n1\n", "utf-8")
+    return file
+
+
+def test_options_hold_for_every_line_of_a_file(cli: Commands, kit: EventKit, tmp_path: Path) -> None:
+    file = tmp_path / "lines.ndjson"
+    file.write_text("1\n2\n", "utf-8")
+    cli.text("message", "enqueue", "jobs", "--file", file, "--priority", 5, "--delay", "1h", "--header", "a=b")
+    tasks = kit.queue("jobs").list()
+    assert [(task.payload, task.priority, task.state) for task in tasks] == [(1, 5, "scheduled"), (2, 5, "scheduled")]
+    assert "--key is for a single task" in cli.refusal(2, "message", "enqueue", "jobs", "--file", file, "--key", "k")
+    assert "say what to enqueue" in cli.refusal(2, "message", "enqueue", "jobs")
+    assert "cannot be read" in cli.refusal(2, "message", "enqueue", "jobs", "--file", tmp_path / "none")
+    cli.text("stream", "publish", "t", "--file", file, "--key", "k")
+    assert [event.key for event in kit.stream("t").read()] == ["k", "k"]
+
+
+def test_dead_letters_are_listed_by_error_shown_and_requeued(cli: Commands, kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    assert cli.json("dlq", "list") == []
+    ids = [queue.enqueue(n).id for n in range(3)]
+    for task, error in zip(
+        queue.claim("me", 3), ["Traceback\nValueError: no", "Traceback\nValueError: no", "bad"], strict=True
+    ):
+        queue.fail(task, error)
+    assert cli.json("dlq", "list") == [{"queue": "jobs", "dead": 3}]
+    assert [letter["id"] for letter in cli.json("dlq", "list", "jobs")] == ids[::-1]
+    assert "ValueError: no" in cli.text("dlq", "list", "jobs")
+    groups = cli.json("dlq", "list", "--by-error")
+    assert [(group["queue"], group["number"], group["summary"]) for group in groups] == [
+        ("jobs", 2, "ValueError: no"),
+        ("jobs", 1, "bad"),
+    ]
+    assert cli.json("dlq", "show", "jobs", ids[0])["error"] == "Traceback\nValueError: no"
+    assert "Traceback\n" in cli.text("dlq", "show", "jobs", ids[0])
+    assert cli.json("dlq", "requeue", "jobs", ids[0])["requeued"] == 1
+    assert "not dead" in cli.refusal(1, "dlq", "show", "jobs", ids[0])
+    assert cli.json("dlq", "purge", "jobs", "--older-than", "1h", "--yes")["deleted"] == 0
+    assert cli.json("queue", "requeue-dlq", "jobs")["requeued"] == 2
+    assert cli.json("queue", "purge", "jobs", "--yes")["deleted"] == 3
+
+
+def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventKit) -> None:
+    assert cli.json("stream", "list") == []
+    first = cli.json("stream", "publish", "orders", '{"id": 1}', "--key", "1", "--dedup", "a")["offset"]
+    assert cli.json("stream", "publish", "orders", "2", "--dedup", "a")["offset"] == first
+    last = cli.json("stream", "publish", "orders", "2")["offset"]
+    events = cli.json("stream", "read", "orders")
+    assert [(event["offset"], event["key"], event["payload"]) for event in events] == [
+        (first, "1", {"id": 1}),
+        (last, None, 2),
+    ]
+    assert datetime.now(UTC) - datetime.fromisoformat(events[0]["created_at"]) < timedelta(minutes=5)
+    assert [event["offset"] for event in cli.json("stream", "read", "orders", "--after", first)] == [last]
+    assert cli.json("stream", "read", "orders", "--since", "2020-01-01T00:00", "--limit", 1)[0]["offset"] == first
+    cli.text("stream", "seek", "orders", "search", first)
+    [consumer] = cli.json("stream", "consumers", "orders")
+    assert (consumer["name"], consumer["offset"], consumer["lag"]) == ("search", first, 1)
+    [topic] = cli.json("stream", "list")
+    assert (topic["topic"], topic["events"], topic["lag"], topic["head"]) == ("orders", 2, 1, last)
+    assert cli.json("stream", "prune", "orders", "--max-keep", 0)["dropped"] == 1
+    assert cli.json("stream", "seek", "orders", "search", "latest")["offset"] == last
+    assert cli.json("stream", "seek", "orders", "search", "earliest")["offset"] == 0
+    assert "moment" in cli.refusal(2, "stream", "seek", "orders", "search", "soon")
+    assert cli.json("stream", "prune", "orders", "--older-than", "0s", "--unconsumed")["dropped"] == 1
+    assert "older_than" in cli.refusal(2, "stream", "prune", "orders")
+
+
+def test_a_notification_is_sent(cli: Commands, kit: EventKit) -> None:
+    with kit.channel("alerts").listen() as heard:
+        id = cli.json("channel", "notify", "alerts", '{"new": 1}')["id"]
+        notification = next(heard)
+    assert (notification.id, notification.payload) == (id, {"new": 1})
+
+
+def test_schedules_are_kept_paused_and_forgotten(cli: Commands, kit: EventKit) -> None:
+    added = cli.json("schedule", "add", "nightly", "0 3 * * *", "reports", '{"all": true}', "--tz", "Europe/Berlin")
+    assert (added["queue"], added["payload"], added["paused"]) == ("reports", {"all": True}, False)
+    assert [schedule["name"] for schedule in cli.json("schedule", "list")] == ["nightly"]
+    assert len(cli.json("schedule", "next", "nightly", "-n", 3)) == 3
+    assert cli.json("schedule", "pause", "nightly")["next_at"] is None
+    assert "fires next at" in cli.text("schedule", "resume", "nightly")
+    cli.text("schedule", "rm", "nightly")
+    assert "no schedule 'nightly'" in cli.refusal(1, "schedule", "rm", "nightly")
+    assert "no time for a schedule" in cli.refusal(2, "schedule", "add", "s", "now and then", "q")
+
+
+def test_locks_that_are_held_are_listed(cli: Commands, kit: EventKit) -> None:
+    assert cli.json("lock", "list") == []
+    with kit.lock("report"):
+        [held] = cli.json("lock", "list")
+    assert (held["lock"], held["fence"]) == ("report", 1)
+
+
+def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
+    kit.queue("jobs").enqueue(1)
+    kit.stream("orders").publish(1)
+    kit.stream("orders").save_offset("search", 1)
+    kit.results.save("r", 1)
+    assert {"queues", "topics", "schedules", "locks", "results"} <= cli.json("overview").keys()
+    text = cli.text("overview")
+    assert "jobs" in text
+    assert "search" in text
+
+
+def test_check_says_what_serves_the_url(cli: Commands, url: str) -> None:
+    assert cli.json("check")["backend"] == url.partition(":")[0]
+    assert cli.json("check", "--live")["wake_ms"] > 0
+
+
+@proves("L4")
+def test_what_is_exported_is_imported_elsewhere(
+    cli: Commands, kit: EventKit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read again and exported once more, it is the same file."""
+    kit.queue("jobs").configure(rate=0.1, max_attempts=5)
+    kit.queue("jobs").enqueue_many([{"n": n, "é": "\u0000"} for n in range(1203)])
+    kit.queue("jobs").claim("me", 3)
+    kit.queue("other").enqueue("x", key="k")
+    kit.stream("orders").publish_many(range(10))
+    kit.stream("orders").save_offset("search", 4)
+    kit.schedules.add("nightly", "@daily", "jobs")
+    file, again = tmp_path / "kit.ndjson", tmp_path / "again.ndjson"
+    assert cli.json("export", file)["rows"] >= 1217
+    assert "is there already" in cli.refusal(1, "export", file)
+    other = Commands(capsys, f"sqlite:///{tmp_path}/other.db")
+    counts = {row["table"]: row["rows"] for row in other.json("import", file)}
+    assert (counts["eventkit_task"], counts["eventkit_event"]) == (1204, 10)
+    other.text("export", again)
+    assert again.read_text("utf-8") == file.read_text("utf-8")
+    assert "has rows already" in other.refusal(2, "import", file)
+    with eventkit.connect(str(other.url)) as copied:
+        assert copied.queue("jobs").size() == 1203
+        assert copied.queue("jobs").enqueue(1).id > 1204
+
+
+@proves("L4")
+def test_an_export_without_its_end_is_not_taken_for_a_whole_one(
+    cli: Commands, kit: EventKit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kit.stream("orders").publish_many(range(10))
+    file = tmp_path / "kit.ndjson"
+    cli.text("export", file)
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    for number, broken in enumerate((lines[:-1], [*lines[:-2], lines[-1]], lines[1:], ["[1]\n"])):
+        file.write_text("".join(broken), "utf-8")
+        other = Commands(capsys, f"sqlite:///{tmp_path}/other{number}.db")
+        assert "export" in other.refusal(2, "import", file)
+
+
+def test_a_database_is_copied(
+    cli: Commands, kit: EventKit, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kit.queue("jobs").enqueue_many([1, 2])
+    counts = Commands(capsys, None).json("copy", url, f"sqlite:///{tmp_path}/other.db")
+    assert {"table": "eventkit_task", "rows": 2} in counts
+
+
+def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
+    findings = json.loads(cli.run("doctor", "--json").out)["findings"]
+    # The suite's server does without what takes time and protects from crashes of the machine.
+    assert {one["what"].split()[0] for one in findings if one["level"] == "bad"} <= {"fsync", "full_page_writes"}
+    assert "all tables and indexes are there" in {one["what"] for one in findings}
+    kit.queue("idle").enqueue(1)
+    kit.queue("resting").enqueue(1)
+    kit.queue("resting").pause()
+    kit.stream("orders").publish(1)
+    kit.stream("orders").seek("stuck", 0)
+    kit.schedules.add("late", "@every 1h", "idle")
+    advance(kit, 7200)
+    ran = cli.run("doctor")
+    assert ran.code == 1
+    for found, remedy in (
+        ("queue idle", "start a worker"),
+        ("queue resting is paused", "queue resume resting"),
+        ("consumer stuck of topic orders", "stream seek orders stuck"),
+        ("schedule late", "scheduler"),
+    ):
+        assert found in ran.out
+        assert remedy in ran.out
+    assert "to be mended" in ran.err
+
+
+def test_compacting_leaves_all_there_is(cli: Commands, kit: EventKit, url: str) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many(["x" * 1000] * 3000)
+    queue.purge()
+    queue.enqueue("left")
+    sizes = cli.json("queue", "compact")
+    assert sizes["after"] < sizes["before"] or url.startswith("postgres")  # Which keeps most of it for what comes.
+    assert [task.payload for task in queue.peek(9)] == ["left"]
+
+
+def test_bench_leaves_nothing(cli: Commands, kit: EventKit) -> None:
+    ran = cli.run("bench", "--seconds", "0.1", "--json")
+    assert ran.code == 0, ran
+    assert all(measure["value"] > 0 for measure in json.loads(ran.out))
+    assert (kit.overview().queues, [stats.events for stats in kit.overview().topics.values()]) in (({}, []), ({}, [0]))
+
+
+def test_what_is_no_json_is_refused_with_a_hint(cli: Commands) -> None:
+    assert "needs quotes of its own" in cli.refusal(2, "message", "enqueue", "jobs", "hello")
+    assert "no header" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--header", "x")
+    assert "no duration" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--delay", "soon")
+    assert "no moment" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--run-at", "soon")
+    assert "1 to 255 characters" in cli.refusal(2, "message", "enqueue", "", "1")
+    assert "--help" in cli.refusal(2, "message", "enqueue")
+    assert "--help" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--nonsense")

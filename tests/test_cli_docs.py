@@ -1,0 +1,106 @@
+"""docs/cli.md shows what ``--help`` says, of every command, and its examples run.
+
+``python tests/test_cli_docs.py`` writes the page anew.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from eventkit.cli import main
+from eventkit.cli.root import app
+
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+BLOCK = re.compile(r"^```text\n\$ eventkit (.*?)--help\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command and group there is, by what is typed for it."""
+
+    def beneath(words: str, command: Any) -> Iterator[tuple[str, Any]]:
+        yield words, command
+        for name, child in getattr(command, "commands", {}).items():
+            yield from beneath(f"{words}{name} ", child)
+
+    return beneath("", typer.main.get_command(app))
+
+
+def shown(words: str) -> str:
+    """What the command says of itself in a terminal of a hundred columns."""
+    said = io.StringIO()
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100"
+    try:
+        with contextlib.redirect_stdout(said):
+            assert main([*words.split(), "--help"]) == 0
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+    return said.getvalue().rstrip() + "\n"
+
+
+def test_every_command_is_on_the_page() -> None:
+    """And the page has no other."""
+    assert sorted(words for words, _ in BLOCK.findall(PAGE.read_text("utf-8"))) == sorted(dict(commands()))
+
+
+@pytest.mark.parametrize("words", dict(commands()))
+def test_the_page_shows_what_help_says(words: str) -> None:
+    """A command, an option or a word that has changed is changed on the page as well."""
+    assert dict(BLOCK.findall(PAGE.read_text("utf-8"))).get(words) == shown(words)
+
+
+def test_everything_has_help() -> None:
+    """No command, argument or option is without a sentence."""
+    for words, command in commands():
+        assert command.help, words
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{words}{parameter.name}"
+
+
+def test_the_short_help_is_whole() -> None:
+    """In a list of commands, none is cut off."""
+    for words, _ in commands():
+        assert "..." not in shown(words).partition("Commands:")[2], words
+
+
+def test_its_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EVENTKIT_URL", raising=False)
+    ran = 0
+    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            given, _, line = line.rpartition(" | ")
+            match shlex.split(line):
+                case ["pip", "install", "eventkit[cli]"]:
+                    pass
+                case ["export", setting]:
+                    monkeypatch.setenv(*setting.split("=", 1))
+                case ["eventkit", *arguments]:
+                    typed = "".join(f"{word}\n" for word in shlex.split(given)[1:])
+                    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+                    assert main(arguments) == 0, line
+                    ran += 1
+                case _:
+                    pytest.fail(f"{line} is no example")
+    assert ran > 30
+
+
+def rewritten(page: str) -> str:
+    """The page, with what ``--help`` says now."""
+    return BLOCK.sub(lambda found: f"```text\n$ eventkit {found[1]}--help\n{shown(found[1])}```", page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rewritten(PAGE.read_text("utf-8")), "utf-8")

@@ -1,0 +1,95 @@
+"""Workers that are told to end, and workers that are killed: J5, J6."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import working
+from working import error_of, gone, program, state, until
+
+from eventkit import EventKit
+from eventkit.conformance import proves
+
+url, kit = working.url, working.kit
+
+
+@proves("J5")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_worker_gently(kit: EventKit, url: str, tmp_path: Path, number: int) -> None:
+    """What runs is finished; what was claimed ahead is as if it had not been; and the exit code is good."""
+    queue = kit.queue("default")
+    with program(url, tmp_path, concurrency="2", prefetch="2", ready=str(tmp_path / "ready")) as worker:
+        until((tmp_path / "ready").exists)
+        running = [
+            queue.enqueue({"task": task, "args": {"seconds": 1.0, "name": task}}, priority=1).id
+            for task in ("nap", "block")
+        ]
+        worker.wait_for("nap begins")
+        worker.wait_for("block begins")
+        waiting = [queue.enqueue({"task": "nap", "args": {"seconds": 0, "name": "late"}}).id for _ in range(2)]
+        until(lambda: all(state(kit, id) == "leased" for id in waiting))
+        worker.send(number)
+        until(lambda: all(state(kit, id) == "ready" for id in waiting))
+        assert {"nap ends", "block ends"}.isdisjoint(worker.lines())
+        assert [info.attempt for id in waiting if (info := queue.get(id))] == [0, 0]
+        assert worker.end() == 0
+        assert worker.lines()[-1] == "the worker has ended"
+        assert {"nap ends", "block ends"} <= {*worker.lines()}
+        assert "late begins" not in worker.lines()
+    assert all(gone(kit, id) for id in running)
+    assert not (tmp_path / "ready").exists()
+
+
+@proves("J5")
+def test_what_does_not_end_in_time_is_stopped(kit: EventKit, url: str, tmp_path: Path) -> None:
+    """What can be stopped is given back with its attempt; a thread cannot."""
+    queue = kit.queue("default")
+    with program(url, tmp_path, timeout="0.2") as worker:
+        napping = queue.enqueue({"task": "nap", "args": {"seconds": 1000}}).id
+        apart = kit.queue("apart").enqueue({"task": "compute", "args": {"number": 1, "seconds": 1000}}).id
+        blocking = queue.enqueue({"task": "block", "args": {"seconds": 1000}}).id
+        worker.wait_for("nap begins")
+        worker.wait_for("block begins")
+        until(lambda: any(line.startswith("compute") for line in worker.lines()))
+        worker.send()
+        assert worker.end() == 0
+    assert state(kit, napping) == "ready"
+    assert state(kit, apart, "apart") == "ready"
+    info = queue.get(napping)
+    assert info is not None
+    assert info.attempt == 0
+    assert state(kit, blocking) == "leased"
+
+
+@proves("J5")
+def test_a_second_signal_ends_it_at_once(kit: EventKit, url: str, tmp_path: Path) -> None:
+    """Leases are left to lapse."""
+    with program(url, tmp_path, timeout="1000") as worker:
+        id = kit.queue("default").enqueue({"task": "nap", "args": {"seconds": 1000}}).id
+        worker.wait_for("nap begins")
+        worker.send()
+        until(lambda: "nap ends" not in worker.lines())
+        worker.send(signal.SIGINT)
+        # Two signals that come together may be told in either order.
+        assert worker.end() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+    assert state(kit, id) == "leased"
+
+
+@proves("J6")
+def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp_path: Path) -> None:
+    """By another, when the lease has run out; but not what says that it must not be."""
+    queue = kit.queue("default")
+    with program(url, tmp_path, lease="1") as worker:
+        again = queue.enqueue({"task": "nap", "args": {"seconds": 2}}).id
+        never = queue.enqueue({"task": "once", "args": {"seconds": 1000}}).id
+        worker.wait_for("nap begins")
+        worker.wait_for("once begins")
+        worker.send(signal.SIGKILL)
+        worker.end()
+        with program(url, tmp_path, lease="1") as other:
+            assert error_of(kit, never).startswith("CRASHED")
+            until(lambda: gone(kit, again))
+            assert other.lines().count("nap begins") == 2
+            assert other.lines().count("once begins") == 1
+            other.send()
+            assert other.end() == 0

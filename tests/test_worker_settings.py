@@ -1,0 +1,65 @@
+"""What a worker can be told, and what it refuses: J7."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from eventkit import App
+from eventkit.conformance import proves
+from eventkit.worker.settings import settings_of
+
+WRONG: dict[str, Any] = {
+    "concurrency": 0,
+    "prefetch": -1,
+    "processes": 0,
+    "shutdown_timeout": -1,
+    "lease": 0.5,
+    "db_retry_initial_ms": 99,
+    "db_retry_max_ms": 300_001,
+    "db_retry_max_attempts": 10_001,
+    "notify_poll_interval_ms": 999,
+    "name": "",
+    "queues": ["a", ("a", 2)],
+    "url": 7,
+}
+
+
+@proves("J7")
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    """Each setting by its name, before anything is connected to."""
+    with pytest.raises(ValueError, match="cannot be used") as caught:
+        App("nonsense://").worker(**WRONG)
+    lines = str(caught.value).split("\n")
+    assert lines[0] == f"{len(WRONG)} of the worker's settings cannot be used:"
+    assert len(lines) == len(WRONG) + 1
+    for name, line in zip(WRONG, lines[1:], strict=True):
+        assert {"name": "worker", "queues": "queue 'a'"}.get(name, name) in line
+
+
+@proves("J7")
+@pytest.mark.parametrize(("name", "value"), WRONG.items())
+def test_each_is_refused_alone(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match="1 of the worker's settings cannot be used"):
+        settings_of({name: value})
+
+
+@proves("J7")
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="db_retry_initial_ms is at most db_retry_max_ms"):
+        settings_of({"db_retry_initial_ms": 60_000})
+
+
+@proves("J7")
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(TypeError, match="no setting concurency; there are: .*concurrency"):
+        App("nonsense://").worker(concurency=3)
+
+
+@proves("J7")
+def test_what_is_right_is_taken() -> None:
+    settings = settings_of({"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None})
+    assert settings.lease_ms == 60_000
+    assert settings.weights(["c"]) == {"a": 1, "b": 2}
+    assert settings_of({}).weights(["c"]) == {"c": 1}
+    assert settings.children >= 1

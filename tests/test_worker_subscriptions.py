@@ -1,0 +1,140 @@
+"""Subscribers and listeners that a worker runs: J4."""
+
+import threading
+import time
+from typing import Any
+
+import msgspec
+import pytest
+import working
+from working import until
+
+from eventkit import App, Event, EventKit, Notification, Permanent
+from eventkit.conformance import proves
+
+url, kit = working.url, working.kit
+
+
+class Order(msgspec.Struct):
+    """What the events are."""
+
+    id: int
+
+
+@proves("J4")
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_subscriber_is_called_with_each_event_in_order(kit: EventKit, url: str, blocking: bool) -> None:
+    """From where it was before; and what it fails of is tried again before the next one comes."""
+    app, seen = App(url), list[int]()
+
+    def handle(event: Event[Order]) -> None:
+        seen.append(event.payload.id)
+        if event.payload.id == 2 and seen.count(2) < 3:
+            raise ValueError("not yet")
+
+    async def handle_async(event: Event[Order]) -> None:
+        handle(event)
+
+    app.subscriber("orders", consumer="search", retries=2, backoff=[0])(handle if blocking else handle_async)
+    orders = kit.stream("orders")
+    for id in (1, 2, 3):
+        orders.publish({"id": id})
+    with working.working(app):
+        until(lambda: seen == [1, 2, 2, 2, 3])
+        orders.publish({"id": 4})
+        until(lambda: seen[-1] == 4)
+    assert orders.offset("search") == orders.head()
+    orders.publish({"id": 5})
+    with working.working(app):
+        until(lambda: seen[-1] == 5)
+    assert seen == [1, 2, 2, 2, 3, 4, 5]
+
+
+@proves("J4")
+def test_what_fails_for_good_is_skipped_or_stops_the_consumer(kit: EventKit, url: str) -> None:
+    app, seen = App(url), list[Any]()
+
+    @app.subscriber("orders", consumer="skipping", retries=1, backoff=[0], then="skip")
+    async def skip(event: Event[Order]) -> None:
+        seen.append(("skip", event.payload.id))
+        if event.payload.id == 2:
+            raise ValueError("never")
+
+    @app.subscriber("orders", consumer="stopping", retries=5)
+    def stop(event: Event[Any]) -> None:
+        if event.payload["id"] == 2:
+            raise Permanent("never")
+        seen.append(("stop", event.payload["id"]))
+
+    orders = kit.stream("orders")
+    offsets = [orders.publish({"id": id}, headers={"of": "test"}) for id in (1, 2, 3)]
+    orders.publish("no order")
+    with working.working(app) as worker:
+        letters = kit.stream("orders.dead")
+        until(lambda: len(letters.read()) == 2)
+        until(lambda: worker.metrics.events.of("orders", "stopping", "failed").value == 1)
+        until(lambda: orders.offset("skipping") == orders.head())
+        time.sleep(0.1)
+    first, second = letters.read()
+    assert first.payload == {"id": 2}
+    assert (first.headers["of"], first.headers["consumer"]) == ("test", "skipping")
+    assert first.headers["offset"] == str(offsets[1])
+    assert "never" in first.headers["error"]
+    assert "SERIALIZATION_ERROR" in second.headers["error"]
+    assert [item for item in seen if item[0] == "skip"] == [("skip", 1), ("skip", 2), ("skip", 2), ("skip", 3)]
+    assert [item for item in seen if item[0] == "stop"] == [("stop", 1)]
+    assert orders.offset("stopping") == offsets[0]
+
+
+@proves("J4")
+def test_one_worker_at_a_time_follows_for_a_consumer(kit: EventKit, url: str) -> None:
+    """And when it ends, another goes on."""
+    apps, seen = [App(url), App(url)], list[tuple[int, int]]()
+    for number, app in enumerate(apps):
+
+        @app.subscriber("orders", consumer="search")
+        async def index(event: Event[Any], number: int = number) -> None:
+            seen.append((number, event.payload))
+
+    orders = kit.stream("orders")
+    with working.working(apps[0]):
+        orders.publish(1)
+        until(lambda: seen == [(0, 1)])
+        second = working.working(apps[1])
+        second.__enter__()
+        orders.publish(2)
+        until(lambda: seen[-1] == (0, 2))
+    try:
+        orders.publish(3)
+        until(lambda: seen[-1] == (1, 3))
+    finally:
+        second.__exit__(None, None, None)
+    assert seen == [(0, 1), (0, 2), (1, 3)]
+
+
+@proves("J4")
+def test_listeners_hear_their_channels(kit: EventKit, url: str) -> None:
+    app, heard = App(url), list[Any]()
+    attached = threading.Event()
+
+    @app.listener("alerts", "news")
+    async def hear(notification: Notification[Any]) -> None:
+        heard.append((notification.channel, notification.payload))
+        if notification.payload == "bad":
+            raise ValueError("a listener that fails")
+        if notification.payload == "attached":
+            attached.set()
+
+    @app.listener("typed")
+    def hear_typed(notification: Notification[Order]) -> None:
+        heard.append(notification.payload)
+
+    with working.working(app):
+        while not attached.wait(0.05):
+            kit.channel("alerts").notify("attached")
+        kit.channel("news").notify("bad")
+        kit.channel("news").notify("good")
+        until(lambda: ("news", "good") in heard)
+        kit.channel("typed").notify("no order")
+        kit.channel("typed").notify({"id": 7})
+        until(lambda: Order(7) in heard)

@@ -1,0 +1,116 @@
+"""A worker as somebody runs it, and the functions for it; what happens is said in a file, a line at a time."""
+
+import asyncio
+import os
+import signal
+import time
+
+import eventkit
+from eventkit import Permanent, Snooze, TaskContext
+
+URL, SAID = os.environ.get("WORK_URL"), os.environ.get("WORK_SAID", os.devnull)
+
+app = eventkit.App(URL)
+
+
+def say(line: str) -> None:
+    """One write, so that a line is whole or missing."""
+    file = os.open(SAID, os.O_WRONLY | os.O_APPEND)
+    os.write(file, f"{line}\n".encode())
+    os.close(file)
+
+
+@app.task
+async def nap(seconds: float, name: str = "nap") -> None:
+    """Sleep, and say so."""
+    say(f"{name} begins")
+    await asyncio.sleep(seconds)
+    say(f"{name} ends")
+
+
+@app.task
+def block(seconds: float, name: str = "block") -> None:
+    """Sleep in a thread."""
+    say(f"{name} begins")
+    time.sleep(seconds)
+    say(f"{name} ends")
+
+
+@app.task(on_crash="fail")
+async def once(seconds: float) -> None:
+    """What must not be begun twice."""
+    say("once begins")
+    await asyncio.sleep(seconds)
+
+
+@app.task(isolation="process", queue="apart")
+def compute(number: int, seconds: float = 0) -> int:
+    """Compute in a process of its own."""
+    say(f"compute {os.getpid()}")
+    time.sleep(seconds)
+    return number * 2
+
+
+@app.task(isolation="process", queue="apart", timeout=0.5, retries=0)
+def spin(name: str = "spin") -> None:
+    """Never end."""
+    say(f"{name} {os.getpid()}")
+    while True:
+        pass
+
+
+@app.task(isolation="process", queue="apart", retries=1, backoff=[0])
+def die(times: int) -> str:
+    """Take the process along, some times."""
+    say("died")
+    with open(SAID, encoding="utf-8") as file:
+        if file.read().count("died") <= times:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return "lives"
+
+
+@app.task(isolation="process", queue="apart", on_crash="fail")
+def die_once() -> None:
+    """Take the process along, and that is that."""
+    os._exit(7)
+
+
+@app.task(isolation="process", queue="apart", retries=0)
+def raise_there(kind: str) -> object:
+    """Fail in one way or the other."""
+    if kind == "permanent":
+        raise Permanent("for good")
+    if kind == "snooze":
+        raise Snooze(3600)
+    if kind == "local":
+
+        class LocalError(Exception):
+            pass
+
+        raise LocalError("of here alone")
+    if kind == "result":
+        return object()
+    raise ValueError(kind)
+
+
+@app.task(isolation="process", queue="apart")
+def settle(ctx: TaskContext) -> None:
+    """Ack in a transaction with what was done."""
+    with ctx.transaction() as tx:
+        ctx.kit.stream("effects").publish(ctx.task.id, tx=tx)
+
+
+if __name__ == "__main__":
+    settings = {"concurrency": int(os.environ.get("WORK_CONCURRENCY", "10"))}
+    settings |= {"prefetch": int(os.environ.get("WORK_PREFETCH", "0"))}
+    worker = app.worker(
+        **settings,
+        shutdown_timeout=float(os.environ.get("WORK_TIMEOUT", "10")),
+        readiness_file=os.environ.get("WORK_READY"),
+        lease=float(os.environ["WORK_LEASE"]) if "WORK_LEASE" in os.environ else None,
+        db_retry_initial_ms=100,
+        db_retry_max_ms=500,
+    )
+    code = worker.run()
+    say("the worker has ended")
+    raise SystemExit(code)

@@ -1,0 +1,137 @@
+"""Workers of tests: in a thread of this process, or as a program that can be killed."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+import eventkit
+from eventkit import EventKit
+from eventkit.worker import Worker
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds after which whatever has not come about is a failure."""
+
+PROGRAM = Path(__file__).parent / "worker_program.py"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of the test's own."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/work.db"
+    given: str = request.getfixturevalue("postgres_url")
+    return given
+
+
+@pytest.fixture
+def kit(url: str) -> Iterator[EventKit]:
+    """A kit on it."""
+    with eventkit.connect(url) as kit:
+        yield kit
+
+
+@contextlib.contextmanager
+def working(app: Any, **settings: Any) -> Iterator[Worker]:
+    """A worker in a thread; it is stopped at the end, and what it fails of fails the test."""
+    worker = Worker(app, **{"shutdown_timeout": 10} | settings)
+    failures: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            asyncio.run(worker.serve())
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "the worker does not end"
+        if failures:
+            raise failures[0]
+
+
+def until(condition: Callable[[], T]) -> T:
+    """What *condition* comes to, once it is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.005)
+    return answer
+
+
+def gone(kit: EventKit, id: int, queue: str = "default") -> bool:
+    """Whether the task is done, and with that deleted."""
+    return kit.queue(queue).get(id) is None
+
+
+def state(kit: EventKit, id: int, queue: str = "default") -> str:
+    """The task's state."""
+    info = kit.queue(queue).get(id)
+    return "gone" if info is None else info.state
+
+
+def error_of(kit: EventKit, id: int, queue: str = "default") -> str:
+    """What the task, which dies, died of."""
+    until(lambda: state(kit, id, queue) == "dead")
+    info = kit.queue(queue).get(id)
+    assert info is not None
+    return info.error or ""
+
+
+class Program:
+    """A worker in a process of its own, on the tasks of `worker_program`; it says in a file what they do."""
+
+    def __init__(self, url: str, folder: Path, **settings: str) -> None:
+        self.said = folder / "said"
+        self.said.touch()
+        environment = os.environ | {"WORK_URL": url, "WORK_SAID": str(self.said)}
+        environment |= {f"WORK_{name.upper()}": value for name, value in settings.items()}
+        self.process = subprocess.Popen([sys.executable, str(PROGRAM)], env=environment)
+
+    def lines(self) -> list[str]:
+        """What was said so far."""
+        return self.said.read_text("utf-8").split("\n")[:-1]
+
+    def wait_for(self, line: str, times: int = 1) -> None:
+        """Return once it was said so many times."""
+
+        def there() -> bool:
+            assert self.process.poll() is None, f"the worker ended with {self.process.returncode}"
+            return self.lines().count(line) >= times
+
+        until(there)
+
+    def send(self, number: int = signal.SIGTERM) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """The exit code, once it has ended."""
+        return self.process.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def program(url: str, folder: Path, **settings: str) -> Iterator[Program]:
+    """A `Program`, which is killed in the end if it still runs."""
+    made = Program(url, folder, **settings)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        made.process.wait()
