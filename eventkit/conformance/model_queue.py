@@ -58,6 +58,12 @@ class QueueModel:
             return "dead"
         return "ready"
 
+    def reason(self, task: ModelTask) -> str | None:
+        """Why the task is dead by the clock, whether or not it has been moved there."""
+        if task.state == "dead" or self.state(task) != "dead":
+            return task.reason
+        return "expired" if task.expires is not None and task.expires <= self.clock.now else "exhausted"
+
     def max_attempts(self, task: ModelTask) -> int:
         """How many runs the task may have."""
         return task.wish.max_attempts or self.settings.max_attempts or 3
@@ -214,12 +220,10 @@ class QueueModel:
         """Move what has changed by the clock; how many."""
         moved = [task for task in self.tasks.values() if task.wakes is not None and task.wakes <= self.clock.now]
         for task in moved:
-            state = self.state(task)
             error = LAPSED if task.state == "leased" else task.error
             task.lapsed = task.lapsed or task.state == "leased"
-            if state == "dead":
-                expired = task.expires is not None and task.expires <= self.clock.now
-                self.bury(task, "expired" if expired else "exhausted", error)
+            if reason := self.reason(task):
+                self.bury(task, reason, error)
             else:
                 task.state, task.wakes, task.error = "ready", task.expires, error
         return len(moved)

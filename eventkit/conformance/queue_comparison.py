@@ -115,7 +115,7 @@ class ComparedQueue(RuleBasedStateMachine):
             "expires": task.expires,
             "leased until": task.wakes if state == "leased" else None,
             "worker": task.worker if state == "leased" else None,
-            "reason": task.reason,
+            "reason": model.reason(task),
             "error": task.error,
             "result": task.result,
             "finished": task.finished,

@@ -62,6 +62,17 @@ def test_an_expired_task_dies_on_the_next_claim(kit: EventKit) -> None:
     assert (dead.id, dead.reason, dead.attempt) == (id, "expired", 0)
 
 
+@proves("Q8", "Q10")
+def test_a_task_that_has_died_by_the_clock_tells_why_before_it_is_moved(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    late = queue.enqueue("late", expires=10).id
+    queue.enqueue("lapsed", priority=1, max_attempts=1)
+    [lapsed] = queue.claim("worker", lease=5)
+    advance(kit, 11)
+    infos = [queue.get(late), queue.get(lapsed.id)]
+    assert [(info.state, info.reason) for info in infos if info] == [("dead", "expired"), ("dead", "exhausted")]
+
+
 @proves("Q8", "Q11")
 def test_an_expired_task_dies_on_a_sweep(kit: EventKit) -> None:
     queue = kit.queue("jobs")

@@ -244,7 +244,14 @@ SQLITE_UPGRADE = (
         coalesce(t.max_attempts, q.max_attempts, 3) AS max_attempts,
         t.run_at, t.enqueued_at, t.expires_at,
         CASE WHEN t.state = 'leased' AND t.wake_at > {NOW} THEN t.wake_at END AS lease_expires_at,
-        t.worker, t.claimed_at, t.finished_at, t.reason, t.error, t.result,
+        t.worker, t.claimed_at, t.finished_at,
+        CASE
+            WHEN t.wake_at > {NOW} OR t.wake_at IS NULL THEN t.reason
+            WHEN t.expires_at <= {NOW} THEN 'expired'
+            WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'exhausted'
+            ELSE t.reason
+        END AS reason,
+        t.error, t.result,
         t.state AS stored_state, t.wake_at, t.lane
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
     """,

@@ -423,7 +423,14 @@ SELECT
     CASE
         WHEN t.state = 'leased' AND t.wake_at > date_trunc('milliseconds', statement_timestamp()) THEN t.wake_at
     END AS lease_expires_at,
-    t.worker, t.claimed_at, t.finished_at, t.reason, t.error, t.result,
+    t.worker, t.claimed_at, t.finished_at,
+    CASE
+        WHEN t.wake_at > date_trunc('milliseconds', statement_timestamp()) OR t.wake_at IS NULL THEN t.reason
+        WHEN t.expires_at <= date_trunc('milliseconds', statement_timestamp()) THEN 'expired'
+        WHEN t.state = 'leased' AND t.attempt >= coalesce(t.max_attempts, q.max_attempts, 3) THEN 'exhausted'
+        ELSE t.reason
+    END AS reason,
+    t.error, t.result,
     t.state AS stored_state, t.wake_at, t.lane
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
