@@ -14,6 +14,7 @@ import apsw
 import pytest
 import sqlalchemy as sa
 from eventkit_sqlite import driver_async
+from packaging.version import Version
 from shop import Base, Order, orders
 from sqlalchemy import pool
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -23,6 +24,12 @@ COUNT = f"SELECT count(*) FROM ({ENDLESS})"
 
 collected = pytest.mark.filterwarnings("ignore:The garbage collector is trying to clean up:sqlalchemy.exc.SAWarning")
 """For a test in which SQLAlchemy leaves a connection to the garbage collector, and says so."""
+
+leaking = pytest.mark.skipif(
+    Version(sa.__version__) < Version("2.0.53"),
+    reason="SQLAlchemy before 2.0.53 leaves a connection open whose opening is cancelled halfway",
+)
+"""For a test that would leave one open, for all tests after it to find."""
 
 Main = Callable[[AsyncEngine], Awaitable[None]]
 
@@ -301,6 +308,7 @@ def test_whatever_is_cancelled_transactions_are_whole_and_no_lock_is_left(path):
 
 
 @collected
+@leaking
 def test_opening_can_be_cancelled(path):
     """No thread and no connection stays behind."""
 
