@@ -4,7 +4,9 @@ import asyncio
 import os
 import re
 import socket
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import working
@@ -12,6 +14,7 @@ from working import until
 
 from eventkit import App, EventKit
 from eventkit.conformance import proves
+from eventkit.worker.instruments import shown
 from eventkit.worker.metrics import Histogram, Metrics
 from eventkit.worker.readiness import Readiness
 
@@ -141,3 +144,106 @@ def test_runs_are_spans_of_whoever_enqueued_them(kit: EventKit, url: str) -> Non
     assert not spans["traced_blocking run"].status.is_ok
     assert spans["traced run"].attributes is not None
     assert spans["traced run"].attributes["messaging.destination.name"] == "default"
+
+
+@pytest.fixture(scope="session")
+def reader() -> Any:
+    """What an application's exporter reads with; a process sets its provider once."""
+    from opentelemetry import metrics
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    metrics.set_meter_provider(MeterProvider(metric_readers=[reader]))
+    return reader
+
+
+def read(reader: Any) -> dict[str, Any]:
+    """The metrics that OpenTelemetry has of eventkit, by name."""
+    data = reader.get_metrics_data()
+    scopes = [] if data is None else [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+    return {metric.name: metric for scope in scopes if scope.scope.name == "eventkit" for metric in scope.metrics}
+
+
+def point(reader: Any, name: str, **attributes: str) -> Any:
+    """The data point of the metric *name* with just these attributes."""
+    [found] = [point for point in read(reader)[name].data.data_points if dict(point.attributes) == attributes]
+    return found
+
+
+@proves("J9")
+def test_every_metric_is_an_instrument(reader: Any) -> None:
+    """Of the same name and kind, with the same numbers and labels, in the same buckets."""
+    kinds = {"Sum": "counter", "Gauge": "gauge", "Histogram": "histogram"}
+    metrics = Metrics()
+    with shown(metrics):
+        for metric in metrics:
+            cell: Any = metric.of(*(f"every {label}" for label in metric.labels))
+            if isinstance(metric, Histogram):
+                cell.observe(0.02)
+                cell.observe(1000)
+            else:
+                cell.value = 3
+        there = read(reader)
+        assert {name: kinds[type(metric.data).__name__] for name, metric in there.items()} == {
+            metric.name: metric.kind for metric in metrics
+        }
+        for metric in metrics:
+            mine = point(reader, metric.name, **{label: f"every {label}" for label in metric.labels})
+            assert there[metric.name].description == metric.help
+            if isinstance(metric, Histogram):
+                [counted] = metric.cells.values()
+                assert (list(mine.bucket_counts), mine.sum) == (counted.counts, counted.total)
+                assert there[metric.name].unit == "s"
+            elif metric.labels:
+                assert mine.value == 3
+
+
+@proves("J9")
+def test_instruments_add_up_the_workers_of_a_process(reader: Any) -> None:
+    """A counter keeps what those have counted that have ended; a gauge has those that run."""
+    first, second = Metrics(), Metrics()
+    with shown(first):
+        before = point(reader, "eventkit_worker_slots").value if "eventkit_worker_slots" in read(reader) else 0
+        first.claims.of("added up").value += 2
+        first.slots.of().value = 7
+        with shown(second):
+            second.claims.of("added up").value += 3
+            second.slots.of().value = 4
+            assert point(reader, "eventkit_worker_claims_total", queue="added up").value == 5
+            assert point(reader, "eventkit_worker_slots").value - before == 11
+        assert point(reader, "eventkit_worker_claims_total", queue="added up").value == 5
+        assert point(reader, "eventkit_worker_slots").value - before == 7
+    assert point(reader, "eventkit_worker_claims_total", queue="added up").value == 5
+    assert "eventkit_worker_slots" not in read(reader)
+
+
+@proves("J9")
+def test_without_opentelemetry_nothing_is_shown(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "opentelemetry.metrics")
+    with shown(metrics := Metrics()):
+        metrics.claims.of("not shown").value += 1
+        metrics.lateness.of("not shown").observe(1)
+        assert "opentelemetry.metrics" not in sys.modules
+    assert "not shown" not in str(read(reader))
+
+
+@proves("J9")
+def test_a_worker_is_shown(reader: Any, kit: EventKit, url: str) -> None:
+    """From its beginning to its end, and each run once."""
+    app, queue = App(url), f"shown {url.partition(':')[0]}"
+
+    @app.task(queue=queue)
+    async def shown_job() -> None: ...
+
+    with working.working(app, concurrency=7) as worker:
+        until(lambda: "eventkit_worker_slots" in read(reader))
+        assert point(reader, "eventkit_worker_slots").value == 7
+        for _ in range(3):
+            kit.queue(queue).enqueue({"task": "shown_job"})
+        until(lambda: kit.queue(queue).size() == 0)
+    ended = {"queue": queue, "task": "shown_job", "outcome": "succeeded"}
+    assert point(reader, "eventkit_tasks_ended_total", **ended).value == 3
+    assert point(reader, "eventkit_task_seconds", queue=queue, task="shown_job").count == 3
+    assert point(reader, "eventkit_worker_claimed_total", queue=queue).value == 3
+    assert 'task="shown_job",outcome="succeeded"} 3' in worker.metrics.render()

@@ -1,11 +1,12 @@
-"""What a worker counts, in the text format that Prometheus reads.
+"""What a worker counts, in the text format that Prometheus reads; `instruments` shows OpenTelemetry the same.
 
 A metric has a cell for each set of labels.  Cells are changed by one thread, that of the worker's event loop, and may
 be read by any.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -28,16 +29,19 @@ class Number:
 class Durations:
     """A cell that counts durations by their length."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("_told", "counts", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[float], object] | None = None) -> None:
         self.counts = [0] * (len(SECONDS) + 1)
         self.total = 0.0
+        self._told = told
 
     def observe(self, seconds: float) -> None:
         """Count one of so many seconds."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.total += seconds
+        if self._told is not None:
+            self._told(seconds)
 
     def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
         """How many were at most so long, for each bound; then the sum and the number of all."""
@@ -94,10 +98,15 @@ class Histogram(Metric):
 
     def __init__(self, name: str, help: str, *labels: str) -> None:
         super().__init__("histogram", name, help, labels)
+        self.told: Callable[..., object] | None = None
+        """Who else is told each duration, with its labels, of cells that are made from now on."""
 
     def of(self, *values: str) -> Durations:
         """The cell of these labels."""
-        cell: Durations = self.cells.setdefault(values, Durations())
+        cell: Durations | None = self.cells.get(values)
+        if cell is None:
+            labels = dict(zip(self.labels, values, strict=True))
+            cell = self.cells[values] = Durations(self.told and partial(self.told, attributes=labels))
         return cell
 
 

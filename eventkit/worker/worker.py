@@ -16,6 +16,7 @@ from .acks import Acks
 from .crew import Crew
 from .endings import Endings
 from .hooks import Hooks
+from .instruments import shown
 from .intake import Intake
 from .leases import Leases
 from .metrics import Metrics
@@ -72,6 +73,17 @@ class Worker:
 
     async def serve(self) -> None:
         """`run` in an event loop that is there already, whose signals are its owner's."""
+        with shown(self.metrics):
+            await self._serve()
+
+    def stop(self) -> None:
+        """Finish what is running, and then end; from any thread, and before it has begun too."""
+        self._stop_early = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # It has ended already.
+                self._loop.call_soon_threadsafe(self._told_to_stop.set)
+
+    async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._stop_early:
             self._told_to_stop.set()
@@ -98,13 +110,6 @@ class Worker:
                 await asyncio.to_thread(blocking.close)
             if ours:
                 await kit.close()
-
-    def stop(self) -> None:
-        """Finish what is running, and then end; from any thread, and before it has begun too."""
-        self._stop_early = True
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # It has ended already.
-                self._loop.call_soon_threadsafe(self._told_to_stop.set)
 
     async def _run(self) -> None:
         with stopping(self.stop, self._kill):
