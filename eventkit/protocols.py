@@ -1269,3 +1269,11 @@ class Care(Protocol):
     def backup(self, url: str, path: str, progress: Callable[[int, int], object]) -> None:
         """Copy the database to a new file while others use it; *progress* is told how far it is, and how much it is."""
         ...
+
+
+class Bulk(Protocol):
+    """What a backend's package may have beside that, for whoever reads millions of rows."""
+
+    def arrow(self, url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence[str]], Any]]:
+        """What executes an operation that reads; its answer is a ``pyarrow.Table`` with those columns."""
+        ...

@@ -15,8 +15,8 @@ import eventkit
 
 FILLED = """
     SELECT relname FROM pg_class
-    WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r' AND relname <> 'eventkit_version'
-    AND pg_relation_size(oid) > 0
+    WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r'
+    AND relname NOT IN ('eventkit_version', 'eventkit_identity') AND pg_relation_size(oid) > 0
 """
 """The tables that anything was ever written to since they were made or truncated."""
 

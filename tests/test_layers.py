@@ -46,7 +46,7 @@ FLOORS = (
     {"copying", "app"},
     {"testing", "archive"},
     {""},
-    {"sqlalchemy", "worker"},
+    {"sqlalchemy", "worker", "spark"},
     {"conformance", "demo"},
     {"cli"},
 )

@@ -15,6 +15,7 @@ PACKAGES = {
     "eventkit": ROOT / "eventkit",
     "eventkit_sqlite": ROOT / "backends" / "eventkit_sqlite",
     "eventkit_postgres": ROOT / "backends" / "eventkit_postgres",
+    "pyspark_eventkit": ROOT / "backends" / "pyspark_eventkit",
     "eventkit_migrations": ROOT / "migrations" / "eventkit_migrations",
 }
 

@@ -8,12 +8,15 @@ of this shape is what `eventkit.protocols.Backend` describes.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import eventkit_migrations
 import psycopg
 
 from eventkit.errors import NotMigrated
-from eventkit.operations import ReadSchema
+from eventkit.operations import Operation, ReadSchema
 
 from .address import Address, parse, shown
 from .care import compact, diagnose
@@ -23,7 +26,7 @@ from .errors import translated
 from .session import options
 from .statements import statements
 
-__all__ = ["capabilities", "compact", "connect", "connect_async", "diagnose"]
+__all__ = ["arrow", "capabilities", "compact", "connect", "connect_async", "diagnose"]
 
 capabilities: frozenset[str] = frozenset({"concurrent_writers"})
 """What this backend can do beyond the contract: several transactions write at the same time."""
@@ -41,6 +44,13 @@ async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     address = parse(url)
     await asyncio.to_thread(_prepare, address, create)
     return await AsyncConnection.open(address)
+
+
+def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence[str]], Any]]:
+    """What executes an operation that reads, with an Arrow table for an answer."""
+    from .bulk import arrow as opened
+
+    return opened(url)
 
 
 def _prepare(address: Address, create: bool) -> None:

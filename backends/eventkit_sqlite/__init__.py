@@ -8,11 +8,14 @@ own word that something was written (`watcher`, `alarm`).  A module of this shap
 
 import asyncio
 import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import eventkit_migrations
 
 from eventkit.errors import NotMigrated, Unavailable
-from eventkit.operations import ReadSchema
+from eventkit.operations import Operation, ReadSchema
 
 from .address import Address, parse
 from .care import backup, compact, diagnose
@@ -23,7 +26,7 @@ from .functions import register
 from .library import Error, open_connection, translate, use_wal
 from .statements import STATEMENTS
 
-__all__ = ["backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
+__all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
 
 capabilities: frozenset[str] = frozenset()
 """What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""
@@ -41,6 +44,13 @@ async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     address = parse(url)
     await asyncio.to_thread(_prepare_alone, address, create)
     return await AsyncConnection.open(address)
+
+
+def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence[str]], Any]]:
+    """What executes an operation that reads, with an Arrow table for an answer."""
+    from .bulk import arrow as opened
+
+    return opened(url)
 
 
 def _prepare_alone(address: Address, create: bool) -> None:

@@ -111,6 +111,11 @@ def reserved(address: Address) -> Iterator[None]:
 
 def two_libraries(path: str, library: str, asyncio: bool = False) -> ForeignTransaction:
     """The error for reaching *path* through another SQLite library than *library*, which has it open."""
+    if library == "adbc":
+        return ForeignTransaction(
+            f"this process reads {path} through ADBC, and a second SQLite library on the same file would lose "
+            f"committed rows without an error: open the kit when that has ended, or in another process"
+        )
     kit, engine = ("sqlite+apsw", "sqlite+apsw_async") if library == "apsw" else ("sqlite+pysqlite", "sqlite+aiosqlite")
     remedy = f"the async engine with {engine}:///{quote(path)} and the kit" if asyncio else "the engine and the kit"
     return ForeignTransaction(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from eventkit.operations import Operation, Rows
-from eventkit.sql import load
+from eventkit.sql import Statement, load
 
 from .library import Connection
 
@@ -20,10 +20,13 @@ _encode = msgspec.json.Encoder().encode
 def fetch(connection: Connection, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*; its rows.  Bulk parameters travel as JSON."""
     statement = STATEMENTS[type(step)]
-    values = statement.values(step)
-    if statement.bulk:
-        values = tuple(
-            _encode(value).decode() if place in statement.bulk else value for place, value in enumerate(values)
-        )
-    rows: Rows = connection.execute(statement.sql, values).fetchall()
+    rows: Rows = connection.execute(statement.sql, bound(statement, step)).fetchall()
     return rows
+
+
+def bound(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
+    """The parameters of *step*."""
+    values = statement.values(step)
+    if not statement.bulk:
+        return values
+    return tuple(_encode(value).decode() if place in statement.bulk else value for place, value in enumerate(values))

@@ -10,6 +10,8 @@ What the columns alone do not say:
   "what is due?" and "when to look again?" for all three.
 * ``eventkit_task.max_attempts`` NULL means: whatever the queue says when it matters.
 * ``eventkit_task.lapsed`` says that the last run ended because its lease ran out.
+* ``eventkit_identity`` has one row, made with the tables: by it a reader that remembers offsets notices that they are
+  those of another database.
 * ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  There, in ``eventkit_channel``,
   ``eventkit_recipient`` (who has an inbox) and ``eventkit_queue`` stands for how long things are kept, in milliseconds,
   and how many; NULL is for ever, and all.  A channel without a row keeps a day.
@@ -44,6 +46,8 @@ down_revision = None
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
 
 SQLITE_UPGRADE = (
+    "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
+    "INSERT INTO eventkit_identity VALUES (lower(hex(randomblob(16))))",
     f"""
     CREATE TABLE eventkit_event (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -273,6 +277,7 @@ SQLITE_DOWNGRADE = (
     "DROP TABLE eventkit_consumer",
     "DROP TABLE eventkit_topic",
     "DROP TABLE eventkit_event",
+    "DROP TABLE eventkit_identity",
 )
 
 POSTGRES_UPGRADE = tuple(
@@ -287,7 +292,7 @@ POSTGRES_DOWNGRADE = (
     "DROP TABLE eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
     "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "
-    "eventkit_low",
+    "eventkit_low, eventkit_identity",
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)

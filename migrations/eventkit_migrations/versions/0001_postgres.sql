@@ -184,6 +184,12 @@ BEGIN
 END
 $$
 
+CREATE TABLE eventkit_identity (
+    id text NOT NULL PRIMARY KEY
+)
+
+INSERT INTO eventkit_identity VALUES (replace(gen_random_uuid()::text, '-', ''))
+
 CREATE TABLE eventkit_event (
     id bigint NOT NULL PRIMARY KEY DEFAULT eventkit_next('event'),
     topic text NOT NULL,

@@ -1,0 +1,51 @@
+-- Reading in bulk.  The end of a range has settled before the range is read, so any snapshot that is younger will do.
+
+-- name: ReadIdentity
+SELECT id FROM eventkit_identity
+
+-- From one name to the next by the index.
+-- name: ListTopics
+WITH RECURSIVE publishing (name) AS (
+    (SELECT topic FROM eventkit_event ORDER BY topic LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.topic FROM eventkit_event AS e WHERE e.topic > p.name ORDER BY e.topic LIMIT 1)
+    FROM publishing AS p WHERE p.name IS NOT NULL
+)
+SELECT name FROM (
+    SELECT name FROM publishing WHERE name IS NOT NULL
+    UNION
+    SELECT name FROM eventkit_topic
+    UNION
+    SELECT topic FROM eventkit_consumer
+) AS topics
+ORDER BY name COLLATE "C"
+
+-- name: ReadExtent
+SELECT
+    EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_consumer WHERE topic = :topic),
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
+    eventkit_head(:topic)
+
+-- name: FindNth
+SELECT id
+FROM eventkit_event
+WHERE topic = :topic AND id > :after AND id <= :last
+ORDER BY id
+LIMIT 1 OFFSET :count - 1
+
+-- name: FetchEvents
+SELECT id AS "offset", key, payload::text AS payload, headers::text AS headers, eventkit_ms(created_at) AS created_at
+FROM eventkit_event
+WHERE
+    topic = :topic AND id > :after AND id <= :last
+    AND (cardinality(:keys::text[]) = 0 OR key = ANY (:keys::text[]))
+    AND (:since::bigint IS NULL OR created_at >= eventkit_moment(:since::bigint))
+    AND (:before::bigint IS NULL OR created_at < eventkit_moment(:before::bigint))
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchStanding
+SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
+FROM eventkit_identity

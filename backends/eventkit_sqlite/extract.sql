@@ -1,0 +1,51 @@
+-- Reading in bulk.  What is visible here is settled, so the head of a topic is its last event.
+
+-- name: ReadIdentity
+SELECT id FROM eventkit_identity
+
+-- From one name to the next by the index.
+-- name: ListTopics
+WITH RECURSIVE publishing (name) AS (
+    SELECT min(topic) FROM eventkit_event
+    UNION ALL
+    SELECT (SELECT min(topic) FROM eventkit_event WHERE topic > name) FROM publishing WHERE name IS NOT NULL
+)
+SELECT name FROM publishing WHERE name IS NOT NULL
+UNION
+SELECT name FROM eventkit_topic
+UNION
+SELECT topic FROM eventkit_consumer
+ORDER BY 1
+
+-- name: ReadExtent
+SELECT
+    EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_consumer WHERE topic = :topic),
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
+    max(
+        coalesce((SELECT max(id) FROM eventkit_event WHERE topic = :topic), 0),
+        coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
+    )
+
+-- name: FindNth
+SELECT id
+FROM eventkit_event
+WHERE topic = :topic AND id > :after AND id <= :last
+ORDER BY id
+LIMIT 1 OFFSET :count - 1
+
+-- name: FetchEvents
+SELECT id AS "offset", key, payload, headers, created_at
+FROM eventkit_event
+WHERE
+    topic = :topic AND id > :after AND id <= :last
+    AND (:keys = '[]' OR key IN (SELECT value FROM json_each(:keys)))
+    AND (:since IS NULL OR created_at >= :since)
+    AND (:before IS NULL OR created_at < :before)
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchStanding
+SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
+FROM eventkit_identity

@@ -1,0 +1,5 @@
+"""The name by which Spark finds the data source ``eventkit`` by itself: it looks for modules called ``pyspark_…``."""
+
+from eventkit.spark.source import EventkitSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,100 @@
+"""What is asked of a database by whoever reads streams in bulk, from a range of offsets to the next.
+
+Ranges are planned in one place and read in another, so an offset travels with the identity of the database that it
+belongs to.  The end of a range is a settled offset: what is there by then is all that will ever be there.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from . import Operation, Rows
+
+
+class Extent(NamedTuple):
+    """How far a topic goes: everything up to *pruned_to* is gone, and everything up to *head* has settled."""
+
+    known: bool
+    pruned_to: int
+    head: int
+
+
+class ReadIdentity(Operation[str], frozen=True):
+    """Which database this is; a copy has the identity of its original, and a new one has its own."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> str:
+        """The one row."""
+        identity: str = rows[0][0]
+        return identity
+
+
+class ListTopics(Operation[list[str]], frozen=True):
+    """The names of all topics that have events, settings or consumers."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> list[str]:
+        """One name a row."""
+        return [name for (name,) in rows]
+
+
+class ReadExtent(Operation[Extent], frozen=True):
+    """How far a topic goes, and whether anybody ever heard of it."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+
+    def decode(self, rows: Rows) -> Extent:
+        """The one row."""
+        known, pruned_to, head = rows[0]
+        return Extent(bool(known), pruned_to, head)
+
+
+class FindNth(Operation["int | None"], frozen=True):
+    """The offset of the *count*-th event of a topic behind *after*, up to *last*; None if there are fewer."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    after: int
+    last: int
+    count: int
+
+    def decode(self, rows: Rows) -> int | None:
+        """The offset."""
+        return rows[0][0] if rows else None
+
+
+class _Fetching(Operation[Rows], frozen=True):
+    """A read whose rows are columns to whoever asks, so that a backend may answer with those instead."""
+
+    writes: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]]
+
+    def decode(self, rows: Rows) -> Rows:
+        """The rows."""
+        return rows
+
+
+class FetchEvents(_Fetching, frozen=True):
+    """The events behind *after* up to *last*, in order: those of some keys, if any are named, and of a span of time.
+
+    The moment is in milliseconds.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("offset", "key", "payload", "headers", "created_at")
+    topic: str
+    after: int
+    last: int
+    keys: list[str]
+    since: int | None
+    before: int | None
+    limit: int
+
+
+class FetchStanding(_Fetching, frozen=True):
+    """Which database this is, and up to which offset the topic is pruned."""
+
+    columns: ClassVar[tuple[str, ...]] = ("identity", "pruned_to")
+    topic: str

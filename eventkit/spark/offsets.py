@@ -1,0 +1,145 @@
+"""Positions in streams, as Spark keeps them: for each topic an offset, and which database it is an offset of.
+
+A position says what has been read, as everywhere in eventkit: everything up to the offset.  What a user writes is, as
+with Kafka, the first offset to read, and the first one not to be read any more.
+
+The end of whatever is read is the settled head: beyond it, an event may still be committed below one that is visible
+already, and would be missed by whoever has gone past.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+from ..operations.extract import Extent, ListTopics, ReadExtent, ReadIdentity
+from ..operations.stream import FindOffset, ReadOffset
+from ..protocols import Connection
+from .options import Bounds, Place, ReadOptions
+
+
+class Offset(TypedDict):
+    stream: str
+    offset: int
+
+
+Position = dict[str, Offset]
+"""What stands in a checkpoint."""
+
+_DISORDER = 60_000
+"""Milliseconds by which moments may be in another order than offsets, where many publish at once."""
+
+
+class Streams:
+    """The topics that the options name, as the database has them now."""
+
+    def __init__(self, connection: Connection, options: ReadOptions) -> None:
+        self._connection = connection
+        self._options = options
+        self.identity = connection.execute(ReadIdentity())
+
+    def extents(self) -> dict[str, Extent]:
+        """How far each topic goes by now.  A topic that is named has to be there; a pattern waits for those to come."""
+        if self._options.pattern is not None:
+            matches = re.compile(self._options.pattern).fullmatch
+            found = [topic for topic in self._connection.execute(ListTopics()) if matches(topic)]
+            return {topic: self._extent(topic) for topic in found}
+        extents = {topic: self._extent(topic) for topic in self._options.topics}
+        for topic, extent in extents.items():
+            if not extent.known:
+                raise self._unknown(topic)
+        return extents
+
+    def start(self, extents: Mapping[str, Extent], otherwise: Place) -> dict[str, int]:
+        """Behind which offset each topic is to be read, by the options; *otherwise* where they do not say."""
+        bounds = self._options.starting
+        self._check_topics("startingOffsets", bounds, extents)
+        return {topic: self._begin(topic, extent, otherwise) for topic, extent in extents.items()}
+
+    def end(self, extents: Mapping[str, Extent]) -> dict[str, int]:
+        """Up to which offset each topic is to be read, by the options: no further than its settled head."""
+        bounds = self._options.ending
+        self._check_topics("endingOffsets", bounds, extents)
+        ends = {}
+        for topic, extent in extents.items():
+            place = bounds.places.get(topic, bounds.place)
+            if bounds.moment is not None:
+                ends[topic] = self._connection.execute(FindOffset(topic, bounds.moment + _DISORDER))
+            elif place == "earliest":
+                raise ValueError("endingOffsets is latest, or an offset: before the earliest there is nothing to read")
+            else:
+                ends[topic] = extent.head if not isinstance(place, int) else min(place - 1, extent.head)
+        return ends
+
+    def position(self, offsets: Mapping[str, int]) -> Position:
+        """*offsets* as they go into a checkpoint."""
+        return {topic: {"stream": self.identity, "offset": offset} for topic, offset in offsets.items()}
+
+    def offsets(self, position: Position) -> dict[str, int]:
+        """What stands in a checkpoint, which has to be one of this database."""
+        return {topic: self._checked(topic, place) for topic, place in position.items()}
+
+    def check_loss(self, starts: Mapping[str, int], extents: Mapping[str, Extent]) -> None:
+        """Raise if what is to be read next was pruned, unless the options take that."""
+        if self._options.fail_on_data_loss:
+            for topic, after in starts.items():
+                if topic in extents:
+                    check_loss(topic, after, extents[topic].pruned_to, extents[topic].head)
+
+    def _extent(self, topic: str) -> Extent:
+        return self._connection.execute(ReadExtent(topic))
+
+    def _begin(self, topic: str, extent: Extent, otherwise: Place) -> int:
+        options = self._options
+        if options.consumer and (saved := self._connection.execute(ReadOffset(topic, options.consumer))):
+            return saved
+        if options.starting.moment is not None:
+            return self._connection.execute(FindOffset(topic, options.starting.moment))
+        place = options.starting.places.get(topic, options.starting.place)
+        place = ("earliest" if options.consumer else otherwise) if place is None else place
+        if isinstance(place, int):
+            return max(place - 1, 0)
+        return extent.head if place == "latest" else extent.pruned_to
+
+    def _check_topics(self, option: str, bounds: Bounds, topics: Iterable[str]) -> None:
+        for topic in bounds.places:
+            if topic not in topics:
+                raise ValueError(f"{option} names the topic {topic!r}, which is not read: name it in subscribe as well")
+
+    def _checked(self, topic: str, place: Any) -> int:
+        try:
+            stream, offset = place["stream"], place["offset"]
+        except (TypeError, KeyError):
+            raise ValueError(
+                f"the checkpoint holds {place!r} for the topic {topic!r}, which eventkit has not written: "
+                f"name another checkpointLocation"
+            ) from None
+        check_identity(topic, offset, stream, self.identity)
+        return int(offset)
+
+    def _unknown(self, topic: str) -> ValueError:
+        close = get_close_matches(topic, self._connection.execute(ListTopics()), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        return ValueError(
+            f"there is no topic {topic!r}: {hint}It begins with its first event; "
+            f"subscribePattern waits for topics that are still to come"
+        )
+
+
+def check_identity(topic: str, offset: int, expected: str, found: str) -> None:
+    """Raise if an offset is one of another database than the one that is there."""
+    if expected != found:
+        raise ValueError(
+            f"offset {offset} of {topic!r} is one of another database than the one that is there now ({expected}, not "
+            f"{found}): correct the url, or name another checkpointLocation to begin anew"
+        )
+
+
+def check_loss(topic: str, after: int, pruned_to: int, head: int | None = None) -> None:
+    """Raise if what comes after an offset was pruned."""
+    if after < pruned_to:
+        left = "" if head is None else f", and {pruned_to + 1} to {head} are there"
+        raise ValueError(
+            f"offsets {after + 1} to {pruned_to} of {topic!r} were to be read and are pruned{left}: "
+            f"set failOnDataLoss=false to go on with what is there; a named consumer keeps events until they are read"
+        )

@@ -1,0 +1,61 @@
+"""Ranges of offsets, divided into what one task of Spark reads."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from ..operations.extract import FindNth
+from ..protocols import Connection
+from .options import ReadOptions
+
+SIZE = 100_000
+"""Offsets in a partition, if nobody says otherwise: some tenths of a second of work."""
+
+
+class Range(InputPartition):
+    """The events of a topic behind one offset up to another, of the database that has this identity."""
+
+    def __init__(self, topic: str, identity: str, after: int, last: int) -> None:
+        self.topic = topic
+        self.identity = identity
+        self.after = after
+        self.last = last
+
+    def __repr__(self) -> str:
+        return f"{self.topic} {self.after + 1}–{self.last}"
+
+
+def ranges(
+    connection: Connection, options: ReadOptions, identity: str, starts: Mapping[str, int], ends: Mapping[str, int]
+) -> list[Range]:
+    """What lies between *starts* and *ends*, in parts.  Events in between that are pruned are passed by."""
+    spans = {topic: (starts.get(topic, 0), end) for topic, end in ends.items() if starts.get(topic, 0) < end}
+    total = sum(end - start for start, end in spans.values())
+    planned = []
+    for topic, (after, last) in spans.items():
+        size = SIZE
+        if options.min_partitions is not None:
+            size = max(1, -(-total // options.min_partitions))
+        cuts = _by_offset(after, last, size)
+        if options.max_records is not None:
+            cuts = _by_number(connection, topic, after, last, options.max_records, list(cuts))
+        planned += [Range(topic, identity, *cut) for cut in cuts]
+    return planned
+
+
+def _by_offset(after: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+    parts = -(-(last - after) // size)
+    bounds = [after + (last - after) * part // parts for part in range(parts + 1)]
+    return pairwise(bounds)
+
+
+def _by_number(
+    connection: Connection, topic: str, after: int, last: int, most: int, cuts: list[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """*cuts*, with further ones where there are more than *most* events between two."""
+    for begin, end in cuts:
+        while (bound := connection.execute(FindNth(topic, begin, end, most))) is not None and bound < end:
+            yield begin, bound
+            begin = bound
+        yield begin, end

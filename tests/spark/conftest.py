@@ -1,0 +1,70 @@
+"""One session of Spark for all tests of this folder, which stay together on one worker of pytest-xdist."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emptied_schema import EmptiedSchema
+
+import eventkit
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A Java machine takes a gigabyte: one worker runs what needs it (``--dist loadgroup``)."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session on two cores of this machine."""
+    from eventkit.spark import session
+
+    folder = tmp_path_factory.mktemp("spark")
+    config = {
+        "spark.sql.warehouse.dir": str(folder),
+        "spark.local.dir": str(folder),
+        "spark.sql.shuffle.partitions": "2",
+    }
+    spark = session(master="local[2]", config=config)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the tables and nothing in them, which nobody has open."""
+    path = tmp_path_factory.mktemp("pattern") / "pattern.db"
+    eventkit.connect(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def emptied(postgres: str) -> Iterator[EmptiedSchema]:
+    """The schema that every test on Postgres has in its turn."""
+    with closing(EmptiedSchema(postgres)) as schema:
+        yield schema
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database as if it were fresh, of each kind."""
+    if request.param == "sqlite":
+        shutil.copyfile(request.getfixturevalue("pattern"), tmp_path / "test.db")
+        return f"sqlite:///{tmp_path}/test.db"
+    schema = request.getfixturevalue("emptied")
+    schema.empty()
+    return str(schema.url)
+
+
+@pytest.fixture
+def kit(url: str) -> Iterator[eventkit.EventKit]:
+    """A kit on the database, in the process of the driver."""
+    with eventkit.connect(url) as kit:
+        yield kit
