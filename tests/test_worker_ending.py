@@ -1,6 +1,8 @@
 """Workers that are told to end, and workers that are killed: J5, J6."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,30 @@ def test_a_second_signal_ends_it_at_once(kit: EventKit, url: str, tmp_path: Path
         # Two signals that come together may be told in either order.
         assert worker.end() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
     assert state(kit, id) == "leased"
+
+
+SIGNALLED_TWICE = """
+import logging, os, signal, sys
+import eventkit
+
+class Sender(logging.Handler):
+    def emit(self, record):
+        print(record.getMessage(), flush=True)
+        if "has begun" in record.getMessage() or "has ended" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+logging.basicConfig(level=logging.INFO, handlers=[Sender()])
+eventkit.App(sys.argv[1]).worker(queues="default").run()
+"""
+
+
+@proves("J5")
+def test_a_second_signal_that_comes_too_late_stops_nothing(url: str) -> None:
+    """The worker had ended well, and its exit code says so."""
+    command = [sys.executable, "-c", SIGNALLED_TWICE, url]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=working.PATIENCE)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines()[-1].endswith("has ended")
 
 
 @proves("J6")

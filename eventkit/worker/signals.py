@@ -13,8 +13,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[None]:
+def stopping(stop: Callable[[], None], kill: Callable[[], bool]) -> Iterator[None]:
     """Within, a signal calls *stop*, and a second one *kill*, after which the process ends then and there.
+
+    *kill* says whether anything was left to be stopped: if not, this is the end that the first signal asked for.
 
     The handlers are Python's and not the event loop's, so that the second signal ends also a worker whose loop is kept
     by a function that does not come back.  They are set in any case, because to the first process of a container a
@@ -30,12 +32,14 @@ def stopping(stop: Callable[[], None], kill: Callable[[], None]) -> Iterator[Non
             logger.info("%s: finishing what is running; a second signal stops at once", name)
             stop()
             return
-        logger.warning("%s again: stopping at once; what is running is done again when its lease has run out", name)
-        kill()
+        code = 0
+        if kill():
+            logger.warning("%s again: stopping at once; what is running is done again when its lease has run out", name)
+            code = 128 + number
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(128 + number)
+        os._exit(code)
 
     before = {}
     try:

@@ -60,6 +60,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._told_to_stop = asyncio.Event()
         self._stop_early = False
+        self._ended = False
         self._services: set[asyncio.Task[Any]] = set()
         self._processes: Processes | None = None
 
@@ -213,6 +214,7 @@ class Worker:
         threads.close()
         if failure is not None:
             raise failure
+        self._ended = True
         logger.info("worker %s has ended", self.name)
 
     def _begin(self, service: Callable[[], Awaitable[Any]]) -> "asyncio.Task[Any]":
@@ -244,9 +246,11 @@ class Worker:
             if isinstance(notification.payload, dict) and isinstance(id := notification.payload.get("id"), int):
                 crew.cancel(id)
 
-    def _kill(self) -> None:
+    def _kill(self) -> bool:
+        """Leave what runs as it is; False if nothing does, because the worker has ended."""
         if self._processes is not None:
             self._processes.close()
+        return not self._ended
 
 
 def _batches(routines: dict[str, Routine]) -> dict[str, int]:
