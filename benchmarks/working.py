@@ -17,7 +17,7 @@ from .report import Table, milliseconds, ratio, thousands, verdict
 from .rounds import Contestant, Result, contest
 from .settings import Settings
 
-_RATE, _OF_HUEY, _SOON, _MEGABYTES = 30_000, 1.2, 0.0003, 80
+_RATE, _OF_HUEY, _SOON, _MEGABYTES, _STARTED = 30_000, 1.2, 0.0003, 80, 0.5
 _COUNT = 60_000
 
 
@@ -49,6 +49,7 @@ def measure(settings: Settings) -> Iterator[Table]:
         table.add([slots, thousands(rate), thousands(result.rate("huey")), ratio(spread), bar, verdict(reached)])
     yield table
     yield beginnings(settings, "", f"sqlite:///{folder}/begin.db", _SOON)
+    yield starts(settings, "", f"sqlite:///{folder}/start.db")
 
 
 def race(workers: Mapping[str, Remote], settings: Settings) -> Result:
@@ -96,6 +97,24 @@ def beginnings(settings: Settings, title: str, url: str, bar: float) -> Table:
                     f"≤ {_MEGABYTES} MB: {verdict(size <= _MEGABYTES)}",
                 ]
             )
+    return table
+
+
+def starts(settings: Settings, title: str, url: str) -> Table:
+    """A table of how soon a worker that is started begins with its first task."""
+    table = Table(
+        f"{title}Worker: from its start to its first task".strip(),
+        ("median", "longest", "bar for the median", "reached"),
+        note="From the call of `serve()`, in a new process that has imported everything, to a function whose task "
+        "waits already.",
+    )
+    seconds = []
+    for _ in range(settings.count(10, least=2)):
+        with Remote(Starter, url) as starter:
+            seconds.append(starter.call("first_task"))
+    middle = median(seconds)
+    bar = f"≤ {milliseconds(_STARTED)}"
+    table.add([f"**{milliseconds(middle)}**", milliseconds(max(seconds)), bar, verdict(middle <= _STARTED)])
     return table
 
 
@@ -173,3 +192,33 @@ class Beginner:
         with open("/proc/self/status") as status:
             [size] = [line.split()[1] for line in status if line.startswith("VmRSS")]
         return int(size) / 1024
+
+
+class Starter:
+    """A worker that was not started yet, for which a task waits; all that it needs is imported."""
+
+    def __init__(self, url: str) -> None:
+        self._app = eventkit.App(url)
+
+        @self._app.task(queue="start")
+        async def begin() -> None:
+            self._begun = time.monotonic()
+            self._worker.stop()
+
+        async def connect() -> None:
+            async with eventkit.connect_async(url):
+                pass
+
+        asyncio.run(connect())
+        begin.enqueue()
+        self._worker: Any = self._app.worker(concurrency=100)
+
+    def first_task(self) -> float:
+        """How many seconds it takes from the start to the task."""
+        called = time.monotonic()
+        asyncio.run(self._worker.serve())
+        return self._begun - called
+
+    def close(self) -> None:
+        """Close the app's kit."""
+        self._app.close()

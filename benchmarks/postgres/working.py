@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from ..processes import Remote
 from ..report import Table, ratio, thousands, verdict
 from ..settings import Settings
-from ..working import AppWorker, beginnings, race
+from ..working import AppWorker, beginnings, race, starts
 from .peers import PgQueuerAsyncpg
 from .server import serving
 
@@ -51,3 +51,4 @@ def measure(settings: Settings) -> Iterator[Table]:
         table.note = f"As on SQLite; pgqueuer drains its queue in batches of 256. {server.note}"
         yield table
         yield beginnings(settings, "Postgres: ", server.new_database(), _SOON)
+        yield starts(settings, "Postgres: ", server.new_database())
