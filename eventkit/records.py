@@ -171,7 +171,8 @@ class Consumer(msgspec.Struct, frozen=True):
 class Maintained(msgspec.Struct, frozen=True):
     """What `EventKit.maintain` found to do: how many tasks it has *moved* that were due, lapsed or expired; and what it
     has deleted: tasks that were kept when *done* or *dead*, *results*, windows and buckets of *limits*, reservations of
-    *keys*, *events* and *notifications*, and what the *inbox* of any consumer was to remember.
+    *keys*, *events* and *notifications*, what the *inbox* of any consumer was to remember, what was *staged* for a
+    batch that did not come; and marks of batches that were *written*.
     """
 
     moved: int
@@ -183,6 +184,8 @@ class Maintained(msgspec.Struct, frozen=True):
     events: int
     notifications: int
     inbox: int
+    staged: int
+    written: int
 
 
 class DeadLetters(msgspec.Struct, frozen=True):

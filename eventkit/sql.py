@@ -36,6 +36,7 @@ from .operations import (
     result,
     retention,
     schedule,
+    staging,
     stream,
     tick,
 )
@@ -81,6 +82,7 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         limit,
         result,
         retention,
+        staging,
     )
     return {
         name: value

@@ -281,3 +281,18 @@ WHERE :notification > coalesce(pg_sequence_last_value('eventkit_notification_id_
 UNION ALL
 SELECT setval('eventkit_task_id_seq', :task)
 WHERE :task > coalesce(pg_sequence_last_value('eventkit_task_id_seq'::regclass), 0)
+
+-- name: ExportWritten
+SELECT writer, batch, eventkit_ms(written_at), eventkit_ms(expires_at)
+FROM eventkit_written
+WHERE writer > :writer
+ORDER BY writer
+LIMIT :limit
+
+-- name: ImportWritten
+INSERT INTO eventkit_written (writer, batch, written_at, expires_at)
+SELECT writer, batch, eventkit_moment(written_at), eventkit_moment(expires_at)
+FROM unnest(
+    :rows.0::text[], :rows.1::bigint[], :rows.2::bigint[], :rows.3::bigint[]
+) AS r (writer, batch, written_at, expires_at)
+ON CONFLICT DO NOTHING

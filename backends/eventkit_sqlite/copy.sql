@@ -238,3 +238,17 @@ FROM
         UNION ALL SELECT 'eventkit_task', :task
     ) AS n
     LEFT JOIN sqlite_sequence AS s ON s.name = n.name
+
+-- name: ExportWritten
+SELECT writer, batch, written_at, expires_at
+FROM eventkit_written
+WHERE writer > :writer
+ORDER BY writer
+LIMIT :limit
+
+-- name: ImportWritten
+INSERT INTO eventkit_written (writer, batch, written_at, expires_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING

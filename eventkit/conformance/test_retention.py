@@ -299,6 +299,8 @@ def _crowd(kit: EventKit) -> Maintained:
         events=2 * _CROWD,
         notifications=_CROWD,
         inbox=_CROWD,
+        staged=0,
+        written=0,
     )
 
 

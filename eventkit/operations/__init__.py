@@ -120,6 +120,8 @@ class Advance(Operation[None], frozen=True):
             AdvanceRates,
             AdvanceResults,
             AdvanceSchedules,
+            AdvanceStaged,
+            AdvanceWritten,
         ):
             yield table(self.milliseconds)
 
@@ -168,6 +170,18 @@ class AdvanceInboxes(Operation[None], frozen=True):
 
 class AdvanceSchedules(Operation[None], frozen=True):
     """Move the moments of schedules back."""
+
+    milliseconds: int
+
+
+class AdvanceStaged(Operation[None], frozen=True):
+    """Move the moments of what was put aside back."""
+
+    milliseconds: int
+
+
+class AdvanceWritten(Operation[None], frozen=True):
+    """Move the moments of the marks of batches back."""
 
     milliseconds: int
 

@@ -247,6 +247,19 @@ class ImportSchedules(_Import, frozen=True):
     rows: Rows
 
 
+class ExportWritten(_Export, frozen=True):
+    """Read the marks of batches."""
+
+    writer: str
+    limit: int
+
+
+class ImportWritten(_Import, frozen=True):
+    """Write the marks of batches."""
+
+    rows: Rows
+
+
 class Table(NamedTuple):
     """How a table is read and written, and a key that lies before all of its rows."""
 
@@ -270,6 +283,7 @@ TABLES = (
     Table("eventkit_lock", ExportLocks, ImportLocks, ("",)),
     Table("eventkit_rate", ExportRates, ImportRates, ("", _LOWEST)),
     Table("eventkit_result", ExportResults, ImportResults, ("",)),
+    Table("eventkit_written", ExportWritten, ImportWritten, ("",)),
     Table("eventkit_schedule", ExportSchedules, ImportSchedules, ("",)),
 )
 """In the order in which they are written: a reservation after the task that it outlives, and schedules last."""

@@ -97,6 +97,18 @@ class DropSeen(_Chore, frozen=True):
     kind: ClassVar[str] = "inbox"
 
 
+class DropLeftStaged(_Chore, frozen=True):
+    """Delete what was put aside for a batch a day ago, and not taken since."""
+
+    kind: ClassVar[str] = "staged"
+
+
+class DropWritten(_Chore, frozen=True):
+    """Forget the marks of batches that were to be kept until now."""
+
+    kind: ClassVar[str] = "written"
+
+
 class FindStaleTopics(Operation[Rows], frozen=True):
     """The topics of which something may have to go: ``topic, retain, max_keep, keep_unconsumed``."""
 
@@ -149,8 +161,8 @@ def upkeep() -> Generator[Operation[Any], Any, Maintained]:
     # Keys that have ended go before dead letters, which take some along that would not be counted.
     for queue in (yield FindDueQueues()):
         yield from _exhaust(MoveDue(queue=queue), found)
-    for chore in (DropKeys(), DropDone(), DropDead(), DropResults(), DropRates(), DropSeen()):
-        yield from _exhaust(chore, found)
+    for drop in (DropKeys, DropDone, DropDead, DropResults, DropRates, DropSeen, DropLeftStaged, DropWritten):
+        yield from _exhaust(drop(), found)
     for topic, retain, max_keep, keep in (yield FindStaleTopics()):
         last = yield FindPrunable(topic, retain, max_keep, keep)
         if last is not None:

@@ -25,6 +25,9 @@ What the columns alone do not say:
 * ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.
 * ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
   count for plain INSERTs too.
+* ``eventkit_staged`` holds what many processes put aside, a chunk for one topic or queue in a row, until one process
+  moves it to where it belongs; ``eventkit_written`` says to which batch each writer has got, so that none is moved
+  twice.  On Postgres a chunk is arrays and not JSON; a crash of the server takes it, and the batch is written again.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
 
 On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
@@ -235,6 +238,30 @@ SQLITE_UPGRADE = (
     """,
     "CREATE INDEX eventkit_result_expires ON eventkit_result (expires_at)",
     f"""
+    CREATE TABLE eventkit_staged (
+        id INTEGER PRIMARY KEY,
+        writer TEXT NOT NULL,
+        batch INTEGER NOT NULL,
+        attempt INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        rows TEXT NOT NULL,
+        staged_at INTEGER NOT NULL DEFAULT ({NOW})
+    )
+    """,
+    "CREATE INDEX eventkit_staged_batch ON eventkit_staged (writer, batch, part, position)",
+    "CREATE INDEX eventkit_staged_age ON eventkit_staged (staged_at)",
+    f"""
+    CREATE TABLE eventkit_written (
+        writer TEXT NOT NULL PRIMARY KEY,
+        batch INTEGER NOT NULL,
+        written_at INTEGER NOT NULL DEFAULT ({NOW}),
+        expires_at INTEGER
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL",
+    f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
         t.id, t.queue,
@@ -263,6 +290,8 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_written",
+    "DROP TABLE eventkit_staged",
     "DROP TABLE eventkit_result",
     "DROP TABLE eventkit_rate",
     "DROP TABLE eventkit_lock",
@@ -289,7 +318,7 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
-    "DROP TABLE eventkit_result, eventkit_rate, eventkit_lock",
+    "DROP TABLE eventkit_written, eventkit_staged, eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
     "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "
     "eventkit_low, eventkit_identity",

@@ -367,6 +367,49 @@ CREATE TABLE eventkit_recipient (
     retain bigint
 )
 
+CREATE UNLOGGED TABLE eventkit_staged (
+    writer text COLLATE "C" NOT NULL,
+    batch bigint NOT NULL,
+    attempt bigint NOT NULL,
+    part integer NOT NULL,
+    position bigint NOT NULL,
+    name text NOT NULL,
+    payloads json[] NOT NULL,
+    keys text[] NOT NULL,
+    headers json[] NOT NULL,
+    dedups text[],
+    priorities integer[],
+    max_attempts bigint[],
+    delays bigint[],
+    run_ats bigint[],
+    expires_in bigint[],
+    expires_at bigint[],
+    staged_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+) WITH (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000,
+    toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 1000
+)
+
+-- To compress what is gone in a moment takes longer than all else together.
+ALTER TABLE eventkit_staged
+    ALTER payloads SET STORAGE EXTERNAL, ALTER keys SET STORAGE EXTERNAL, ALTER headers SET STORAGE EXTERNAL,
+    ALTER dedups SET STORAGE EXTERNAL, ALTER priorities SET STORAGE EXTERNAL, ALTER max_attempts SET STORAGE EXTERNAL,
+    ALTER delays SET STORAGE EXTERNAL, ALTER run_ats SET STORAGE EXTERNAL, ALTER expires_in SET STORAGE EXTERNAL,
+    ALTER expires_at SET STORAGE EXTERNAL
+
+CREATE INDEX eventkit_staged_batch ON eventkit_staged (writer, batch)
+
+CREATE INDEX eventkit_staged_age ON eventkit_staged (staged_at)
+
+CREATE TABLE eventkit_written (
+    writer text COLLATE "C" NOT NULL PRIMARY KEY,
+    batch bigint NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    expires_at timestamptz
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
+CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL
+
 CREATE TABLE eventkit_schedule (
     name text NOT NULL PRIMARY KEY,
     timing text NOT NULL,

@@ -1,0 +1,153 @@
+-- Rows that wait for others, to be written all at once.  A chunk is one row with an array for each column of many.
+
+-- name: StageEvents
+INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
+VALUES (
+    :writer, :batch, :attempt, :part, :position, :topic,
+    :events.0::json[], :events.1::text[], :events.2::json[], :events.3::text[]
+)
+
+-- name: StageTasks
+INSERT INTO eventkit_staged (
+    writer, batch, attempt, part, position, name, payloads, headers, priorities, max_attempts, keys,
+    delays, run_ats, expires_in, expires_at
+)
+VALUES (
+    :writer, :batch, :attempt, :part, :position, :queue,
+    :tasks.0::json[], :tasks.1::json[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
+    :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
+)
+
+-- name: DropStaged
+DELETE FROM eventkit_staged
+WHERE writer = :writer AND batch <= :batch
+
+-- name: MarkWritten
+INSERT INTO eventkit_written AS w (writer, batch, expires_at)
+VALUES (:writer, :batch, :now + :keep::bigint * interval '1 ms')
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
+WHERE excluded.batch > w.batch
+RETURNING batch
+
+-- Locked, so that nobody who clears up what is old takes them away meanwhile.
+-- name: LockStaged
+SELECT 1
+FROM eventkit_staged
+WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+FOR UPDATE
+
+-- The marks come before the first offset is drawn: a row needs both sides of the join.
+-- name: PublishStaged
+WITH stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('event', name))
+    FROM (
+        SELECT DISTINCT name
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+    ) AS topic
+)
+INSERT INTO eventkit_event (id, topic, payload, key, headers)
+SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers
+FROM
+    stirred,
+    (
+        SELECT name, payloads, keys, headers
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+        ORDER BY part, position
+    ) AS s,
+    unnest(s.payloads, s.keys, s.headers) AS r (payload, key, headers)
+
+-- name: PublishStagedOnce
+WITH stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('event', name))
+    FROM (
+        SELECT DISTINCT name
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+    ) AS topic
+)
+INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
+SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers, r.dedup
+FROM
+    stirred,
+    (
+        SELECT name, payloads, keys, headers, dedups
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+        ORDER BY part, position
+    ) AS s,
+    unnest(s.payloads, s.keys, s.headers, s.dedups) AS r (payload, key, headers, dedup)
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+
+-- name: EnqueueStaged
+WITH
+stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+added AS (
+    INSERT INTO eventkit_task (
+        queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+    )
+    SELECT
+        :queue, payload, headers, priority, max_attempts, key,
+        CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+        due,
+        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        expires,
+        now
+    FROM (
+        SELECT
+            r.payload, r.headers, r.priority, r.max_attempts, r.key,
+            coalesce(now + r.delay * interval '1 ms', eventkit_moment(r.run_at), now) AS due,
+            coalesce(now + r.expires_in * interval '1 ms', eventkit_moment(r.expires_at)) AS expires,
+            now
+        FROM
+            stirred,
+            (SELECT :now AS now) AS clock,
+            (
+                SELECT
+                    payloads, headers, priorities, max_attempts, keys, delays, run_ats, expires_in, expires_at
+                FROM eventkit_staged
+                WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+                ORDER BY part, position
+            ) AS s,
+            unnest(
+                s.payloads, s.headers, s.priorities, s.max_attempts, s.keys,
+                s.delays, s.run_ats, s.expires_in, s.expires_at
+            ) AS r (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+    ) AS task
+    RETURNING priority, state, run_at
+)
+INSERT INTO eventkit_low (queue, priority, run_at)
+SELECT :queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
+FROM added
+WHERE state = 'ready'
+GROUP BY priority
+HAVING
+    min(run_at) < :now
+    OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = :queue AND l.priority = added.priority)
+
+-- What a batch has not taken within a day was left by somebody who will not come back for it.
+-- name: DropLeftStaged
+DELETE FROM eventkit_staged
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM eventkit_staged WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+RETURNING 1
+
+-- name: DropWritten
+DELETE FROM eventkit_written
+WHERE writer = ANY (ARRAY(
+    SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+RETURNING 1
+
+-- name: AdvanceStaged
+UPDATE eventkit_staged
+SET staged_at = staged_at - :milliseconds::bigint * interval '1 ms'
+
+-- name: AdvanceWritten
+UPDATE eventkit_written
+SET
+    written_at = written_at - :milliseconds::bigint * interval '1 ms',
+    expires_at = expires_at - :milliseconds::bigint * interval '1 ms'
