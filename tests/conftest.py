@@ -7,6 +7,7 @@ One server serves a session, with all its workers, and ends with it; it starts w
 import json
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,12 @@ def shared_folder(config: pytest.Config) -> Path:
     if OWNED not in config.stash:
         config.stash[OWNED] = OwnedFolder()
     return config.stash[OWNED].path
+
+
+def pytest_configure() -> None:
+    """Let programs of tests hear SIGINT: what a shell starts in the background ignores it, as do its children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
