@@ -28,12 +28,15 @@ SELECT
     coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
     eventkit_head(:topic)
 
--- name: FindNth
-SELECT id
-FROM eventkit_event
-WHERE topic = :topic AND id > :after AND id <= :last
-ORDER BY id
-LIMIT 1 OFFSET :count - 1
+-- name: FindEnd
+SELECT max(id), count(*)
+FROM (
+    SELECT id
+    FROM eventkit_event
+    WHERE topic = :topic AND id > :after AND id <= :last
+    ORDER BY id
+    LIMIT :most
+) AS events
 
 -- name: FetchEvents
 SELECT id AS "offset", key, payload::text AS payload, headers::text AS headers, eventkit_ms(created_at) AS created_at

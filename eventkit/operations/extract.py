@@ -52,18 +52,19 @@ class ReadExtent(Operation[Extent], frozen=True):
         return Extent(bool(known), pruned_to, head)
 
 
-class FindNth(Operation["int | None"], frozen=True):
-    """The offset of the *count*-th event of a topic behind *after*, up to *last*; None if there are fewer."""
+class FindEnd(Operation[tuple[int, int]], frozen=True):
+    """The last of the *most* events of a topic behind *after*, up to *last*, and how many those are."""
 
     writes: ClassVar[bool] = False
     topic: str
     after: int
     last: int
-    count: int
+    most: int
 
-    def decode(self, rows: Rows) -> int | None:
-        """The offset."""
-        return rows[0][0] if rows else None
+    def decode(self, rows: Rows) -> tuple[int, int]:
+        """Offset and number; *last*, where there are not as many."""
+        offset, number = rows[0]
+        return (self.last if number < self.most else offset), number
 
 
 class _Fetching(Operation[Rows], frozen=True):

@@ -41,9 +41,8 @@ class Streams:
     def extents(self) -> dict[str, Extent]:
         """How far each topic goes by now.  A topic that is named has to be there; a pattern waits for those to come."""
         if self._options.pattern is not None:
-            matches = re.compile(self._options.pattern).fullmatch
-            found = [topic for topic in self._connection.execute(ListTopics()) if matches(topic)]
-            return {topic: self._extent(topic) for topic in found}
+            found = self._connection.execute(ListTopics())
+            return {topic: self._extent(topic) for topic in found if self._is_read(topic)}
         extents = {topic: self._extent(topic) for topic in self._options.topics}
         for topic, extent in extents.items():
             if not extent.known:
@@ -76,7 +75,7 @@ class Streams:
         return {topic: {"stream": self.identity, "offset": offset} for topic, offset in offsets.items()}
 
     def offsets(self, position: Position) -> dict[str, int]:
-        """What stands in a checkpoint, which has to be one of this database."""
+        """What stands in a checkpoint, which has to be one of this database and of the topics that are read."""
         return {topic: self._checked(topic, place) for topic, place in position.items()}
 
     def check_loss(self, starts: Mapping[str, int], extents: Mapping[str, Extent]) -> None:
@@ -107,6 +106,11 @@ class Streams:
                 raise ValueError(f"{option} names the topic {topic!r}, which is not read: name it in subscribe as well")
 
     def _checked(self, topic: str, place: Any) -> int:
+        if not self._is_read(topic):
+            raise ValueError(
+                f"the checkpoint is at an offset of {topic!r}, which is not read any more: name it in subscribe, "
+                f"or name another checkpointLocation to begin anew"
+            )
         try:
             stream, offset = place["stream"], place["offset"]
         except (TypeError, KeyError):
@@ -116,6 +120,10 @@ class Streams:
             ) from None
         check_identity(topic, offset, stream, self.identity)
         return int(offset)
+
+    def _is_read(self, topic: str) -> bool:
+        pattern = self._options.pattern
+        return topic in self._options.topics if pattern is None else re.fullmatch(pattern, topic) is not None
 
     def _unknown(self, topic: str) -> ValueError:
         close = get_close_matches(topic, self._connection.execute(ListTopics()), n=1)

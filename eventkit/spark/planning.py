@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
-from ..operations.extract import FindNth
+from ..operations.extract import FindEnd
 from ..protocols import Connection
 from .options import ReadOptions
 
@@ -55,7 +55,7 @@ def _by_number(
 ) -> Iterator[tuple[int, int]]:
     """*cuts*, with further ones where there are more than *most* events between two."""
     for begin, end in cuts:
-        while (bound := connection.execute(FindNth(topic, begin, end, most))) is not None and bound < end:
+        while begin < end:
+            bound, _ = connection.execute(FindEnd(topic, begin, end, most))
             yield begin, bound
             begin = bound
-        yield begin, end

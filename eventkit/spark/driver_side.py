@@ -1,0 +1,51 @@
+"""Reading on and on with little delay: the driver reads the events itself and hands them on with the micro-batch.
+
+That spares a round of tasks, and takes memory of the driver; so a micro-batch has no more than ten thousand events.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from .fetching import ROWS
+from .following import Following
+from .layouts import Layout
+from .offsets import Position
+from .options import ReadOptions
+
+
+class DriverSideReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows streams of few events, in one process."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._layout = Layout(options, schema)
+
+    @cached_property
+    def _following(self) -> Following:
+        return Following(self._options)
+
+    def initialOffset(self) -> Position:
+        """Where a query without a checkpoint begins."""
+        return self._following.begin()
+
+    def read(self, start: Position) -> tuple[Iterator[Any], Position]:
+        """What is new, and where it ends."""
+        end = self._following.advance(start, self._options.max_offsets or ROWS, self._options.min_offsets)
+        # Of a list, because Spark copies the iterator, to read it twice.
+        return iter(self._following.fetch(start, end, self._layout)), end
+
+    def readBetweenOffsets(self, start: Position, end: Position) -> Iterator[Any]:
+        """What was read before a restart, once more."""
+        # This may be anywhere, and a connection that stayed open would be in the way of whoever reads here next.
+        with closing(Following(self._options)) as following:
+            return iter(following.fetch(start, end, self._layout))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """From here on, nothing new is seen."""
+        self._following.end_here()

@@ -1,0 +1,31 @@
+"""Running a query over a stream, and looking at what came out."""
+
+from pathlib import Path
+from typing import Any
+
+
+class Query:
+    """A query with a checkpoint, whose sink is a folder of Parquet files."""
+
+    def __init__(self, spark: Any, folder: Path, url: str, **options: Any) -> None:
+        self._spark = spark
+        self._out, self._checkpoint = str(folder / "out"), str(folder / "checkpoint")
+        self._url, self._options = url, options
+
+    def start(self, **trigger: Any) -> Any:
+        """The running query."""
+        stream = self._spark.readStream.format("eventkit").options(url=self._url, **self._options).load()
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", self._checkpoint)
+        return writer.trigger(**trigger).start(self._out)
+
+    def run(self) -> list[dict[str, Any]]:
+        """Read what there is; the progress of each micro-batch that read anything."""
+        query = self.start(availableNow=True)
+        query.awaitTermination()
+        return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+    def rows(self) -> list[Any]:
+        """What has come out so far, in order."""
+        if not Path(self._out).exists():
+            return []
+        return self._spark.read.parquet(self._out).orderBy("offset").collect()
