@@ -52,3 +52,37 @@ LIMIT :limit
 -- name: FetchStanding
 SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
 FROM eventkit_identity
+
+-- name: ReadTaskNumbers
+SELECT
+    coalesce((SELECT min(id) FROM eventkit_task), 1) - 1,
+    coalesce((SELECT max(id) FROM eventkit_task), 0)
+
+-- name: FetchTasks
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE id > :after AND id <= :last AND (:state IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchResults
+SELECT id, value, expires_at
+FROM eventkit_result
+WHERE id > :after AND expires_at > :now
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchSchedules
+SELECT
+    name, timing AS "when", zone AS tz, queue, payload, headers, priority, max_attempts, catch_up,
+    next_at IS NULL AS paused, next_at, last_at, fired, skipped
+FROM eventkit_schedule
+
+-- name: FetchConsumers
+SELECT
+    topic, name, position AS "offset",
+    (SELECT count(*) FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position) AS lag,
+    updated_at
+FROM eventkit_consumer AS c

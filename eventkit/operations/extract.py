@@ -67,7 +67,7 @@ class FindEnd(Operation[tuple[int, int]], frozen=True):
         return (self.last if number < self.most else offset), number
 
 
-class _Fetching(Operation[Rows], frozen=True):
+class Fetching(Operation[Rows], frozen=True):
     """A read whose rows are columns to whoever asks, so that a backend may answer with those instead."""
 
     writes: ClassVar[bool] = False
@@ -78,7 +78,7 @@ class _Fetching(Operation[Rows], frozen=True):
         return rows
 
 
-class FetchEvents(_Fetching, frozen=True):
+class FetchEvents(Fetching, frozen=True):
     """The events behind *after* up to *last*, in order: those of some keys, if any are named, and of a span of time.
 
     The moment is in milliseconds.
@@ -94,8 +94,84 @@ class FetchEvents(_Fetching, frozen=True):
     limit: int
 
 
-class FetchStanding(_Fetching, frozen=True):
+class FetchStanding(Fetching, frozen=True):
     """Which database this is, and up to which offset the topic is pruned."""
 
     columns: ClassVar[tuple[str, ...]] = ("identity", "pruned_to")
     topic: str
+
+
+class ReadTaskNumbers(Operation[tuple[int, int]], frozen=True):
+    """A number below those of all tasks, and the highest of them."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> tuple[int, int]:
+        """The one row."""
+        below, last = rows[0]
+        return below, last
+
+
+class FetchTasks(Fetching, frozen=True):
+    """The tasks behind a number up to another, as they are by the clock: those of a state, if one is named."""
+
+    columns: ClassVar[tuple[str, ...]] = (
+        "id",
+        "queue",
+        "state",
+        "payload",
+        "key",
+        "headers",
+        "priority",
+        "attempt",
+        "max_attempts",
+        "run_at",
+        "enqueued_at",
+        "expires_at",
+        "lease_expires_at",
+        "worker",
+        "claimed_at",
+        "finished_at",
+        "reason",
+        "error",
+        "result",
+    )
+    after: int
+    last: int
+    state: str | None
+    limit: int
+
+
+class FetchResults(Fetching, frozen=True):
+    """The results behind an id that are kept still."""
+
+    columns: ClassVar[tuple[str, ...]] = ("id", "value", "expires_at")
+    after: str
+    limit: int
+
+
+class FetchSchedules(Fetching, frozen=True):
+    """All schedules."""
+
+    columns: ClassVar[tuple[str, ...]] = (
+        "name",
+        "when",
+        "tz",
+        "queue",
+        "payload",
+        "headers",
+        "priority",
+        "max_attempts",
+        "catch_up",
+        "paused",
+        "next_at",
+        "last_at",
+        "fired",
+        "skipped",
+    )
+
+
+class FetchConsumers(Fetching, frozen=True):
+    """The consumers of all topics, and how many events are ahead of each."""
+
+    columns: ClassVar[tuple[str, ...]] = ("topic", "name", "offset", "lag", "updated_at")

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from ..kit import backend_of
 from .fetching import batches
-from .layouts import Layout
+from .layouts import stream_layout
 from .offsets import Streams
 from .options import ReadOptions
 from .planning import Range, ranges
@@ -20,7 +20,7 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        self._layout = Layout(options, schema)
+        self._layout = stream_layout(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts, planned where the driver is."""

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from .fetching import ROWS
 from .following import Following
-from .layouts import Layout
+from .layouts import stream_layout
 from .offsets import Position
 from .options import ReadOptions
 
@@ -24,7 +24,7 @@ class DriverSideReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        self._layout = Layout(options, schema)
+        self._layout = stream_layout(options, schema)
 
     @cached_property
     def _following(self) -> Following:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ..errors import ForeignTransaction
 from ..kit import backend_of
-from ..operations.extract import FetchEvents, FetchStanding
+from ..operations.extract import FetchEvents, Fetching, FetchStanding
 from ..protocols import Connection
 from .layouts import Layout
 from .offsets import check_identity, check_loss
@@ -20,7 +20,7 @@ from .planning import Range
 
 ROWS = 10_000
 
-Fetch = Callable[[FetchEvents | FetchStanding, Sequence[str]], Any]
+Fetch = Callable[[Fetching, Sequence[str]], Any]
 """What executes an operation that reads, with a table of some columns of its statement for an answer."""
 
 
@@ -37,11 +37,12 @@ def batches(options: ReadOptions, part: Range, layout: Layout) -> Iterator[Any]:
 def fetched(fetch: Fetch, options: ReadOptions, part: Range, layout: Layout) -> Iterator[Any]:
     """The events of *part* that are there."""
     keys, since, before = list(options.keys), options.starting.moment, options.ending.moment
+    columns = list(dict.fromkeys(["offset", *layout.sources]))
     after = part.after
     while after < part.last:
-        table = fetch(FetchEvents(part.topic, after, part.last, keys, since, before, ROWS), layout.sources)
+        table = fetch(FetchEvents(part.topic, after, part.last, keys, since, before, ROWS), columns)
         if table.num_rows:
-            yield layout.batch(part.topic, table)
+            yield layout.batch(table, part.topic)
         after = part.last if table.num_rows < ROWS else table.column("offset")[-1].as_py()
 
 
@@ -61,7 +62,7 @@ def opened(url: str) -> Iterator[Fetch]:
 def by_rows(connection: Connection) -> Fetch:
     """The way of a kit, which makes objects of rows first."""
 
-    def fetch(operation: FetchEvents | FetchStanding, columns: Sequence[str]) -> Any:
+    def fetch(operation: Fetching, columns: Sequence[str]) -> Any:
         rows = connection.execute(operation)
         places = [operation.columns.index(name) for name in columns]
         return pa.table([pa.array([row[place] for row in rows]) for place in places], list(columns))

@@ -1,13 +1,15 @@
-"""The columns of streams: eventkit's own, and those that Kafka's users know."""
+"""The columns of streams, eventkit's own and those that Kafka's users know; and making batches of such columns."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     IntegerType,
     LongType,
     MapType,
@@ -17,131 +19,136 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..codec import DecodeError, decode_headers
+from .arrays import Maker, headers, kafka_headers, moment, repeated, same
 from .options import ReadOptions
+from .payloads import Parser
 
-_STRING = StringType()
 
-NATIVE = StructType(
-    [
-        StructField("offset", LongType(), False),
-        StructField("topic", _STRING, False),
-        StructField("key", _STRING),
-        StructField("payload", _STRING, False),
-        StructField("headers", MapType(_STRING, _STRING)),
-        StructField("created_at", TimestampType(), False),
+class Column(NamedTuple):
+    """A column of Spark's, and from which one of the database it is made, and how."""
+
+    kind: DataType
+    source: str
+    make: Maker = same
+    nullable: bool = True
+
+
+Columns = Mapping[str, Column]
+
+TEXT, NUMBER, MOMENT = StringType(), LongType(), TimestampType()
+HEADERS = MapType(TEXT, TEXT)
+_KAFKA_HEADERS = ArrayType(StructType([StructField("key", TEXT), StructField("value", BinaryType())]))
+
+NATIVE: Columns = {
+    "offset": Column(NUMBER, "offset", nullable=False),
+    "topic": Column(TEXT, "", nullable=False),
+    "key": Column(TEXT, "key"),
+    "payload": Column(TEXT, "payload", nullable=False),
+    "headers": Column(HEADERS, "headers", headers),
+    "created_at": Column(MOMENT, "created_at", moment, nullable=False),
+}
+KAFKA: Columns = {
+    "key": Column(BinaryType(), "key"),
+    "value": Column(BinaryType(), "payload", nullable=False),
+    "topic": Column(TEXT, "", nullable=False),
+    "partition": Column(IntegerType(), "", repeated(0), nullable=False),
+    "offset": Column(NUMBER, "offset", nullable=False),
+    "timestamp": Column(MOMENT, "created_at", moment, nullable=False),
+    "timestampType": Column(IntegerType(), "", repeated(0), nullable=False),
+    "headers": Column(_KAFKA_HEADERS, "headers", kafka_headers),
+}
+
+
+def schema(columns: Columns) -> StructType:
+    """The columns, as Spark describes them."""
+    return StructType([StructField(name, column.kind, column.nullable) for name, column in columns.items()])
+
+
+def stream_columns(options: ReadOptions) -> Columns:
+    """The columns that the options ask for; but for those of a parsed payload."""
+    columns = NATIVE if options.layout == "native" else KAFKA
+    return {name: column for name, column in columns.items() if name != "headers" or options.headers}
+
+
+def stream_schema(options: ReadOptions) -> StructType | str:
+    """The same, as Spark describes them."""
+    columns = schema(stream_columns(options))
+    if options.payload_schema is None:
+        return columns
+    # Only Spark itself reads its language of types, so it gets all in that.
+    described = [
+        f"payload STRUCT<{options.payload_schema}>"
+        if field.name == "payload"
+        else f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
+        for field in columns
     ]
-)
-
-KAFKA = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType(), False),
-        StructField("topic", _STRING, False),
-        StructField("partition", IntegerType(), False),
-        StructField("offset", LongType(), False),
-        StructField("timestamp", TimestampType(), False),
-        StructField("timestampType", IntegerType(), False),
-        StructField(
-            "headers",
-            ArrayType(StructType([StructField("key", _STRING), StructField("value", BinaryType())])),
-        ),
-    ]
-)
-
-
-def columns(options: ReadOptions) -> StructType:
-    """The columns that the options ask for."""
-    layout = NATIVE if options.layout == "native" else KAFKA
-    return StructType([field for field in layout if field.name != "headers" or options.headers])
+    return ", ".join([*described, "_corrupt STRING"])
 
 
 class Layout:
-    """Makes batches of Spark's *schema*, which may be a part of the columns, of rows as the database has them."""
+    """Makes batches of Spark's *schema*, which may be some of *columns*, of tables as the database gives them."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        expected = {field.name: field for field in columns(options)}
+    def __init__(self, columns: Columns, schema: StructType) -> None:
         for field in schema:
-            if field.name not in expected:
-                raise ValueError(f"there is no column {field.name!r}: there are {', '.join(expected)}")
-            wanted = expected[field.name].dataType
+            if field.name not in columns:
+                raise ValueError(f"there is no column {field.name!r}: there are {', '.join(columns)}")
+            wanted = columns[field.name].kind
             if field.dataType != wanted:
                 raise ValueError(
                     f"the column {field.name!r} is {wanted.simpleString()}, not {field.dataType.simpleString()}: "
                     f"leave schema() out, or cast in a select()"
                 )
-        self._schema: Any = to_arrow_schema(schema, timezone="UTC")
-        self._makers = [(_MAKERS[options.layout][name], self._schema.field(name).type) for name in self._schema.names]
-        self.sources = list(dict.fromkeys(["offset", *(source for (source, _), _ in self._makers if source)]))
-        """The columns of the database that it takes."""
+        self._columns = [columns[name] for name in schema.names]
+        self._spark_schema = schema
 
-    def batch(self, topic: str, table: Any) -> Any:
-        """*table* as a batch."""
-        arrays = [
-            make(table.column(source).combine_chunks() if source else pa.scalar(topic), kind, table.num_rows)
-            for (source, make), kind in self._makers
-        ]
+    @cached_property
+    def _schema(self) -> Any:
+        return to_arrow_schema(self._spark_schema, timezone="UTC")
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns of the database that it takes."""
+        return list(dict.fromkeys(column.source for column in self._columns if column.source))
+
+    def batch(self, table: Any, topic: str = "") -> Any:
+        """*table* as a batch; all of it is of one *topic*, if of any."""
+        found = {name: table.column(name).combine_chunks() for name in table.column_names}
+        return self._made(found, topic, table.num_rows)
+
+    def _made(self, found: dict[str, Any], topic: str, rows: int) -> Any:
+        arrays = []
+        for column, field in zip(self._columns, self._schema, strict=True):
+            make = repeated(topic) if not column.source and field.name == "topic" else column.make
+            arrays.append(make(found.get(column.source), field.type, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _cast(array: Any, kind: Any, rows: int) -> Any:
-    return array.cast(kind)
+class ParsingLayout(Layout):
+    """The same, with payloads as structs, and beside them the text of those that are not what they should be."""
+
+    def __init__(self, columns: Columns, schema: StructType) -> None:
+        payload = next((field.dataType for field in schema if field.name == "payload"), None)
+        if not isinstance(payload, StructType):
+            raise ValueError("with payloadSchema, payload is a struct, and has to be among the columns of schema()")
+        parsed = {"payload": Column(payload, "payload"), "_corrupt": Column(TEXT, "_corrupt")}
+        super().__init__({**columns, **parsed}, schema)
+        self._payload = payload
+
+    @cached_property
+    def _parser(self) -> Parser:
+        return Parser(self._payload)
+
+    @property
+    def sources(self) -> list[str]:
+        """The columns of the database that it takes."""
+        return [source for source in super().sources if source != "_corrupt"]
+
+    def _made(self, found: dict[str, Any], topic: str, rows: int) -> Any:
+        found["payload"], found["_corrupt"] = self._parser.parse(found["payload"])
+        return super()._made(found, topic, rows)
 
 
-def _moment(array: Any, kind: Any, rows: int) -> Any:
-    return array.cast(pa.timestamp("ms", "UTC")).cast(kind)
-
-
-def _repeated(topic: Any, kind: Any, rows: int) -> Any:
-    return pa.repeat(topic, rows)
-
-
-def _zero(topic: Any, kind: Any, rows: int) -> Any:
-    return pa.repeat(pa.scalar(0, kind), rows)
-
-
-def _headers(array: Any, kind: Any, rows: int) -> Any:
-    if array.null_count == rows:
-        return pa.nulls(rows, kind)
-    return pa.array([_decoded(text) for text in array.to_pylist()], kind)
-
-
-def _decoded(text: str | None) -> list[tuple[str, str]] | None:
-    if text is None:
-        return None
-    try:
-        return list(decode_headers(text).items())
-    except DecodeError:
-        return None
-
-
-def _pairs(array: Any, kind: Any, rows: int) -> Any:
-    if array.null_count == rows:
-        return pa.nulls(rows, kind)
-    decoded = (_decoded(text) for text in array.to_pylist())
-    return pa.array([None if pairs is None else [(k, v.encode()) for k, v in pairs] for pairs in decoded], kind)
-
-
-_Maker = tuple[str | None, Callable[[Any, Any, int], Any]]
-"""From which column of the database, and how; none where the topic is enough."""
-
-_MAKERS: dict[str, dict[str, _Maker]] = {
-    "native": {
-        "offset": ("offset", _cast),
-        "topic": (None, _repeated),
-        "key": ("key", _cast),
-        "payload": ("payload", _cast),
-        "headers": ("headers", _headers),
-        "created_at": ("created_at", _moment),
-    },
-    "kafka": {
-        "key": ("key", _cast),
-        "value": ("payload", _cast),
-        "topic": (None, _repeated),
-        "partition": (None, _zero),
-        "offset": ("offset", _cast),
-        "timestamp": ("created_at", _moment),
-        "timestampType": (None, _zero),
-        "headers": ("headers", _pairs),
-    },
-}
+def stream_layout(options: ReadOptions, schema: StructType) -> Layout:
+    """What makes batches of events."""
+    columns = stream_columns(options)
+    return Layout(columns, schema) if options.payload_schema is None else ParsingLayout(columns, schema)

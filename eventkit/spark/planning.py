@@ -37,14 +37,15 @@ def ranges(
         size = SIZE
         if options.min_partitions is not None:
             size = max(1, -(-total // options.min_partitions))
-        cuts = _by_offset(after, last, size)
+        cuts = by_offset(after, last, size)
         if options.max_records is not None:
             cuts = _by_number(connection, topic, after, last, options.max_records, list(cuts))
         planned += [Range(topic, identity, *cut) for cut in cuts]
     return planned
 
 
-def _by_offset(after: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+def by_offset(after: int, last: int, size: int) -> Iterator[tuple[int, int]]:
+    """What lies between two numbers, in equal parts of at most *size*."""
     parts = -(-(last - after) // size)
     bounds = [after + (last - after) * part // parts for part in range(parts + 1)]
     return pairwise(bounds)

@@ -6,9 +6,10 @@ from pyspark.sql.types import StructType
 
 from .batch import BatchReader
 from .driver_side import DriverSideReader
-from .layouts import columns
+from .layouts import schema, stream_schema
 from .options import ReadOptions
 from .streaming import StreamReader
+from .tables import COLUMNS, TableReader
 
 
 class EventkitSource(DataSource):
@@ -21,15 +22,17 @@ class EventkitSource(DataSource):
 
     def schema(self) -> StructType | str:
         """The columns of a table that is read."""
-        return columns(ReadOptions.parse(self.options))
+        options = ReadOptions.parse(self.options)
+        return stream_schema(options) if options.table == "events" else schema(COLUMNS[options.table])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads once."""
-        return BatchReader(ReadOptions.parse(self.options), schema)
+        options = ReadOptions.parse(self.options)
+        return BatchReader(options, schema) if options.table == "events" else TableReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads on and on, by the workers; with this error Spark asks for the other one."""
-        options = ReadOptions.parse(self.options)
+        options = self._stream_options()
         if options.low_latency:
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader with lowLatency"}
@@ -38,4 +41,12 @@ class EventkitSource(DataSource):
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         """What reads on and on, by the driver."""
-        return DriverSideReader(ReadOptions.parse(self.options), schema)
+        return DriverSideReader(self._stream_options(), schema)
+
+    def _stream_options(self) -> ReadOptions:
+        options = ReadOptions.parse(self.options)
+        if options.table != "events":
+            raise ValueError(
+                f"table={options.table} is no stream: use spark.read; what happens to tasks is the topic eventkit.tasks"
+            )
+        return options

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from .fetching import batches
 from .following import Following
-from .layouts import Layout
+from .layouts import stream_layout
 from .offsets import Position
 from .options import ReadOptions
 from .planning import Range
@@ -27,7 +27,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        self._layout = Layout(options, schema)
+        self._layout = stream_layout(options, schema)
 
     @cached_property
     def _following(self) -> Following:

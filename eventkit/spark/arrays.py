@@ -1,0 +1,55 @@
+"""Columns as the database has them, made into columns as Spark wants them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from ..codec import DecodeError, decode_headers
+
+Maker = Callable[[Any, Any, int], Any]
+"""Makes an array of a type, and of so many rows, of a column of the database."""
+
+
+def same(array: Any, kind: Any, rows: int) -> Any:
+    """The same values; a column of nothing but NULL has no type of its own."""
+    return array.cast(kind)
+
+
+def moment(array: Any, kind: Any, rows: int) -> Any:
+    """Moments, of milliseconds."""
+    return array.cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(kind)
+
+
+def flag(array: Any, kind: Any, rows: int) -> Any:
+    """Truth values, which SQLite has as numbers."""
+    return array.cast(kind)
+
+
+def repeated(value: Any) -> Maker:
+    """One value in each row."""
+    return lambda array, kind, rows: pa.repeat(pa.scalar(value, kind), rows)
+
+
+def headers(array: Any, kind: Any, rows: int) -> Any:
+    """Maps, of JSON text."""
+    if array.null_count == rows:
+        return pa.nulls(rows, kind)
+    return pa.array([_pairs(text) for text in array.to_pylist()], kind)
+
+
+def kafka_headers(array: Any, kind: Any, rows: int) -> Any:
+    """What Kafka has in the place of a map, of JSON text."""
+    if array.null_count == rows:
+        return pa.nulls(rows, kind)
+    found = (_pairs(text) for text in array.to_pylist())
+    return pa.array([None if one is None else [(name, value.encode()) for name, value in one] for one in found], kind)
+
+
+def _pairs(text: str | None) -> list[tuple[str, str]] | None:
+    if text is None:
+        return None
+    try:
+        return list(decode_headers(text).items())
+    except DecodeError:
+        return None
