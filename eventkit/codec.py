@@ -66,10 +66,7 @@ class Codec:
         except (TypeError, OverflowError) as error:
             raise TypeError(f"the payload is not a JSON value: {error}") from None
         if len(data) > self.largest:
-            raise ValueError(
-                f"the payload has {len(data):,} bytes as JSON, more than {self.largest:,}: "
-                f"store the data elsewhere and send a reference, or raise max_payload in the URL"
-            )
+            raise _too_large(len(data), self.largest)
         if not same:
             _explain_difference(payload if self.type is None else msgspec.to_builtins(payload))
         return data.decode()
@@ -86,6 +83,21 @@ class Codec:
         except Exception:
             pass  # One of them cannot be encoded; below it says so itself.
         return [self.encode(payload) for payload in payloads]
+
+    def check(self, text: str) -> str:
+        """*text*, which is the JSON of a payload already, or ``ValueError``."""
+        data = text.encode()
+        if len(data) > self.largest:
+            raise _too_large(len(data), self.largest)
+        try:
+            value = self.decode(data)
+            if len(data) > _SHALLOW and data.count(b"[") + data.count(b"{") > DEEPEST:
+                _check_depth(value)
+        except RecursionError:
+            raise ValueError(f"the payload is nested deeper than {DEEPEST} levels: flatten it") from None
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"the payload is not JSON: {error}") from None
+        return text
 
     def decode_or_wrap(self, text: Any, headers: str | None) -> tuple[Any, dict[str, str]]:
         """The payload of *text* and the *headers*; an `Undecodable` payload where either does not decode."""
@@ -118,6 +130,13 @@ def decode_headers(text: str | None) -> dict[str, str]:
 def encode_json(value: Any) -> str:
     """*value*, made of our own rows and numbers, as JSON text."""
     return _encode(value).decode()
+
+
+def _too_large(size: int, largest: int) -> ValueError:
+    return ValueError(
+        f"the payload has {size:,} bytes as JSON, more than {largest:,}: "
+        f"store the data elsewhere and send a reference, or raise max_payload in the URL"
+    )
 
 
 def _type_name(type: Any) -> str:

@@ -12,8 +12,10 @@ from difflib import get_close_matches
 from os import environ
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from .. import arguments
+from ..codec import LARGEST
 
 Place = int | str
 """Where a range begins or ends: ``earliest``, ``latest``, or the offset that is the first, or the first no more."""
@@ -126,6 +128,31 @@ class ReadOptions:
             layout=layout,
             payload_schema=given.get("payloadSchema"),
         )
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Where to write what, and what becomes of rows that cannot be written."""
+
+    address: Address
+    topic: str | None = None
+    queue: str | None = None
+    write_id: str | None = None
+    quarantine: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """The options of a writer, or ``ValueError``."""
+        given = known(options, _WRITE)
+        if "topic" in given and "queue" in given:
+            raise ValueError("topic publishes events and queue enqueues tasks: leave one of the two out")
+        read = {name: _WRITE[name](name, given[name]) for name in given}
+        return cls(address_of(given), read.get("topic"), read.get("queue"), read.get("writeId"), read.get("quarantine"))
+
+    @property
+    def max_payload(self) -> int:
+        """The most bytes of JSON text that a payload may have, as the URL says."""
+        return int(dict(parse_qsl(urlsplit(self.address.resolve()).query)).get("max_payload", LARGEST))
 
 
 def known(options: Mapping[str, str], names: Mapping[str, Any]) -> dict[str, str]:
@@ -281,3 +308,17 @@ _READ: dict[str, Callable[[str, str], Any]] = {
     "payloadSchema": _text,
 }
 """Every option of a reader, and how it is read."""
+
+_WRITE: dict[str, Callable[[str, str], Any]] = {
+    "url": _text,
+    "urlEnv": _text,
+    "urlFile": _text,
+    "topic": _name,
+    "queue": _name,
+    "writeId": _name,
+    "quarantine": _text,
+    # Spark's own, which it hands on.
+    "checkpointLocation": _text,
+    "queryName": _text,
+}
+"""Every option of a writer, and how it is read."""

@@ -1,15 +1,23 @@
 """The data source ``eventkit``, as Spark asks for it: a table of what each question is answered by."""
 
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    SimpleDataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 from .batch import BatchReader
 from .driver_side import DriverSideReader
 from .layouts import schema, stream_schema
-from .options import ReadOptions
+from .options import ReadOptions, WriteOptions
 from .streaming import StreamReader
 from .tables import COLUMNS, TableReader
+from .writing import BatchWriter, StreamWriter
 
 
 class EventkitSource(DataSource):
@@ -42,6 +50,14 @@ class EventkitSource(DataSource):
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         """What reads on and on, by the driver."""
         return DriverSideReader(self._stream_options(), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What writes once."""
+        return BatchWriter(WriteOptions.parse(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """What writes on and on."""
+        return StreamWriter(WriteOptions.parse(self.options), schema, overwrite)
 
     def _stream_options(self) -> ReadOptions:
         options = ReadOptions.parse(self.options)

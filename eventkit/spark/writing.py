@@ -1,0 +1,217 @@
+"""Writing exactly once: tasks put their rows aside, and the driver moves them to where they belong, all at once.
+
+A batch is known by who writes it and a number: the query and the micro-batch, which Spark keeps over restarts, or the
+id of a single write.  The mark that it is written is committed with the rows, so whatever is tried again, by whatever
+process and in whatever parts, comes once.  Few rows travel to the driver with the news that they are there; many wait
+in the database.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from time import monotonic, sleep
+from typing import Any, cast
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from ..errors import ForeignTransaction, NotMigrated, Unavailable
+from ..kit import backend_of
+from ..operations import Operation
+from ..operations.claim import fresh_token
+from ..operations.staging import DropStaged, StageEvents, StageTasks, WriteBatch
+from .incoming import BadRow, Chunk, Shape
+from .options import WriteOptions
+from .quarantine import quarantine
+
+_FEW = 65_536
+"""Bytes of a partition up to which its rows travel with the message to the driver."""
+
+_PATIENCE = 30.0
+"""Seconds for which a commit is tried again while the database is away."""
+
+_KEPT = 30 * 86_400_000
+"""Milliseconds for which a single write is remembered."""
+
+
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one attempt at a partition has to say: what waits in the database, and what does not."""
+
+    writer: str
+    batch: int
+    attempt: int
+    part: int
+    number: int
+    chunks: int
+    late: list[StageEvents | StageTasks]
+    bad: list[BadRow] = field(default_factory=list)
+
+
+class _Writing:
+    """What both writers do."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._options = options
+        self._shape = Shape(options, schema)
+
+    def stage(self, batches: Iterator[Any], writer: str, batch: int) -> Staged:
+        """Put the rows of a partition aside."""
+        context = cast(TaskContext, TaskContext.get())
+        attempt, part = fresh_token(), context.partitionId()
+        held: list[StageEvents | StageTasks] = []
+        bad: list[BadRow] = []
+        size = number = position = chunks = 0
+        connection: Any = None
+        away = False
+        try:
+            for chunk in self._shape.chunks(batches, bad):
+                self._refuse(bad, part)
+                held.append(self._operation(chunk, writer, batch, attempt, part, position))
+                size, number, position = size + chunk.size, number + len(chunk.rows), position + 1
+                if size > _FEW and not away:
+                    if connection is None:
+                        connection = self._connected()
+                        away = connection is None
+                    if connection is not None:
+                        for operation in held:
+                            connection.execute(operation)
+                        chunks += len(held)
+                        held.clear()
+            self._refuse(bad, part)
+        finally:
+            if connection is not None:
+                connection.close()
+        return Staged(writer, batch, attempt, part, number, chunks, held, bad)
+
+    def write(self, messages: Sequence[Staged], keep: int | None) -> None:
+        """Write a batch, unless it has been written before."""
+        if not messages:
+            return
+        first = messages[0]
+        if self._options.quarantine is not None:
+            quarantine(self._options.quarantine, f"{first.writer}-{first.batch}", [(m.part, m.bad) for m in messages])
+        self._persistently(
+            WriteBatch(
+                first.writer,
+                first.batch,
+                keep,
+                attempts=[message.attempt for message in messages],
+                chunks=sum(message.chunks for message in messages),
+                late=[chunk for message in messages for chunk in message.late],
+                queue=self._options.queue,
+                number=sum(message.number for message in messages),
+                deduplicated=self._shape.deduplicated,
+            )
+        )
+
+    def forget(self, writer: str, batch: int) -> None:
+        """Clear what was put aside; what cannot be cleared now goes with time."""
+        with suppress(Unavailable), closing(self._connect()) as connection:
+            connection.execute(DropStaged(writer, batch))
+
+    def _operation(
+        self, chunk: Chunk, writer: str, batch: int, attempt: int, part: int, position: int
+    ) -> StageEvents | StageTasks:
+        if self._options.queue is None:
+            return StageEvents(writer, batch, attempt, part, position, chunk.name, cast(Any, chunk.rows))
+        return StageTasks(writer, batch, attempt, part, position, chunk.name, cast(Any, chunk.rows))
+
+    def _refuse(self, bad: list[BadRow], part: int) -> None:
+        if bad and self._options.quarantine is None:
+            number, reason, row = bad[0]
+            shown = row if len(row) <= 200 else f"{row[:200]}…"
+            raise ValueError(
+                f"row {number} of partition {part} cannot be written, and so nothing is: {reason}; it is {shown}. "
+                f"With option quarantine such rows go to a folder, and the others are written"
+            )
+
+    def _connected(self) -> Any:
+        """A connection; None where this process cannot have one, and rows go by way of the driver."""
+        try:
+            return self._connect(create=False)
+        except (NotMigrated, Unavailable, ForeignTransaction):
+            return None
+
+    def _connect(self, create: bool = True) -> Any:
+        url = self._options.address.resolve()
+        return backend_of(url).connect(url, create=create)
+
+    def _persistently(self, operation: Operation[Any]) -> None:
+        """Execute what may be executed twice, until it is known to be done."""
+        deadline, pause = monotonic() + _PATIENCE, 0.05
+        while True:
+            try:
+                with closing(self._connect()) as connection:
+                    connection.execute(operation)
+                return
+            except Unavailable:
+                if monotonic() > deadline:
+                    raise
+                sleep(pause)
+                pause = min(2 * pause, 2.0)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame in one transaction; a repeat with the same id does nothing."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ValueError(
+                "mode overwrite would delete what others have still to read: write with mode('append'), and delete by "
+                "prune(...) or purge(...) of the kit"
+            )
+        self._writing = _Writing(options, schema)
+        self._writer = f"write:{options.write_id or uuid4()}"
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Put a partition aside."""
+        return self._writing.stage(iterator, self._writer, 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Write it all."""
+        self._writing.write(_staged(messages), _KEPT)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Clear what waits."""
+        self._writing.forget(self._writer, 0)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes each micro-batch of a query in one transaction, once."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise ValueError(
+                "output mode complete writes everything again with each batch, and a stream keeps what it has: use "
+                "outputMode('append') or outputMode('update')"
+            )
+        if options.write_id is not None:
+            raise ValueError("writeId is for single writes: a query has an id of its own, in its checkpoint")
+        self._writing = _Writing(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Put a partition of a micro-batch aside."""
+        context = cast(TaskContext, TaskContext.get())
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        return self._writing.stage(iterator, f"query:{query}", int(cast(str, batch)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Write the micro-batch."""
+        self._writing.write(_staged(messages), None)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Clear what waits; whose it is, only those tell that have come so far."""
+        for message in _staged(messages)[:1]:
+            self._writing.forget(message.writer, message.batch)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [message for message in messages if isinstance(message, Staged)]
