@@ -1,0 +1,201 @@
+"""DataFrames become events and tasks: whole, once, and none of it where a row is bad."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+import eventkit
+from eventkit.conformance.races import asleep
+from eventkit.conformance.threads import in_thread
+from eventkit.testing import advance
+
+
+def write(frame: Any, url: str, **options: Any) -> None:
+    """Append a DataFrame."""
+    frame.write.format("eventkit").options(url=url, **options).mode("append").save()
+
+
+def numbers(spark: Any, count: int, partitions: int = 2) -> Any:
+    """A DataFrame whose payloads are the numbers from 0."""
+    return spark.range(0, count, 1, partitions).selectExpr("cast(id as string) as payload")
+
+
+def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """Every column of two rows, of which the second says as little as it can; the topic is a column."""
+    rows = [
+        ("first", "k", ' {"a":[1,null,"🙂\\u0000"]} ', {"h": "é"}, "d"),
+        ("second", None, "null", None, None),
+        ("first", None, '"again"', {}, "d"),
+    ]
+    schema = "topic string, key string, payload string, headers map<string,string>, dedup string"
+    write(spark.createDataFrame(rows, schema).coalesce(1), url)
+    [first], [second] = kit.stream("first").read(), kit.stream("second").read()
+    assert (first.key, first.payload, first.headers) == ("k", {"a": [1, None, "🙂\0"]}, {"h": "é"})
+    assert (second.key, second.payload, second.headers) == (None, None, {})
+    assert kit.stream("first").publish("late", dedup="d") == first.offset
+
+
+def test_structs_become_json(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """With whatever is in them, as msgspec writes it."""
+    query = """
+        SELECT named_struct(
+            'n', 1, 'x', 0.5D, 'no', null, 'when', timestamp'2026-01-02 03:04:05Z', 'day', date'2026-01-02',
+            'price', cast(1.10 AS decimal(9, 2)), 'list', array(1, 2), 'map', map('k', named_struct('y', true))
+        ) AS payload
+    """
+    write(spark.sql(query), url, topic="t")
+    [event] = kit.stream("t").read()
+    assert event.payload == {
+        "n": 1,
+        "x": 0.5,
+        "no": None,
+        "when": "2026-01-02T03:04:05Z",
+        "day": "2026-01-02",
+        "price": "1.10",
+        "list": [1, 2],
+        "map": {"k": {"y": True}},
+    }
+
+
+def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """What was read has columns that are not written, and need not be dropped."""
+    kit.stream("here").publish({"n": 1}, key="k", headers={"h": "1"})
+    write(spark.read.format("eventkit").options(url=url, topic="here").load(), url, topic="there")
+    [event] = kit.stream("there").read()
+    assert (event.payload, event.key, event.headers) == ({"n": 1}, "k", {"h": "1"})
+
+
+def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """Keys, priorities and moments mean what they mean to `enqueue`."""
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    rows = [
+        ("taken", '"not again"', None, None, None, None),
+        ("new", '"later"', {"h": "1"}, 0, 7, soon),
+        (None, '"first"', None, 5, None, None),
+    ]
+    schema = "key string, payload string, headers map<string,string>, priority int, max_attempts long, run_at timestamp"
+    queue = kit.queue("q")
+    queue.enqueue("taken", key="taken")
+    write(spark.createDataFrame(rows, schema), url, queue="q")
+    assert [task.payload for task in queue.receive(9)] == ["first", "taken"]
+    advance(kit, 3601)
+    [later] = queue.receive(9)
+    assert (later.payload, later.key, later.headers, later.max_attempts) == ("later", "new", {"h": "1"}, 7)
+
+
+def test_a_subscriber_has_all_of_a_large_batch_in_order(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """Partition after partition, each in its order; it is woken by the commit, and sees nothing before."""
+    subscription = kit.stream("t").subscribe()
+    received = in_thread(lambda: [next(subscription).payload for _ in range(5_000)])
+    write(
+        numbers(spark, 5_000, partitions=3).selectExpr("concat('[', payload, repeat(' ', 60), ']') AS payload"),
+        url,
+        topic="t",
+    )
+    assert received.result(60) == [[number] for number in range(5_000)]
+    assert kit.stream("t").head() - kit.stream("t").read(limit=1)[0].offset == 4_999
+
+
+def test_a_worker_is_woken(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """By a commit of Spark as by any other."""
+    claimed = asleep(kit.queue("q").claim, "worker", wait=60)
+    write(numbers(spark, 1, 1), url, queue="q")
+    assert [task.payload for task in claimed.result(60)] == [0]
+
+
+def test_a_write_with_an_id_is_written_once(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """However often, in how many parts, and by how many at a time; another id is another write."""
+    write(numbers(spark, 10, 1), url, topic="t", writeId="monday")
+    write(numbers(spark, 10, 3), url, topic="t", writeId="monday")
+
+    def race() -> None:
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # Each thread has a session of its own.
+        write(numbers(spark, 10, 2), url, topic="t", writeId="tuesday")
+
+    racing = [in_thread(race) for _ in range(3)]
+    for future in racing:
+        future.result(60)
+    assert len(kit.stream("t").read()) == 20
+    write(numbers(spark, 10), url, topic="t")
+    write(numbers(spark, 10), url, topic="t")
+    assert len(kit.stream("t").read()) == 40
+
+
+def test_a_batch_that_does_not_fit_leaves_nothing(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """And it can be written, by the same id, when there is room."""
+    queue = kit.queue("q")
+    queue.configure(max_size=10)
+    queue.enqueue("one")
+    with pytest.raises(PySparkException, match="has reached its max_size"):
+        write(numbers(spark, 10), url, queue="q", writeId="w")
+    assert queue.size() == 1
+    queue.configure(max_size=11)
+    write(numbers(spark, 10), url, queue="q", writeId="w")
+    assert queue.size() == 11
+
+
+BAD = {
+    None: "the payload is null",
+    "{": "the payload is not JSON",
+    "1 2": "the payload is not JSON",
+    "NaN": "the payload is not JSON",
+    '"\\ud800"': "the payload is not JSON",
+    "[" * 65 + "]" * 65: "nested deeper than 64 levels",
+    '"' + "x" * 1000 + '"': "more than 1,000",
+}
+
+
+def test_bad_rows_are_named_and_nothing_is_written(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
+) -> None:
+    """Or they go where they can be looked at, each with its reason, and the others are written."""
+    url += ("&" if "?" in url else "?") + "max_payload=1000"
+    rows = [(payload, "k", {"h": "1"}, None) for payload in BAD]
+    rows += [("1", "", None, None), ("2", "x" * 1001, None, None), ("3", "a\tb", None, None)]
+    rows += [("4", None, {"h": None}, None), ("5", None, None, "")]
+    good = [(str(number), None, None, None) for number in range(100, 103)]
+    schema = "payload string, key string, headers map<string,string>, dedup string"
+    frame = spark.createDataFrame(good + rows, schema).coalesce(1)
+    with pytest.raises(
+        PySparkException, match="row 3 of partition 0 cannot be written, and so nothing is: the payload is null"
+    ):
+        write(frame, url, topic="t")
+    assert kit.stream("t").read() == []
+    for _ in range(2):
+        write(frame, url, topic="t", writeId="w", quarantine=str(tmp_path / "bad"))
+    assert [event.payload for event in kit.stream("t").read()] == [100, 101, 102]
+    [file] = (tmp_path / "bad").iterdir()
+    bad = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert [line["row"] for line in bad] == list(range(3, 3 + len(rows)))
+    reasons = [
+        *BAD.values(),
+        "1 to 1000 characters",
+        "1 to 1000 characters",
+        "no control characters",
+        "str → str",
+        "1 to",
+    ]
+    for line, row, reason in zip(bad, rows, reasons, strict=True):
+        assert reason in line["reason"]
+        assert line["value"]["payload"] == row[0]
+
+
+def test_a_queue_refuses_what_is_no_number(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """A priority that no database has, and no attempt at all."""
+    rows = [("1", 2**40, None), ("2", None, 0)]
+    frame = spark.createDataFrame(rows, "payload string, priority long, max_attempts int").coalesce(1)
+    with pytest.raises(PySparkException, match="row 0 of partition 0 .* priority is a whole number"):
+        write(frame, url, queue="q")
+    with pytest.raises(PySparkException, match="row 0 of partition 0 .* max_attempts is a whole number from 1"):
+        write(frame.where("priority is null"), url, queue="q")
+    assert kit.queue("q").size() == 0
+
+
+def test_overwriting_is_refused(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """What others have still to read is not deleted by a mode."""
+    with pytest.raises(PySparkException, match=r"mode overwrite would delete .* write with mode\('append'\)"):
+        numbers(spark, 1).write.format("eventkit").options(url=url, topic="t").mode("overwrite").save()
