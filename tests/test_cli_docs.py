@@ -1,4 +1,4 @@
-"""docs/cli.md shows what ``--help`` says, of every command, and its examples run.
+"""docs/cli.md shows what ``--help`` says, of every command; and the examples of all pages run.
 
 ``python tests/test_cli_docs.py`` writes the page anew.
 """
@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 import typer
+from command_line import EVENTKIT, process
+from deployed import programs, worker
+from test_docs import PAGES, POSTGRES, blocks, on_our_server
 
+import eventkit
 from eventkit.cli import main
 from eventkit.cli.root import app
 
@@ -74,27 +78,40 @@ def test_the_short_help_is_whole() -> None:
         assert "..." not in shown(words).partition("Commands:")[2], words
 
 
-def test_its_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, in an empty folder."""
+def examples(page: Path) -> list[str]:
+    """The commands of the page's blocks, in which there is nothing else."""
+    text = "".join(block for _, block in blocks(page, "sh") if re.search("^eventkit ", block, re.MULTILINE))
+    return text.splitlines()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
+def test_its_examples_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """One after the other, in a folder where there are the page's programs and a new database."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("EVENTKIT_URL", raising=False)
-    ran = 0
-    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL):
-        for line in block.splitlines():
-            given, _, line = line.rpartition(" | ")
-            match shlex.split(line):
-                case ["pip", "install", "eventkit[cli]"]:
+    monkeypatch.setenv("EVENTKIT_URL", "sqlite:///shop.db")
+    eventkit.connect("sqlite:///shop.db").close()
+    programs(page, tmp_path)
+    for line in examples(page):
+        if POSTGRES.search(line):
+            line = on_our_server(line, request.getfixturevalue("postgres_url"))
+        given, _, line = line.rpartition(" | ")
+        match shlex.split(line):
+            case ["export", setting]:
+                monkeypatch.setenv(*setting.split("=", 1))
+            case ["eventkit", "worker", *arguments]:
+                with worker(*EVENTKIT, "worker", *arguments, folder=tmp_path):
                     pass
-                case ["export", setting]:
-                    monkeypatch.setenv(*setting.split("=", 1))
-                case ["eventkit", *arguments]:
-                    typed = "".join(f"{word}\n" for word in shlex.split(given)[1:])
-                    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
-                    assert main(arguments) == 0, line
-                    ran += 1
-                case _:
-                    pytest.fail(f"{line} is no example")
-    assert ran > 30
+            case ["eventkit", *arguments] if "shop:app" in arguments:
+                ran = process(*arguments, env=dict(os.environ))
+                assert ran.returncode == 0, ran
+            case ["eventkit", *arguments]:
+                typed = "".join(f"{word}\n" for word in shlex.split(given)[1:])
+                monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+                assert main(arguments) == 0, line
+            case _:
+                pytest.fail(f"{line} is no example")
 
 
 def rewritten(page: str) -> str:

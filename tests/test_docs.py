@@ -6,7 +6,8 @@ file, other SQL for Postgres; where Python connects to one on ``localhost``, the
 done for the reader's sake: a loop over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left
 after its first round.
 
-The recipes are programs, and `test_recipes` runs them as such.
+The recipes are programs, and `test_recipes` runs them as such.  Commands are run by `test_cli_docs`, and what starts
+workers (units, images, manifests) by `test_deploying`.
 """
 
 import ast
@@ -51,14 +52,15 @@ def sql(page: Path, *, sqlite: bool) -> list[str]:
     ]
 
 
-POSTGRES = re.compile(r"postgresql(\+psycopg)?://localhost/shop")
+POSTGRES = re.compile(r"postgresql(\+psycopg)?://localhost/shop(\?)?")
 """How the pages call a database on Postgres; SQLAlchemy's URL takes none of our options."""
 
 
 def on_our_server(block: str, url: str) -> str:
     """The block with the suite's database in the place of the pages'."""
-    plain = re.sub(r"[?&]schema=\w+$", "", url)
-    return POSTGRES.sub(lambda name: plain.replace("postgresql", "postgresql+psycopg", 1) if name[1] else url, block)
+    plain = re.sub(r"[?&]schema=\w+$", "", url).replace("postgresql", "postgresql+psycopg", 1)
+    ours = {None: url, "?": f"{url}{'&' if '?' in url else '?'}"}
+    return POSTGRES.sub(lambda name: plain if name[1] else ours[name[2]], block)
 
 
 class OneRound(ast.NodeTransformer):
@@ -151,7 +153,7 @@ def test_its_commands_exist(page: Path) -> None:
 def test_its_blocks_are_of_known_kinds(page: Path) -> None:
     """Whatever looks like code says what it is, so that nothing escapes the tests above; ``text`` is no code."""
     fences = re.findall(r"^\s*```(.*)$", page.read_text("utf-8"), re.MULTILINE)
-    assert set(fences[::2]) <= {"python", "sh", "sql", "text"}
+    assert set(fences[::2]) <= {"python", "sh", "sql", "text", "ini", "yaml", "dockerfile"}
     assert set(fences[1::2]) <= {""}
 
 

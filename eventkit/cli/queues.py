@@ -61,7 +61,7 @@ DeadLetterTo = Annotated[Any, _setting("dead-letter-to", "QUEUE", str, "Where de
 def list_(url: Url = None, json: Json = False) -> None:
     """All queues that have tasks or settings, in numbers."""
     with opened(url) as kit:
-        show.listing(rows(kit.overview().queues), COLUMNS, json, "there are no queues")
+        show.listing(rows(kit.overview().queues, json), COLUMNS, json, "there are no queues")
 
 
 @app.command()
@@ -224,12 +224,12 @@ def requeue_dlq(
         show.answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number}, json)
 
 
-def rows(queues: Any) -> list[dict[str, Any]]:
-    """Queues and their numbers, as a table has them."""
+def rows(queues: Any, json: bool = False) -> list[dict[str, Any]]:
+    """Queues and their numbers; for a table also with how old the oldest is in words."""
     found = []
     for name, numbers in queues.items():
-        fields = show.plain(numbers)
-        found.append({"queue": name, **fields, "oldest": show.span(fields["oldest_ready_age"])})
+        row = {"queue": name, **show.plain(numbers)}
+        found.append(row if json else {**row, "oldest": show.span(row["oldest_ready_age"])})
     return found
 
 

@@ -26,6 +26,9 @@ def migrate(
     with _one_line(address):
         if sql:
             script = eventkit_migrations.script(address)
+            if not script and not json:
+                show.note(f"the tables are at revision {eventkit_migrations.HEAD} already: there is nothing to execute")
+                return
             show.answer(script, {"sql": script}, json)
             return
         before = eventkit_migrations.current(address)

@@ -28,7 +28,7 @@ def stats(
 
         def look() -> list[dict[str, Any]]:
             found = kit.overview().queues
-            return queues.rows({name: found[name] for name in names if name in found} if names else found)
+            return queues.rows({name: found[name] for name in names if name in found} if names else found, json)
 
         def picture() -> list[show.Part]:
             return [("", queues.COLUMNS, rows)] if (rows := _under(queues.COLUMNS, look())) else []

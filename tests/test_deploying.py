@@ -1,0 +1,160 @@
+"""What docs/deploying.md gives to service managers: it is read as they read it, and what it starts is started."""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import EVENTKIT, environment, process
+from deployed import programs, worker
+from eventkit_postgres import address
+from test_docs import blocks
+from working import PATIENCE
+
+from eventkit.cli.values import duration
+from eventkit.worker.metrics import Histogram, Metrics
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = DOCS / "deploying.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One with the page's program in it."""
+    programs(PAGE, tmp_path)
+    return tmp_path
+
+
+def unit() -> configparser.RawConfigParser:
+    """The unit of systemd."""
+    [(_, text)] = blocks(PAGE, "ini")
+    parser = configparser.RawConfigParser()
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(text)
+    return parser
+
+
+def image() -> list[str]:
+    """What a container of the image runs."""
+    [(_, text)] = blocks(PAGE, "dockerfile")
+    lines = dict(line.split(" ", 1) for line in text.splitlines())
+    return [*json.loads(lines["ENTRYPOINT"]), *json.loads(lines["CMD"])]
+
+
+def manifests() -> list[dict[str, Any]]:
+    """What Compose reads, and what Kubernetes does."""
+    return [yaml.safe_load(text) for _, text in blocks(PAGE, "yaml")]
+
+
+def started() -> Iterator[tuple[list[str], list[str], float]]:
+    """What the manifests start of ours: the command, the probe of it, and the seconds that it has to end."""
+    entry = image()[:1]
+    compose, kubernetes = manifests()
+    for service in compose["services"].values():
+        if "build" in service:
+            probe = service.get("healthcheck", {}).get("test", ["CMD"])[1:]
+            command = entry + service["command"] if "command" in service else image()
+            yield command, probe, duration(service.get("stop_grace_period", "10s"))
+    pod = kubernetes["spec"]["template"]["spec"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        probe = container.get("readinessProbe", {}).get("exec", {}).get("command", [])
+        yield entry + container["args"], probe, pod["terminationGracePeriodSeconds"]
+
+
+def grace(command: list[str]) -> float:
+    """For how long the command finishes what is running."""
+    return duration(command[command.index("--shutdown-timeout") + 1])
+
+
+def test_the_unit_starts_a_worker(folder: Path) -> None:
+    """Which tells systemd when it takes tasks, and ends before systemd kills it."""
+    service = unit()["Service"]
+    command = shlex.split(service["ExecStart"].replace("%H", "host").replace("%i", "1"))
+    assert Path(command[0]).name == "eventkit"
+    assert float(service["TimeoutStopSec"]) > grace(command)
+    name, _, url = service["Environment"].partition("=")
+    assert (name, url) == ("EVENTKIT_URL", "sqlite:////var/lib/shop/shop.db")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(folder / "notify"))
+        manager.settimeout(PATIENCE)
+        told = {"NOTIFY_SOCKET": str(folder / "notify"), "EVENTKIT_URL": f"sqlite:///{folder}/shop.db"}
+        with worker(*EVENTKIT, *command[1:], folder=folder, **told):
+            assert manager.recv(100) == b"READY=1"
+        assert manager.recv(100) == b"STOPPING=1"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    [(_, text)] = blocks(PAGE, "ini")
+    file = tmp_path / "shop-worker@1.service"
+    file.write_text(re.sub("ExecStart=[^ ]+", f"ExecStart={shutil.which('true')}", text), "utf-8")
+    ran = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, timeout=60)
+    assert [line for line in (ran.stdout + ran.stderr).splitlines() if "shop-worker" in line] == []
+
+
+def test_containers_start_workers(folder: Path) -> None:
+    """A probe succeeds while the worker is ready, and not before or after; what runs has time to end."""
+    ready, url = folder / "ready", f"sqlite:///{folder}/shop.db"
+    commands = list(started())
+    assert image() in [command for command, _, _ in commands]
+    assert ["eventkit", "migrate"] in [command for command, _, _ in commands]
+    ran = set[str]()
+    for command, probe, seconds in commands:
+        command, probe = (json.loads(json.dumps(words).replace("/tmp/ready", str(ready))) for words in (command, probe))
+        is_worker = command[1] == "worker"
+        assert bool(probe) == is_worker
+        assert not is_worker or seconds > grace(command)
+        if str(command) in ran:
+            continue
+        ran.add(str(command))
+        if is_worker:
+            assert subprocess.run(probe).returncode == 1
+            with worker(*EVENTKIT, *command[1:], folder=folder, EVENTKIT_URL=url):
+                assert subprocess.run(probe).returncode == 0
+            assert subprocess.run(probe).returncode == 1
+        else:
+            answer = process(*command[1:], cwd=folder, env=environment(EVENTKIT_URL=url))
+            assert answer.returncode == 0, answer
+
+
+def test_the_urls_in_manifests_are_urls() -> None:
+    """And lead to the services beside them."""
+    compose, _ = manifests()
+    services = compose["services"]
+    urls = [service["environment"]["EVENTKIT_URL"] for service in services.values() if "build" in service]
+    for url in urls:
+        found = address.parse(url)
+        assert found.url.partition("@")[2].partition("/")[0] in services
+        assert url.endswith("/" + services["postgres"]["environment"]["POSTGRES_DB"])
+        assert services["postgres"]["environment"]["POSTGRES_PASSWORD"] in url
+    assert len(urls) == 2
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+        for volume in service.get("volumes", ()):
+            assert volume.partition(":")[0] in compose["volumes"]
+
+
+def test_alarms_are_about_metrics_that_there_are() -> None:
+    """And about labels that those have."""
+    [(_, text)] = blocks(DOCS / "monitoring.md", "yaml")
+    known = {}
+    for metric in Metrics():
+        for suffix in ("_sum", "_count", "_bucket") if isinstance(metric, Histogram) else ("",):
+            known[metric.name + suffix] = set(metric.labels)
+    rules = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
+    assert len(rules) > 3
+    for rule in rules:
+        names = re.findall(r"eventkit_\w+", rule["expr"])
+        assert names
+        assert set(names) <= set(known), rule
+        labels = {label for found in re.findall(r"by \((.*?)\)", rule["expr"]) for label in found.split(", ")}
+        labels |= set(re.findall(r"(\w+)=\"", rule["expr"]))
+        assert all(labels <= known[name] for name in names), rule
