@@ -17,6 +17,7 @@ from .errors import CopyDiffers
 from .kit import backend_of
 from .operations import ReadSchema
 from .operations.copy import TABLES, ExportNumbers, ImportNumbers, Numbers
+from .operations.history import KeepHistory
 from .protocols import Connection
 
 _BATCH = 500
@@ -67,6 +68,7 @@ def write(url: str, lines: Iterable[bytes]) -> dict[str, int]:
         if end is None or end.rows != counts:
             raise ValueError("the file has not all of its rows: export again, and import into a new database")
         target.execute(ImportNumbers(*Numbers(*end.numbers)))
+        target.execute(KeepHistory())
         return counts
 
 

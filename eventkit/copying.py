@@ -10,6 +10,7 @@ from .errors import CopyDiffers
 from .kit import backend_of
 from .operations import Rows
 from .operations.copy import TABLES, ExportNumbers, ImportNumbers, Table
+from .operations.history import KeepHistory, StopHistory
 from .protocols import Connection
 
 _BATCH = 500
@@ -53,6 +54,8 @@ def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dic
             if progress is not None:
                 progress(table.name, gone_by)
 
+        # What is written here has happened there: it is no step of a task, and its events come with the others.
+        target.execute(StopHistory())
         begins = [_end_of_copy(source, target, table) for table in TABLES]
         for table, begin in zip(TABLES, begins, strict=True):
             for rows in batches(source, table, begin):
@@ -60,6 +63,7 @@ def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dic
                 went_by(table, len(rows))
         # Last: a reader on Postgres sees no event beyond the last number drawn, and so none of half a copy.
         target.execute(ImportNumbers(*source.execute(ExportNumbers())))
+        target.execute(KeepHistory())
         return {table.name: _verified(source, target, table, went_by) for table in TABLES}
 
 

@@ -250,6 +250,7 @@ class Queue:
         keep_dead: Duration | None = KEEP,
         key_ttl: Duration | None = KEEP,
         dead_letter_to: str | None = KEEP,
+        history: bool | None = KEEP,
     ) -> Any:
         """Store settings for every process; None is the default again, what is left out stays."""
         changes = arguments.settings(
@@ -264,6 +265,7 @@ class Queue:
             keep_dead=(keep_dead, arguments.milliseconds),
             key_ttl=(key_ttl, arguments.milliseconds),
             dead_letter_to=(dead_letter_to, self._other_queue),
+            history=(history, arguments.flag),
         )
         return self._execute(operations.Configure(self.name, changes))
 

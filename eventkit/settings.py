@@ -37,7 +37,7 @@ class InboxSettings(msgspec.Struct, frozen=True):
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue is configured to; None where it has the default."""
+    """What a queue is configured to; None where it has the default, and *history* is False then."""
 
     max_attempts: int | None = None
     lease: float | None = None
@@ -50,6 +50,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_dead: float | None = None
     key_ttl: float | None = None
     dead_letter_to: str | None = None
+    history: bool = False
 
 
 def seconds(milliseconds: int | None) -> float | None:

@@ -59,6 +59,10 @@ def test_queues_are_made_changed_and_forgotten(cli: Commands, kit: EventKit) -> 
     assert "queue configure emails" in cli.refusal(1, "queue", "add", "emails")
     changed = cli.json("queue", "configure", "emails", "--lease", "none", "--keep-done", "7d")
     assert (changed["lease"], changed["keep_done"], changed["max_size"]) == (None, 604800.0, 100)
+    assert changed["history"] is False
+    assert cli.json("queue", "configure", "emails", "--history")["history"] is True
+    assert cli.json("queue", "configure", "emails", "--lease", "1m")["history"] is True
+    assert cli.json("queue", "configure", "emails", "--no-history")["history"] is False
     cli.text("queue", "pause", "emails")
     assert kit.queue("emails").stats().paused
     kit.queue("emails").enqueue({"to": "ann"})

@@ -14,6 +14,8 @@ from clusters import Cluster, free_port
 from own_cluster import ask, eventually, exercise, succeeds
 
 from eventkit import Busy, Disconnected, Unavailable
+from eventkit.conformance import proves
+from eventkit.conformance.replaying import kinds
 
 cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 
@@ -133,6 +135,36 @@ def test_a_role_that_may_not_make_tables(cluster: Cluster, url: str, connect: Co
         kit = connect(of_shop)
         exercise(kit)
         kit.close()
+    finally:
+        ask(cluster, "DROP OWNED BY shop; DROP ROLE shop")
+
+
+@proves("T4")
+def test_a_role_that_may_not_make_triggers(cluster: Cluster, url: str, connect: Connect) -> None:
+    """It is told what a history takes, and may do without; the end of one is nothing that it could be refused."""
+    ask(cluster, "CREATE ROLE shop LOGIN")
+    schema = url.partition("schema=")[2]
+    try:
+        owner = connect(url)
+        [grants] = re.findall(r"```sql\n(GRANT .*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        ask(cluster, re.sub(r"\beventkit\b", schema, grants))
+        queue = connect(url.replace("postgres@", "shop@")).queue("q")
+        needed = rf"GRANT TRIGGER ON {schema}.eventkit_task TO shop, or let its owner postgres call configure"
+        with pytest.raises(Unavailable, match=needed):
+            queue.configure(history=True, lease=7)
+        assert (queue.settings().history, queue.settings().lease) == (False, None)
+        owner.queue("other").configure(history=True)
+        queue.configure(history=True)
+        queue.enqueue(1)
+        owner.queue("other").configure(history=False)
+        queue.configure(history=False)
+        queue.enqueue(2)
+        assert kinds(owner) == ["enqueued"]
+        owner.queue("other").configure(history=False)
+        ask(cluster, f"GRANT TRIGGER ON {schema}.eventkit_task TO shop")
+        queue.configure(history=True)
+        queue.enqueue(3)
+        assert kinds(owner) == ["enqueued"] * 2
     finally:
         ask(cluster, "DROP OWNED BY shop; DROP ROLE shop")
 

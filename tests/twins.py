@@ -16,7 +16,7 @@ import msgspec
 
 import eventkit
 from eventkit.operations import Operation
-from eventkit.records import Enqueued, Notification, Task
+from eventkit.records import Enqueued, Event, Notification, Task
 
 _CLOSE = 40.0
 """Seconds by which two moments may differ that are the same: some, of the hundred that make up a tick."""
@@ -140,6 +140,9 @@ class Acquaintance:
     def _compare_fields(self, ours: Any, theirs: Any) -> None:
         if isinstance(ours, Task):
             self._tasks[ours.id, ours.token] = theirs
+        if isinstance(ours, Event) and ours.topic == "eventkit.tasks":
+            self._compare_steps(ours.payload, theirs.payload)
+            theirs = msgspec.structs.replace(theirs, key=ours.key, payload=ours.payload)
         for field in ours.__struct_fields__:
             our, their = getattr(ours, field), getattr(theirs, field)
             if field in ("id", "offset"):
@@ -150,6 +153,17 @@ class Acquaintance:
                 assert apart < _CLOSE, f"{field} of {ours!r} and {theirs!r}"
             elif field != "token":
                 assert our == their, f"{field} of {ours!r} and {theirs!r}"
+
+    def _compare_steps(self, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+        """The events of a step of a task, whose id each side has in the event's key as well."""
+        assert ours.keys() == theirs.keys()
+        for field, our in ours.items():
+            if field == "id":
+                self.numbers["ids"].meet(our, theirs[field])
+            elif field.endswith(("_ms", "_at")) and our is not None:
+                assert abs(our - theirs[field]) / 1000 < _CLOSE, f"{field} of {ours} and {theirs}"
+            else:
+                assert our == theirs[field], f"{field} of {ours} and {theirs}"
 
     def compare_errors(self, ours: BaseException | None, theirs: BaseException | None) -> None:
         """Both went well, or both went wrong in the same way."""

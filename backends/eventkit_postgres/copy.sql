@@ -48,7 +48,7 @@ ON CONFLICT DO NOTHING
 -- name: ExportQueues
 SELECT
     name, paused::integer, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
-    dead_letter_to, tokens, eventkit_ms(refilled_at)
+    dead_letter_to, history::integer, tokens, eventkit_ms(refilled_at)
 FROM eventkit_queue
 WHERE name COLLATE "C" > :name
 ORDER BY name COLLATE "C"
@@ -57,19 +57,19 @@ LIMIT :limit
 -- name: ImportQueues
 INSERT INTO eventkit_queue (
     name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
-    dead_letter_to, tokens, refilled_at
+    dead_letter_to, history, tokens, refilled_at
 )
 SELECT
     name, paused::boolean, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
-    dead_letter_to, tokens, eventkit_moment(refilled_at)
+    dead_letter_to, history::boolean, tokens, eventkit_moment(refilled_at)
 FROM unnest(
     :rows.0::text[], :rows.1::integer[], :rows.2::bigint[], :rows.3::bigint[], :rows.4::text[],
     :rows.5::bigint[], :rows.6::double precision[], :rows.7::double precision[], :rows.8::bigint[],
-    :rows.9::bigint[], :rows.10::bigint[], :rows.11::bigint[], :rows.12::text[], :rows.13::double precision[],
-    :rows.14::bigint[]
+    :rows.9::bigint[], :rows.10::bigint[], :rows.11::bigint[], :rows.12::text[], :rows.13::integer[],
+    :rows.14::double precision[], :rows.15::bigint[]
 ) AS r (
     name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
-    dead_letter_to, tokens, refilled_at
+    dead_letter_to, history, tokens, refilled_at
 )
 ON CONFLICT DO NOTHING
 

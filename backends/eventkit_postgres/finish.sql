@@ -70,6 +70,11 @@ WHERE id = ANY (ARRAY(
     LIMIT 1 + cardinality(:ids::bigint[])
 ))
 
+-- name: Revoke
+UPDATE eventkit_task
+SET token = NULL
+WHERE id = :id
+
 -- name: Remove
 DELETE FROM eventkit_task
 WHERE id = ANY (:ids::bigint[])
@@ -95,7 +100,8 @@ RETURNING 1
 -- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
 -- name: Bury
 UPDATE eventkit_task
-SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
+SET
+    state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = false
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING queue, lane, eventkit_stir('task', queue)
 

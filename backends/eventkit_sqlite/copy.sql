@@ -45,7 +45,7 @@ ON CONFLICT DO NOTHING
 -- name: ExportQueues
 SELECT
     name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
-    dead_letter_to, tokens, refilled_at
+    dead_letter_to, history, tokens, refilled_at
 FROM eventkit_queue
 WHERE name > :name
 ORDER BY name
@@ -54,11 +54,11 @@ LIMIT :limit
 -- name: ImportQueues
 INSERT INTO eventkit_queue (
     name, paused, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl,
-    dead_letter_to, tokens, refilled_at
+    dead_letter_to, history, tokens, refilled_at
 )
 SELECT
     value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14
+    value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING

@@ -38,6 +38,11 @@ WHERE id IN (
     LIMIT 1 + json_array_length(:ids)
 )
 
+-- name: Revoke
+UPDATE eventkit_task
+SET token = NULL
+WHERE id = :id
+
 -- name: Remove
 DELETE FROM eventkit_task
 WHERE id IN (SELECT value FROM json_each(:ids))
@@ -65,7 +70,8 @@ RETURNING 1
 -- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
 -- name: Bury
 UPDATE eventkit_task
-SET state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL
+SET
+    state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING queue, lane
 

@@ -156,24 +156,24 @@ ON CONFLICT (name) DO NOTHING
 
 -- name: ReadSettings
 SELECT
-    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
+    max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 FROM eventkit_queue
 WHERE name = :queue
 
 -- name: WriteSettings
 INSERT INTO eventkit_queue (
-    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to
+    name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 )
 VALUES (
     :queue, :max_attempts, :lease, :retry, :max_size, :rate, :burst, :max_running, :keep_done, :keep_dead, :key_ttl,
-    :dead_letter_to
+    :dead_letter_to, :history
 )
 ON CONFLICT (name) DO UPDATE
 SET
     max_attempts = excluded.max_attempts, lease = excluded.lease, retry = excluded.retry,
     max_size = excluded.max_size, rate = excluded.rate, burst = excluded.burst,
     max_running = excluded.max_running, keep_done = excluded.keep_done, keep_dead = excluded.keep_dead,
-    key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to,
+    key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
     tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
 
 -- name: FindTasks

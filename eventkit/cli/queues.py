@@ -55,6 +55,10 @@ KeepDone = Annotated[Any, _setting("keep-done", "TIME", duration, "How long fini
 KeepDead = Annotated[Any, _setting("keep-dead", "TIME", duration, "How long dead letters are kept.")]
 KeyTtl = Annotated[Any, _setting("key-ttl", "TIME", duration, "How long a key stays taken (24h).")]
 DeadLetterTo = Annotated[Any, _setting("dead-letter-to", "QUEUE", str, "Where dead tasks are copied to.")]
+History = Annotated[
+    bool | None,
+    typer.Option("--history/--no-history", help="Make each step of a task an event.", show_default=False),
+]
 
 
 @app.command("list")
@@ -78,6 +82,7 @@ def add(
     keep_dead: KeepDead = None,
     key_ttl: KeyTtl = None,
     dead_letter_to: DeadLetterTo = None,
+    history: History = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
@@ -107,6 +112,7 @@ def configure(
     keep_dead: KeepDead = None,
     key_ttl: KeyTtl = None,
     dead_letter_to: DeadLetterTo = None,
+    history: History = None,
     url: Url = None,
     json: Json = False,
 ) -> None:

@@ -12,8 +12,12 @@ from eventkit.retry import Exponential
 from .machines import TICK, Ground, seconds, tick
 from .model_queue import QueueModel
 from .model_task import LAPSED, Clock, ModelTask, Wish
+from .replaying import HISTORY, Replay
 
 Row = dict[str, Any]
+
+_TOLD = {"scheduled": "waiting", "ready": "waiting", "leased": "running"}
+"""What the history calls these states."""
 
 
 class ComparedQueue(RuleBasedStateMachine):
@@ -34,7 +38,10 @@ class ComparedQueue(RuleBasedStateMachine):
         clock = Clock()
         self.model = QueueModel(clock, QueueModel(clock))
         self.anchor = self.ground.anchor()
-        self.queue.configure(retry=Exponential(base=TICK, jitter=0))
+        self.read = self.ground.kit.stream(HISTORY).head()
+        self.replay = Replay(*self.names)
+        self.queue.configure(retry=Exponential(base=TICK, jitter=0), history=True)
+        self.letters.configure(history=True)
         self.model.configure({"retry": 1})
 
     def attach(self) -> None:
@@ -60,6 +67,19 @@ class ComparedQueue(RuleBasedStateMachine):
             assert seen == [self.expected(model, task) for _, task in sorted(model.tasks.items())]
 
         self.compare_numbers()
+        self.compare_histories()
+
+    def compare_histories(self) -> None:
+        """The events tell of every task what the model knows; what it has no more is done or gone."""
+        assert self.model.letters is not None
+        events = self.ground.kit.stream(HISTORY).read(self.read)
+        self.replay.follow(events)
+        self.read = events[-1].offset if events else self.read
+        told = {id: one for id, one in self.replay.tasks.items() if one[0] not in ("done", "gone")}
+        tasks = [*self.model.tasks.values(), *self.model.letters.tasks.values()]
+        assert told == {
+            task.id: (_TOLD.get(task.state, task.state), task.attempt) for task in tasks if task.state != "done"
+        }
 
     def compare_numbers(self) -> None:
         """The queue counts as the model does."""

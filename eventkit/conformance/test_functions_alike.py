@@ -12,13 +12,14 @@ from eventkit.testing import advance
 
 from .calling import Caller, fields
 from .clauses import proves
+from .replaying import history
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
     {"keep_done": 60, "key_ttl": 5},
     {"max_running": 2, "max_attempts": 2},
     {"rate": 1, "burst": 3, "dead_letter_to": "graveyard"},
-    {"max_size": 4},
+    {"max_size": 4, "history": True},
 )
 
 ACTS = ("enqueue", "enqueue", "claim", "claim", "finish", "finish", "finish", "cancel", "advance")
@@ -119,6 +120,14 @@ def _or_full(call: Callable[[], Any]) -> Any:
         return None
 
 
+def _words(kit: EventKit, queue: str) -> list[tuple[Any, ...]]:
+    """The history of a queue, without moments."""
+    return [
+        tuple(step[field] for field in ("id", "kind", "attempt", "worker", "priority", "reason", "error"))
+        for step in history(kit, queue)
+    ]
+
+
 @proves("P2")
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: ",".join(settings) or "defaults")
 def test_functions_and_handles_do_the_same(kit: EventKit, caller: Caller, settings: dict[str, Any]) -> None:
@@ -127,5 +136,8 @@ def test_functions_and_handles_do_the_same(kit: EventKit, caller: Caller, settin
     for _ in range(50):
         getattr(both, both.chance.choice(ACTS))()
         both.compare()
+    for_handles, for_functions = (_words(kit, queue) for queue in ("handle", "function"))
+    assert [(both.ids[id], *rest) for id, *rest in for_handles] == for_functions
+    assert bool(for_handles) == ("history" in settings)
     copies = len(both.handle.dead()) + len(both.other.dead()) if "dead_letter_to" in settings else 0
     assert kit.queue("graveyard").size() == copies

@@ -13,7 +13,7 @@ from .clauses import proves
 _REWRITTEN = ("model_queue", "model_stream", "queue_comparison", "queue_machine", "stream_machine")
 pytest.register_assert_rewrite(*(f"{__package__}.{module}" for module in _REWRITTEN))
 
-_QUEUE = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q9", "Q10", "Q11", "Q12", "Q13", "Q15", "Q16", "G4")
+_QUEUE = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q9", "Q10", "Q11", "Q12", "Q13", "Q15", "Q16", "G4", "T2")
 _STREAM = ("S1", "S3", "S4", "S5", "S6", "S7", "S8", "G4")
 
 

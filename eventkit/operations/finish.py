@@ -105,6 +105,12 @@ class Remove(Operation[None], frozen=True):
         yield self
 
 
+class Revoke(Operation[None], frozen=True):
+    """Take a task from its holder, if it has one: when it is deleted then, it was cancelled and not finished."""
+
+    id: int
+
+
 class ReserveKeys(Operation[None], frozen=True):
     """Keep the keys of tasks taken beyond their rows, for what is left of the queue's key_ttl."""
 

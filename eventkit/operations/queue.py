@@ -16,7 +16,8 @@ from ..stats import QueueStats
 from . import Operation, Plan, Rows
 from .channel import Notify
 from .claim import Sweep
-from .finish import ForgetKeys, Remove, unblock
+from .finish import ForgetKeys, Remove, Revoke, unblock
+from .history import Abandon, HoldHistory, SettleHistory, settle
 
 CANCELLED = "eventkit:cancelled"
 """The channel on which workers hear that a task of theirs was cancelled."""
@@ -135,6 +136,7 @@ class Cancel(Operation[bool], frozen=True):
     def plan(self) -> Plan[bool]:
         """A look whether it may go, then its removal, and word of it to whoever runs it."""
         for lane, leased in (yield self):
+            yield Revoke(self.id)
             yield from Remove([self.id]).plan()
             yield from unblock(self.queue, [lane])
             if leased:
@@ -153,6 +155,8 @@ class Purge(Operation[int], frozen=True):
     def plan(self) -> Plan[int]:
         """A sweep, so that the states are those of this moment; the reservation of their keys; the deletion."""
         yield from Sweep(self.queue).plan()
+        if self.state == "leased":
+            yield Abandon(self.queue)
         yield ReserveKeysOfState(self.queue, self.state, self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
@@ -205,6 +209,7 @@ class StoredSettings(msgspec.Struct, frozen=True):
     keep_dead: int | None = None
     key_ttl: int | None = None
     dead_letter_to: str | None = None
+    history: bool | None = None
 
 
 class Configure(Operation[None], frozen=True):
@@ -214,7 +219,9 @@ class Configure(Operation[None], frozen=True):
     changes: dict[str, Any]
 
     def plan(self) -> Plan[None]:
-        """The settings so far, and the new ones over them."""
+        """The settings so far, and the new ones over them; before them, whatever a change of *history* takes."""
+        if "history" in self.changes:
+            yield from SettleHistory(self.queue, bool(self.changes["history"])).plan()
         yield HoldSettings(self.queue)
         [row] = yield ReadSettings(self.queue)
         settings = StoredSettings(*row)
@@ -248,6 +255,7 @@ class ReadSettings(Operation[QueueSettings], frozen=True):
             keep_dead=seconds(stored.keep_dead),
             key_ttl=seconds(stored.key_ttl),
             dead_letter_to=stored.dead_letter_to,
+            history=bool(stored.history),
         )
 
 
@@ -266,6 +274,7 @@ class WriteSettings(Operation[None], frozen=True):
     keep_dead: int | None
     key_ttl: int | None
     dead_letter_to: str | None
+    history: bool | None
 
 
 class Drop(Operation[bool], frozen=True):
@@ -278,9 +287,12 @@ class Drop(Operation[bool], frozen=True):
         """A look for tasks, unless they do not matter; then everything, the keys after the tasks that have them."""
         if not self.force and (yield FindTasks(self.queue)):
             return False
+        held = yield HoldHistory(self.queue, False)
+        yield Abandon(self.queue)
         yield DropTasks(self.queue)
         yield DropKeysOfQueue(self.queue)
         yield DropSettings(self.queue)
+        yield from settle(held)
         return True
 
 

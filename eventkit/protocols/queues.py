@@ -210,6 +210,7 @@ class TaskQueue(Protocol[P]):
         keep_dead: Duration | None = KEEP,
         key_ttl: Duration | None = KEEP,
         dead_letter_to: str | None = KEEP,
+        history: bool | None = KEEP,
     ) -> None:
         """Store settings of the queue, which every process obeys from then on.
 
@@ -349,6 +350,7 @@ class AsyncTaskQueue(Protocol[P]):
         keep_dead: Duration | None = KEEP,
         key_ttl: Duration | None = KEEP,
         dead_letter_to: str | None = KEEP,
+        history: bool | None = KEEP,
     ) -> None: ...
 
     async def settings(self) -> QueueSettings: ...

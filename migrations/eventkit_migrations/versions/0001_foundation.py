@@ -20,6 +20,8 @@ What the columns alone do not say:
 * ``eventkit_task.lane`` is a key that many tasks may have: one claim hands out those of a lane whenever they come,
   another one after the other.  That one holds back what has to wait for its turn: such a task is scheduled, although
   its ``run_at`` has come, and ``wake_at`` is when a claim looks at it again if nobody has let it go before.
+* ``eventkit_queue.history`` says that each step of the queue's tasks is an event.  Triggers on ``eventkit_task`` write
+  those events, and are there while any queue says so: ``history.sql`` of each backend makes and drops them.
 * ``eventkit_rate.per`` is the length of a fixed window, and 0 for a token bucket; ``amount`` is what was counted in the
   window, or was left in the bucket when it was last looked into; after ``until`` the row says nothing any more.
 * ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.
@@ -137,6 +139,7 @@ SQLITE_UPGRADE = (
         keep_dead INTEGER,
         key_ttl INTEGER,
         dead_letter_to TEXT,
+        history INTEGER,
         tokens REAL,
         refilled_at INTEGER
     ) WITHOUT ROWID

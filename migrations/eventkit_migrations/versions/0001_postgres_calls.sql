@@ -390,7 +390,8 @@ DECLARE
 BEGIN
     -- Bury:
     UPDATE eventkit_task
-    SET state = 'dead', reason = call.reason, error = call.error, finished_at = call.now, wake_at = NULL, token = NULL
+    SET
+        state = 'dead', reason = call.reason, error = call.error, finished_at = call.now, wake_at = NULL, token = NULL, lapsed = false
     WHERE id = call.id AND token = call.token AND state = 'leased' AND (wake_at > call.now OR call.reason = 'poison')
     RETURNING queue, lane, eventkit_stir('task', queue)
     INTO died;
@@ -697,6 +698,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    -- Revoke:
+    UPDATE eventkit_task
+    SET token = NULL
+    WHERE id = call.id;
     PERFORM eventkit_remove(call.id);
     IF call.lane IS NOT NULL THEN
         PERFORM eventkit_unblock(call.queue, ARRAY[call.lane]);
