@@ -107,10 +107,10 @@ def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
 def test_a_killed_downgrade_leaves_everything(url: str) -> None:
     """Killed after any of its statements, a downgrade has dropped nothing."""
     eventkit_migrations.upgrade(url)
-    for n in range(1, 80, 6) if on_postgres(url) else range(1, 40):
+    for n in range(1, 86, 6) if on_postgres(url) else range(1, 40):
         eventkit_migrations.upgrade(place(url, f"shop{n}"))
     deaths = killed("downgrade", url, "base")
-    assert 5 < deaths[-1] < (79 if on_postgres(url) else 39)
+    assert 5 < deaths[-1] < (85 if on_postgres(url) else 39)
     for death in deaths:
         struck = place(url, f"shop{death}")
         assert schema(struck) == schema(url)
