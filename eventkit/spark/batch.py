@@ -13,6 +13,7 @@ from .layouts import stream_layout
 from .offsets import Streams
 from .options import ReadOptions
 from .planning import Range, ranges
+from .refusals import plainly
 
 
 class BatchReader(DataSourceReader):
@@ -22,6 +23,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._layout = stream_layout(options, schema)
 
+    @plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """The parts, planned where the driver is."""
         url = self._options.address.resolve()

@@ -17,6 +17,7 @@ from .following import Following
 from .layouts import stream_layout
 from .offsets import Position
 from .options import ReadOptions
+from .refusals import plainly
 
 
 class DriverSideReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -30,22 +31,26 @@ class DriverSideReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow
     def _following(self) -> Following:
         return Following(self._options)
 
+    @plainly()
     def initialOffset(self) -> Position:
         """Where a query without a checkpoint begins."""
         return self._following.begin()
 
+    @plainly()
     def read(self, start: Position) -> tuple[Iterator[Any], Position]:
         """What is new, and where it ends."""
         end = self._following.advance(start, self._options.max_offsets or ROWS, self._options.min_offsets)
         # Of a list, because Spark copies the iterator, to read it twice.
         return iter(self._following.fetch(start, end, self._layout)), end
 
+    @plainly()
     def readBetweenOffsets(self, start: Position, end: Position) -> Iterator[Any]:
         """What was read before a restart, once more."""
         # This may be anywhere, and a connection that stayed open would be in the way of whoever reads here next.
         with closing(Following(self._options)) as following:
             return iter(following.fetch(start, end, self._layout))
 
+    @plainly()
     def prepareForTriggerAvailableNow(self) -> None:
         """From here on, nothing new is seen."""
         self._following.end_here()

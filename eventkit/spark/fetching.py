@@ -17,6 +17,7 @@ from .layouts import Layout
 from .offsets import check_identity, check_loss
 from .options import ReadOptions
 from .planning import Range
+from .refusals import plainly
 
 ROWS = 10_000
 
@@ -26,7 +27,7 @@ Fetch = Callable[[Fetching, Sequence[str]], Any]
 
 def batches(options: ReadOptions, part: Range, layout: Layout) -> Iterator[Any]:
     """The events of *part*."""
-    with opened(options.address.resolve()) as fetch:
+    with plainly(), opened(options.address.resolve()) as fetch:
         yield from fetched(fetch, options, part, layout)
         [identity], [pruned_to] = fetch(FetchStanding(part.topic), FetchStanding.columns).to_pydict().values()
         check_identity(part.topic, part.last, part.identity, identity)

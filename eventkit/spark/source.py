@@ -15,6 +15,7 @@ from .batch import BatchReader
 from .driver_side import DriverSideReader
 from .layouts import schema, stream_schema
 from .options import ReadOptions, WriteOptions
+from .refusals import plainly
 from .streaming import StreamReader
 from .tables import COLUMNS, TableReader
 from .writing import BatchWriter, StreamWriter
@@ -28,16 +29,19 @@ class EventkitSource(DataSource):
         """What stands in ``format()``."""
         return "eventkit"
 
+    @plainly()
     def schema(self) -> StructType | str:
         """The columns of a table that is read."""
         options = ReadOptions.parse(self.options)
         return stream_schema(options) if options.table == "events" else schema(COLUMNS[options.table])
 
+    @plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads once."""
         options = ReadOptions.parse(self.options)
         return BatchReader(options, schema) if options.table == "events" else TableReader(options, schema)
 
+    @plainly()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads on and on, by the workers; with this error Spark asks for the other one."""
         options = self._stream_options()
@@ -47,14 +51,17 @@ class EventkitSource(DataSource):
             )
         return StreamReader(options, schema)
 
+    @plainly()
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
         """What reads on and on, by the driver."""
         return DriverSideReader(self._stream_options(), schema)
 
+    @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes once."""
         return BatchWriter(WriteOptions.parse(self.options), schema, overwrite)
 
+    @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """What writes on and on."""
         return StreamWriter(WriteOptions.parse(self.options), schema, overwrite)

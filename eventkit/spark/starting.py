@@ -19,8 +19,6 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # Two hundred by default, which is for clusters: every one is a task, also where it has nothing to do.
     "spark.sql.shuffle.partitions": "8",
-    # What goes wrong in the source is told by its own line, without the way there.
-    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
 }
 
 

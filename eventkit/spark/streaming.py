@@ -20,6 +20,7 @@ from .layouts import stream_layout
 from .offsets import Position
 from .options import ReadOptions
 from .planning import Range
+from .refusals import plainly
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -34,6 +35,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Not from the beginning: workers get a copy of this object, and have no use for it.
         return Following(self._options)
 
+    @plainly()
     def initialOffset(self) -> Position:
         """Where a query without a checkpoint begins."""
         return self._following.begin()
@@ -46,6 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
+    @plainly()
     def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
         """Where the next micro-batch ends."""
         if isinstance(limit, ReadAllAvailable):
@@ -53,14 +56,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._following.advance(start, most, self._options.min_offsets)
 
+    @plainly()
     def prepareForTriggerAvailableNow(self) -> None:
         """From here on, nothing new is seen."""
         self._following.end_here()
 
+    @plainly()
     def reportLatestOffset(self) -> Position:
         """How far the streams go, for the progress that Spark reports."""
         return self._following.latest()
 
+    @plainly()
     def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
         """The parts of a micro-batch."""
         return self._following.plan(start, end)

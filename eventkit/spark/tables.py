@@ -17,6 +17,7 @@ from .fetching import ROWS, Fetch, opened
 from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
 from .options import ReadOptions
 from .planning import SIZE, by_offset
+from .refusals import plainly
 
 _INTEGER, _FLAG = IntegerType(), BooleanType()
 
@@ -91,6 +92,7 @@ class TableReader(DataSourceReader):
         self._options = options
         self._layout = Layout(COLUMNS[options.table], schema)
 
+    @plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """Parts of the tasks; other tables are small."""
         if COLUMNS[self._options.table] is not _TASKS:
@@ -103,7 +105,7 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of a part."""
         assert isinstance(partition, Part)
-        with opened(self._options.address.resolve()) as fetch:
+        with plainly(), opened(self._options.address.resolve()) as fetch:
             for table in self._pages(fetch, partition):
                 if table.num_rows:
                     yield self._layout.batch(table)

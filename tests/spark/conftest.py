@@ -1,7 +1,7 @@
 """One session of Spark for all tests of this folder, which stay together on one worker of pytest-xdist."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -68,3 +68,15 @@ def kit(url: str) -> Iterator[eventkit.EventKit]:
     """A kit on the database, in the process of the driver."""
     with eventkit.connect(url) as kit:
         yield kit
+
+
+@pytest.fixture
+def new_identity(url: str) -> Callable[[], None]:
+    """Makes the database another one, as if it had been deleted and made anew with as many events."""
+
+    def renew() -> None:
+        with eventkit.connect(url) as kit, kit.transaction() as tx:
+            schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
+            tx.execute(f"UPDATE {schema}eventkit_identity SET id = 'another'")
+
+    return renew

@@ -28,4 +28,4 @@ class Query:
         """What has come out so far, in order."""
         if not Path(self._out).exists():
             return []
-        return self._spark.read.parquet(self._out).orderBy("offset").collect()
+        return self._spark.read.schema("offset LONG, topic STRING").parquet(self._out).orderBy("offset").collect()

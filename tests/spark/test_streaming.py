@@ -1,5 +1,8 @@
 """A stream as a stream: each event once, in micro-batches, and on from where it was after a restart."""
 
+import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +14,117 @@ import eventkit
 both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 
 
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Return when it is so."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def sizes(progress: list[dict[str, Any]]) -> list[int]:
+    """How many events each micro-batch had."""
+    return [batch["numInputRows"] for batch in progress]
+
+
 @both_readers
 def test_each_event_comes_once(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str) -> None:
     """A query that is run again goes on behind what it has read, and its consumer follows."""
     orders = kit.stream("orders")
     first = orders.publish_many(list(range(25)))
-    query = Query(
-        spark, tmp_path, url, topic="orders", consumer="lake", maxOffsetsPerTrigger="10", lowLatency=low_latency
-    )
-    assert [progress["numInputRows"] for progress in query.run()] == [10, 10, 5]
+    options = {"topic": "orders", "consumer": "lake", "maxOffsetsPerTrigger": "10", "lowLatency": low_latency}
+    query = Query(spark, tmp_path, url, **options)
+    assert sizes(query.run()) == [10, 10, 5]
     assert orders.offset("lake") == first[-1]
     second = orders.publish_many([25, 26])
-    assert [progress["numInputRows"] for progress in query.run()] == [2]
+    assert sizes(query.run()) == [2]
     assert [row.offset for row in query.rows()] == first + second
     assert orders.offset("lake") == second[-1]
-    assert query.run() == []
+    third = orders.publish(27)
+    anew = Query(spark, tmp_path / "anew", url, **options)
+    anew.run()
+    assert [row.offset for row in anew.rows()] == [third]
+
+
+@both_readers
+def test_a_running_query_sees_what_is_new(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str
+) -> None:
+    """From the head on, where nothing else is said; also topics that did not exist before, where a pattern fits."""
+    kit.stream("orders").publish("before")
+    query = Query(spark, tmp_path, url, subscribePattern="orders.*", lowLatency=low_latency)
+    running = query.start(processingTime="0 seconds")
+    try:
+        wait_for(lambda: running.lastProgress is not None)
+        expected = [kit.stream("orders").publish("one")]
+        wait_for(lambda: [row.offset for row in query.rows()] == expected)
+        expected.append(kit.stream("orders.eu").publish("two"))
+        wait_for(lambda: [row.offset for row in query.rows()] == expected)
+    finally:
+        running.stop()
+
+
+def test_a_limit_is_shared_by_topics(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """Each gets its part, and what one does not need goes to the others."""
+    kit.stream("few").publish_many([1, 2])
+    kit.stream("many").publish_many(list(range(15)))
+    query = Query(spark, tmp_path, url, subscribe="few,many", startingOffsets="earliest", maxOffsetsPerTrigger="10")
+    batches = query.run()
+    assert sizes(batches) == [10, 7]
+    place = json.loads(batches[0]["sources"][0]["endOffset"])
+    assert [row.topic for row in query.rows() if row.offset <= place["few"]["offset"]] == ["few", "few"]
+
+
+def test_a_micro_batch_waits_for_enough(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """Not for ever, and not at all where the query is to end with what there is."""
+    stream = kit.stream("orders")
+    stream.publish_many([1, 2, 3])
+    earliest = {"topic": "orders", "startingOffsets": "earliest", "minOffsetsPerTrigger": "5"}
+    query = Query(spark, tmp_path / "once", url, **earliest)
+    assert sizes(query.run()) == [3]
+    patient = Query(spark, tmp_path / "patient", url, **earliest)
+    running = patient.start(processingTime="0 seconds")
+    try:
+        wait_for(lambda: running.lastProgress is not None)
+        assert patient.rows() == []
+        stream.publish_many([4, 5])
+        wait_for(lambda: len(patient.rows()) == 5)
+    finally:
+        running.stop()
+    assert sizes(running.recentProgress)[-1:] != [3]
+    impatient = Query(spark, tmp_path / "impatient", url, **earliest, maxTriggerDelay="1ms")
+    running = impatient.start(processingTime="0 seconds")
+    try:
+        wait_for(lambda: len(impatient.rows()) == 5)
+    finally:
+        running.stop()
+
+
+def test_an_empty_stream(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """A query over a topic without events ends with nothing, and finds them when there are some."""
+    kit.stream("orders").save_offset("other", 0)
+    query = Query(spark, tmp_path, url, topic="orders")
+    assert (query.run(), query.rows()) == ([], [])
+    offset = kit.stream("orders").publish(1)
+    query.run()
+    assert [row.offset for row in query.rows()] == [offset]
+
+
+def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """An event that commits late, below others, is not passed by."""
+    if url.startswith("sqlite"):
+        pytest.skip("one writer after the other")
+    stream = kit.stream("orders")
+    query = Query(spark, tmp_path, url, topic="orders", startingOffsets="earliest")
+    early = stream.publish("early")
+    with kit.transaction() as tx:
+        late = stream.publish("late", tx=tx)
+        later = stream.publish("later")
+        query.run()
+        table = spark.read.format("eventkit").options(url=url, topic="orders").load()
+        assert [row.offset for row in query.rows()] == [early]
+        assert [row.offset for row in table.collect()] == [early]
+        to_there = spark.read.format("eventkit").options(url=url, topic="orders", endingOffsets=str(later + 1)).load()
+        assert [row.offset for row in to_there.collect()] == [early]
+    query.run()
+    assert [row.offset for row in query.rows()] == [early, late, later]

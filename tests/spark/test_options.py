@@ -1,0 +1,91 @@
+"""Options are checked before anything is read, and whatever is wrong is told in a line with its remedy."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from eventkit.spark.options import Address, ReadOptions
+
+HERE = {"url": "sqlite:///shop.db"}
+ORDERS = {**HERE, "topic": "orders"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({**ORDERS, "startingOffset": "1"}, "eventkit has no option startingOffset: did you mean startingOffsets?"),
+        ({**ORDERS, "xyz": "1"}, "eventkit has no option xyz: there are url, "),
+        ({"topic": "orders"}, "name the database by one of url, .* not by none"),
+        ({**ORDERS, "urlEnv": "SHOP"}, "name the database by one of url, .* not by url and urlEnv"),
+        (HERE, "name what to read by one of topic, .* not by none"),
+        ({**ORDERS, "subscribe": "orders"}, "name what to read by one of topic, .* not by topic and subscribe"),
+        ({**HERE, "topic": ""}, "the name of a topic has 1 to 255 characters, not 0"),
+        ({**HERE, "subscribePattern": "("}, r"subscribePattern is a regular expression, and '\(' is none"),
+        ({**HERE, "table": "task"}, "table is one of events, tasks, .*, not 'task': did you mean tasks?"),
+        ({**ORDERS, "table": "tasks"}, "topic is for streams, and table=tasks is none: leave one of the two out"),
+        ({**ORDERS, "startingOffsets": "first"}, "startingOffsets is earliest, latest, an offset, or JSON as in"),
+        ({**ORDERS, "startingOffsets": "-1"}, "startingOffsets is earliest, latest, an offset, or JSON as in"),
+        ({**ORDERS, "startingOffsets": "{orders: 1}"}, "startingOffsets is not JSON: write it as in"),
+        ({**ORDERS, "endingOffsets": '{"orders": null}'}, "endingOffsets of orders is earliest, latest, an offset"),
+        ({**ORDERS, "startingTimestamp": "yesterday"}, "startingTimestamp is a moment such as 2026-01-31T12:00:00Z"),
+        ({**ORDERS, "endingTimestamp": "2026-01-31T12:00"}, r"has no time zone: write 2026-01-31T12:00Z, or .*\+01:00"),
+        (
+            {**ORDERS, "startingTimestamp": "1", "startingOffsets": "1"},
+            "startingOffsets and startingTimestamp say the same thing twice: leave one of them out",
+        ),
+        ({**ORDERS, "minPartitions": "many"}, "minPartitions is a whole number from 1, not 'many'"),
+        ({**ORDERS, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number from 1, not '0'"),
+        ({**ORDERS, "maxTriggerDelay": "soon"}, "maxTriggerDelay is a duration such as 500ms, 30s, 15m or 1h"),
+        ({**ORDERS, "failOnDataLoss": "maybe"}, "failOnDataLoss is one of true, false, not 'maybe'"),
+        ({**ORDERS, "layout": "kafk"}, "layout is one of native, kafka, not 'kafk': did you mean kafka?"),
+        ({**ORDERS, "layout": "kafka", "payloadSchema": "id LONG"}, "payloadSchema is for layout=native"),
+        ({**ORDERS, "key": "[1]"}, "key is one key, or several as JSON"),
+    ],
+)
+def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:
+    """Nothing is ignored."""
+    with pytest.raises(ValueError, match=told) as raised:
+        ReadOptions.parse(options)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "attribute", "read"),
+    [
+        ("STARTINGOFFSETS", "Earliest", "starting.place", "earliest"),
+        ("endingOffsets", "7", "ending.place", 7),
+        ("startingTimestamp", "1970-01-01T01:00:00.5+01:00", "starting.moment", 500),
+        ("startingtimestamp", "1500", "starting.moment", 1500),
+        ("maxTriggerDelay", "15m", "max_delay", 900.0),
+        ("maxTriggerDelay", "250", "max_delay", 0.25),
+        ("lowLatency", "TRUE", "low_latency", True),
+    ],
+)
+def test_what_is_right_is_read(name: str, value: str, attribute: str, read: Any) -> None:
+    """Names and words in whatever case, as Spark has them; moments in any zone."""
+    found: Any = ReadOptions.parse({**ORDERS, name: value})
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    assert found == read
+
+
+def test_options_travel_without_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """What is sent to the workers, or shown, is the name of the secret."""
+    (tmp_path / "url").write_text("postgresql://me:secret@host/shop\n")
+    for options in ({"urlEnv": "SHOP"}, {"urlFile": str(tmp_path / "url")}):
+        monkeypatch.delenv("SHOP", raising=False)
+        sent = pickle.dumps(ReadOptions.parse({**options, "topic": "orders"}))
+        assert b"secret" not in sent
+        monkeypatch.setenv("SHOP", "postgresql://me:secret@host/shop")
+        assert pickle.loads(sent).address.resolve() == "postgresql://me:secret@host/shop"
+    assert "secret" not in repr(ReadOptions.parse({**ORDERS, "url": "postgresql://me:secret@host/shop"}))
+
+
+def test_a_secret_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """By whoever needs it, which may be another machine."""
+    monkeypatch.delenv("SHOP", raising=False)
+    with pytest.raises(ValueError, match="urlEnv names SHOP, which is not set here: set it where"):
+        Address(env="SHOP").resolve()
+    with pytest.raises(ValueError, match=r"urlFile names .*gone, which cannot be read here \(No such file"):
+        Address(file=str(tmp_path / "gone")).resolve()
