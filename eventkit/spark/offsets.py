@@ -15,7 +15,8 @@ from typing import Any, TypedDict
 from ..operations.extract import Extent, ListTopics, ReadExtent, ReadIdentity
 from ..operations.stream import FindOffset, ReadOffset
 from ..protocols import Connection
-from .options import Bounds, Place, ReadOptions
+from .options import Bounds, ReadOptions
+from .values import Place
 
 
 class Offset(TypedDict):

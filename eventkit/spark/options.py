@@ -3,22 +3,17 @@
 An option that nobody knows is refused, because a typo that is ignored reads the wrong data.
 """
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from difflib import get_close_matches
 from os import environ
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from .. import arguments
 from ..codec import LARGEST
-
-Place = int | str
-"""Where a range begins or ends: ``earliest``, ``latest``, or the offset that is the first, or the first no more."""
+from . import values
+from .values import Place
 
 TABLES = ("events", "tasks", "dead", "results", "schedules", "consumers")
 
@@ -93,7 +88,7 @@ class ReadOptions:
         """The options of a reader, or ``ValueError``."""
         given = known(options, _READ)
         address = address_of(given)
-        table = _choice("table", given.get("table", "events"), TABLES)
+        table = values.choice("table", given.get("table", "events"), TABLES)
         if table != "events":
             if beside := sorted(set(given) - {"url", "urlEnv", "urlFile", "table"}):
                 raise ValueError(f"{beside[0]} is for streams, and table={table} is none: leave one of the two out")
@@ -104,14 +99,14 @@ class ReadOptions:
                 f"name what to read by one of topic, subscribe (several, with commas) and subscribePattern, "
                 f"not by {' and '.join(named) or 'none'}"
             )
-        layout = _choice("layout", given.get("layout", "native"), ("native", "kafka"))
-        read = {name: _READ[name](name, given[name]) for name in given if _READ[name] is not _text}
+        layout = values.choice("layout", given.get("layout", "native"), ("native", "kafka"))
+        read = {name: _READ[name](name, given[name]) for name in given if _READ[name] is not values.text}
         if layout == "kafka" and "payloadSchema" in given:
             raise ValueError("payloadSchema is for layout=native: Kafka's has the payload as bytes, in value")
         return cls(
             address,
             table,
-            topics=_topics(named[0], given[named[0]]) if named != ["subscribePattern"] else (),
+            topics=values.topics(named[0], given[named[0]]) if named != ["subscribePattern"] else (),
             pattern=read.get("subscribePattern"),
             starting=_bounds("starting", read),
             ending=_bounds("ending", read),
@@ -188,137 +183,43 @@ def _bounds(side: str, read: Mapping[str, Any]) -> Bounds:
     return Bounds(place=offsets, moment=moment)
 
 
-def _text(name: str, value: str) -> str:
-    return value
-
-
-def _topics(name: str, value: str) -> tuple[str, ...]:
-    topics = [value] if name == "topic" else [one.strip() for one in value.split(",")]
-    return tuple(dict.fromkeys(arguments.name("topic", topic) for topic in topics))
-
-
-def _pattern(name: str, value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"{name} is a regular expression, and {value!r} is none: {error}") from None
-    return value
-
-
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    if value.lower() not in choices:
-        close = get_close_matches(value.lower(), choices, n=1)
-        hint = f": did you mean {close[0]}?" if close else ""
-        raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}{hint}")
-    return value.lower()
-
-
-def _flag(name: str, value: str) -> bool:
-    return _choice(name, value, ("true", "false")) == "true"
-
-
-def _count(name: str, value: str) -> int:
-    try:
-        return arguments.count(name, int(value), least=1)
-    except ValueError:
-        raise ValueError(f"{name} is a whole number from 1, not {value!r}") from None
-
-
-def _duration(name: str, value: str) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*", value)
-    if match is None:
-        raise ValueError(f"{name} is a duration such as 500ms, 30s, 15m or 1h, not {value!r}")
-    return float(match[1]) * {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, None: 0.001}[match[2]]
-
-
-def _moment(name: str, value: str) -> int:
-    if value.strip().isdecimal():
-        return int(value)
-    try:
-        moment = datetime.fromisoformat(value.strip())
-    except ValueError:
-        raise ValueError(
-            f"{name} is a moment such as 2026-01-31T12:00:00Z, or milliseconds since 1970, not {value!r}"
-        ) from None
-    if moment.tzinfo is None:
-        raise ValueError(f"{name}={value} has no time zone: write {value}Z, or {value}+01:00")
-    return arguments.moment(name, moment)
-
-
-def _places(name: str, value: str) -> Place | dict[str, Place]:
-    text = value.strip()
-    if not text.startswith("{"):
-        return _place(name, text)
-    try:
-        places = json.loads(text)
-    except ValueError:
-        raise ValueError(f'{name} is not JSON: write it as in {{"orders": 100, "payments": "earliest"}}') from None
-    return {arguments.name("topic", topic): _place(f"{name} of {topic}", str(place)) for topic, place in places.items()}
-
-
-def _place(name: str, text: str) -> Place:
-    if text.lower() in ("earliest", "latest"):
-        return text.lower()
-    if text.isdecimal():
-        return int(text)
-    raise ValueError(
-        f'{name} is earliest, latest, an offset, or JSON as in {{"orders": 100, "payments": "earliest"}}, not {text!r}'
-    )
-
-
-def _keys(name: str, value: str) -> tuple[str, ...]:
-    if not value.startswith("["):
-        return (value,)
-    try:
-        keys = json.loads(value)
-    except ValueError:
-        keys = None
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise ValueError(f'{name} is one key, or several as JSON, as in ["42", "43"], not {value!r}')
-    return tuple(keys)
-
-
-def _name(name: str, value: str) -> str:
-    return arguments.name(name, value)
-
-
 _READ: dict[str, Callable[[str, str], Any]] = {
-    "url": _text,
-    "urlEnv": _text,
-    "urlFile": _text,
-    "table": _text,
-    "topic": _text,
-    "subscribe": _text,
-    "subscribePattern": _pattern,
-    "startingOffsets": _places,
-    "endingOffsets": _places,
-    "startingTimestamp": _moment,
-    "endingTimestamp": _moment,
-    "key": _keys,
-    "consumer": _name,
-    "maxOffsetsPerTrigger": _count,
-    "minOffsetsPerTrigger": _count,
-    "maxTriggerDelay": _duration,
-    "minPartitions": _count,
-    "maxRecordsPerPartition": _count,
-    "failOnDataLoss": _flag,
-    "lowLatency": _flag,
-    "includeHeaders": _flag,
-    "layout": _text,
-    "payloadSchema": _text,
+    "url": values.text,
+    "urlEnv": values.text,
+    "urlFile": values.text,
+    "table": values.text,
+    "topic": values.text,
+    "subscribe": values.text,
+    "subscribePattern": values.pattern,
+    "startingOffsets": values.places,
+    "endingOffsets": values.places,
+    "startingTimestamp": values.moment,
+    "endingTimestamp": values.moment,
+    "key": values.keys,
+    "consumer": values.name,
+    "maxOffsetsPerTrigger": values.count,
+    "minOffsetsPerTrigger": values.count,
+    "maxTriggerDelay": values.duration,
+    "minPartitions": values.count,
+    "maxRecordsPerPartition": values.count,
+    "failOnDataLoss": values.flag,
+    "lowLatency": values.flag,
+    "includeHeaders": values.flag,
+    "layout": values.text,
+    "payloadSchema": values.text,
 }
 """Every option of a reader, and how it is read."""
 
 _WRITE: dict[str, Callable[[str, str], Any]] = {
-    "url": _text,
-    "urlEnv": _text,
-    "urlFile": _text,
-    "topic": _name,
-    "queue": _name,
-    "writeId": _name,
-    "quarantine": _text,
+    "url": values.text,
+    "urlEnv": values.text,
+    "urlFile": values.text,
+    "topic": values.name,
+    "queue": values.name,
+    "writeId": values.name,
+    "quarantine": values.text,
     # Spark's own, which it hands on.
-    "checkpointLocation": _text,
-    "queryName": _text,
+    "checkpointLocation": values.text,
+    "queryName": values.text,
 }
 """Every option of a writer, and how it is read."""
