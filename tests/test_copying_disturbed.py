@@ -1,0 +1,168 @@
+"""Copies that are repeated, refused, disturbed and killed: `eventkit.copy`."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import eventkit_migrations
+import houses
+import pytest
+from houses import routes
+from moving import Places
+
+import eventkit
+from eventkit import copying
+from eventkit.conformance import proves
+
+places = houses.places
+
+
+PROGRAM = Path(__file__).with_name("moving.py")
+
+
+@routes
+@proves("K8")
+def test_a_copy_is_repeated_without_harm(places: Places, route: tuple[str, str]) -> None:
+    """One that is whole is found whole, and what the source has in addition by now is added."""
+    here, there = (places.fresh(kind) for kind in route)
+    with eventkit.connect(here) as kit:
+        kit.queue("emails").enqueue("first", key="first")
+        first = eventkit.copy(here, there)
+        assert eventkit.copy(here, there) == first
+        kit.queue("emails").enqueue("second")
+    assert eventkit.copy(here, there)["eventkit_task"] == 2
+
+
+@routes
+@proves("K8")
+def test_what_is_not_a_copy_is_not_written_to(places: Places, route: tuple[str, str]) -> None:
+    """A database in use, or a copy that was worked on, is refused before anything is changed."""
+    here, there = (places.fresh(kind) for kind in route)
+    with eventkit.connect(here) as kit:
+        kit.queue("emails").enqueue("first")
+        kit.stream("orders").publish("order")
+    with eventkit.connect(there) as used:
+        used.queue("emails").enqueue("somebody else's")
+        with pytest.raises(eventkit.CopyDiffers, match=r"in eventkit_task .* downgrade") as raised:
+            eventkit.copy(here, there)
+        assert raised.value.table == "eventkit_task"
+        assert raised.value.expected is not None
+        assert raised.value.expected[0] == 1
+        assert raised.value.found is not None
+        assert "somebody else's" in raised.value.found[12]
+        assert used.stream("orders").head() == 0
+    eventkit_migrations.downgrade(there, "base")
+    eventkit.copy(here, there)
+    with eventkit.connect(there) as used, used.transaction() as tx:
+        used.inbox("shop").once("mine", tx)
+    with pytest.raises(eventkit.CopyDiffers, match=r"in eventkit_inbox the source has no row"):
+        eventkit.copy(here, there)
+
+
+@proves("K8")
+def test_a_source_that_is_not_there_is_not_made(places: Places) -> None:
+    """A misspelt URL leaves nothing behind."""
+    here = places.fresh("sqlite")
+    with pytest.raises(eventkit.EventkitError):
+        eventkit.copy(here, places.fresh("postgres"))
+    assert not Path(here.removeprefix("sqlite:///")).exists()
+    with pytest.raises(ValueError, match="same database"):
+        eventkit.copy(here, here)
+
+
+@routes
+@proves("K8")
+def test_a_worker_that_was_there_first_finds_what_arrives(places: Places, route: tuple[str, str]) -> None:
+    """A target that has been looked at and had nothing is as good as a new one."""
+    here, there = (places.fresh(kind) for kind in route)
+    with eventkit.connect(here) as kit:
+        kit.queue("emails").enqueue("first")
+    with eventkit.connect(there) as early:
+        assert early.queue("emails").claim("worker") == []
+        time.sleep(0.2)  # A claim remembers where ready tasks begin, and begins no later than a moment ago.
+        assert early.queue("emails").claim("worker") == []
+        eventkit.copy(here, there)
+        assert [task.payload for task in early.queue("emails").claim("worker")] == ["first"]
+
+
+@routes
+@proves("K8")
+def test_who_writes_meanwhile_is_noticed(
+    places: Places, route: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that a worker claims after it was copied is found when both are compared, and the error helps."""
+    here, there = (places.fresh(kind) for kind in route)
+    with eventkit.connect(here) as kit:
+        kit.queue("emails").enqueue("first")
+        verified = copying._verified
+
+        def late(*arguments: Any) -> int:
+            kit.queue("emails").claim("worker")
+            answer: int = verified(*arguments)
+            return answer
+
+        monkeypatch.setattr("eventkit.copying._verified", late)
+        with pytest.raises(eventkit.CopyDiffers, match=r"eventkit_task .*'leased'.*somebody has written.*copy again"):
+            eventkit.copy(here, there)
+
+
+def copy_until(reports: int, source: str, target: str, output: Path) -> int:
+    """Copy in a process of its own, kill it soon after so many reports of progress, and say how many there were.
+
+    -1 for a copy that was whole before.
+    """
+    with output.open("wb") as file:
+        process = subprocess.Popen([sys.executable, PROGRAM, source, target], stdout=file)
+    while process.poll() is None and output.read_bytes().count(b".") < reports:
+        time.sleep(0.001)
+    time.sleep(random.uniform(0, 0.05))
+    process.kill()
+    ended = process.wait()
+    said = output.read_bytes()
+    assert b"finished" in said or ended == -signal.SIGKILL, "a copy ended with an error"
+    return -1 if b"finished" in said else said.count(b".")
+
+
+def kill_often(places: Places, route: tuple[str, str], output: Path, kills: int) -> None:
+    """Kill copies at any moment, repeat them until one is whole, and begin anew, until so many were killed."""
+    source, target = (places.fresh(kind) for kind in route)
+    with eventkit.connect(source) as kit:
+        kit.stream("orders").publish_many(range(6000))
+        kit.queue("emails").enqueue_many([eventkit.NewTask(number, key=str(number)) for number in range(6000)])
+        kit.queue("emails").claim("worker", limit=500)
+        with kit.transaction() as tx:
+            for number in range(1000):
+                kit.inbox("shop").once(str(number), tx)
+    reports: list[str] = []
+    whole = eventkit.copy(source, target, progress=lambda table, rows: reports.append(table))
+    eventkit_migrations.downgrade(target, "base")
+    killed = on_the_way = 0
+    while killed < kills or not on_the_way:
+        reached = copy_until(random.randrange(len(reports)), source, target, output)
+        if reached < 0:
+            assert eventkit.copy(source, target) == whole
+            eventkit_migrations.downgrade(target, "base")
+        else:
+            killed += 1
+            on_the_way += reached > 0
+        assert killed < 10 * kills, "no copy was killed on its way"
+    assert eventkit.copy(source, target) == whole
+
+
+@pytest.mark.parametrize("route", [("sqlite", "postgres"), ("postgres", "sqlite")], ids=["to-postgres", "to-sqlite"])
+@proves("K8")
+def test_a_killed_copy_is_repeated(places: Places, route: tuple[str, str], tmp_path: Path) -> None:
+    """Three copies are killed, at whatever they were doing."""
+    kill_often(places, route, tmp_path / "output", 3)
+
+
+@pytest.mark.slow
+@routes
+@proves("K8")
+def test_two_hundred_killed_copies_are_repeated(places: Places, route: tuple[str, str], tmp_path: Path) -> None:
+    """Fifty copies of each route are killed, at whatever they were doing."""
+    kill_often(places, route, tmp_path / "output", 50)
