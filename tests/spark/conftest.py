@@ -52,12 +52,18 @@ def emptied(postgres: str) -> Iterator[EmptiedSchema]:
         yield schema
 
 
+@pytest.fixture
+def sqlite_url(pattern: Path, tmp_path: Path) -> str:
+    """A fresh file."""
+    shutil.copyfile(pattern, tmp_path / "test.db")
+    return f"sqlite:///{tmp_path}/test.db"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest) -> str:
     """A database as if it were fresh, of each kind."""
     if request.param == "sqlite":
-        shutil.copyfile(request.getfixturevalue("pattern"), tmp_path / "test.db")
-        return f"sqlite:///{tmp_path}/test.db"
+        return str(request.getfixturevalue("sqlite_url"))
     schema = request.getfixturevalue("emptied")
     schema.empty()
     return str(schema.url)

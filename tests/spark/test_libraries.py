@@ -1,0 +1,83 @@
+"""ADBC brings a second SQLite library, and two on one file in one process lose committed rows.
+
+The symptom is that the locks are gone which the process holds on the file: whoever comes then writes in between.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventkit_sqlite.bulk import arrow
+from spark.streams import Query
+
+import eventkit
+from eventkit.operations.extract import FetchEvents
+from eventkit.spark.fetching import opened
+
+IS_LOCKED = """
+import sqlite3, sys
+try:
+    sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError as error:
+    assert "locked" in str(error), error
+else:
+    sys.exit("somebody else got the lock")
+"""
+
+EVENTS = FetchEvents("orders", 0, 10, [], None, None, 10)
+
+
+@pytest.fixture
+def file(sqlite_url: str) -> str:
+    """The database's file."""
+    return sqlite_url.removeprefix("sqlite:///")
+
+
+def assert_locked(file: str) -> None:
+    """Somebody has the write lock."""
+    subprocess.run([sys.executable, "-c", IS_LOCKED, file], check=True)
+
+
+def test_where_a_kit_is_its_library_reads(sqlite_url: str, file: str) -> None:
+    """In a process that has a kit on the file, and a transaction, reading in bulk goes through the same library."""
+    with eventkit.connect(sqlite_url) as kit:
+        offset = kit.stream("orders").publish(1)
+        with kit.transaction() as tx:
+            kit.stream("orders").publish(2, tx=tx)
+            assert_locked(file)
+            with opened(sqlite_url) as fetch:
+                assert fetch(EVENTS, ["offset", "payload"]).to_pydict() == {"offset": [offset], "payload": ["1"]}
+            assert_locked(file)
+
+
+def test_where_adbc_reads_no_kit_opens(sqlite_url: str) -> None:
+    """And the other way round: whoever would be the second is refused, until the first has gone."""
+    eventkit.connect(sqlite_url).close()
+    with arrow(sqlite_url) as fetch:
+        assert fetch(EVENTS, ["offset"]).num_rows == 0
+        with pytest.raises(eventkit.ForeignTransaction, match="reads .* through ADBC, .*: open the kit when that has"):
+            eventkit.connect(sqlite_url)
+    with eventkit.connect(sqlite_url) as kit:
+        assert kit.stream("orders").publish(1)
+        with pytest.raises(eventkit.ForeignTransaction), arrow(sqlite_url):
+            pass
+
+
+@pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
+def test_the_driver_may_have_a_kit(spark: Any, sqlite_url: str, file: str, tmp_path: Path, low_latency: str) -> None:
+    """While Spark reads, its driver's own transaction holds; ADBC is in the workers only."""
+    with eventkit.connect(sqlite_url) as kit:
+        offset = kit.stream("orders").publish(1)
+        with kit.transaction() as tx:
+            kit.stream("orders").publish(2, tx=tx)
+            table = spark.read.format("eventkit").options(url=sqlite_url, topic="orders").load()
+            assert table.count() == 1
+            query = Query(
+                spark, tmp_path, sqlite_url, topic="orders", startingOffsets="earliest", lowLatency=low_latency
+            )
+            query.run()
+            assert [row.offset for row in query.rows()] == [offset]
+            assert_locked(file)
+        assert kit.stream("orders").head() == offset + 1
