@@ -1,7 +1,7 @@
 """The types of the public API, as mypy and pyright see them.
 
-``tests/typing/api.py`` states them; each checker has to agree, in its strict mode, and to complain where the
-file says that it should.
+The modules in ``tests/typing`` state them; each checker has to agree, in its strict mode, and to complain where they
+say that it should.
 """
 
 import shutil
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-API = "tests/typing/api.py"
+API = "tests/typing"
 
 
-def check(*command: str) -> None:
+def check(*command: str, root: Path = ROOT) -> None:
     """Run a checker from the root of the project; what it found is the failure."""
-    ran = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-m", *command], cwd=root, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -32,13 +32,14 @@ def test_pyright_agrees(tmp_path: Path) -> None:
 
 
 def test_both_checkers_notice_a_wrong_type(tmp_path: Path) -> None:
-    """The two tests above fail when a type is not what the file says."""
-    wrong = (ROOT / API).read_text("utf-8").replace("list[Event[Order]]", "list[Event[Email]]")
-    (tmp_path / "api.py").write_text(wrong)
+    """The two tests above fail when a type is not what a module says."""
+    copy = shutil.copytree(ROOT / API, tmp_path / "checked")
+    streams = copy / "streams.py"
+    streams.write_text(streams.read_text("utf-8").replace("list[Event[Order]]", "list[Event[Alert]]"), "utf-8")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for command in (
-        ("mypy", "--strict", f"--cache-dir={tmp_path}/cache", f"{tmp_path}/api.py"),
-        ("pyright", "--pythonpath", sys.executable, f"{tmp_path}/api.py"),
+        ("mypy", "--strict", f"--cache-dir={tmp_path}/cache", copy.name),
+        ("pyright", "--pythonpath", sys.executable, copy.name),
     ):
         with pytest.raises(AssertionError, match="assert.[Tt]ype"):
-            check(*command)
+            check(*command, root=tmp_path)
