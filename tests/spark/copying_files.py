@@ -1,0 +1,29 @@
+"""A driver of Spark that writes the lines of files to a stream, and may be killed with all its processes.
+
+It is told the URL, the folder, the checkpoint and into how many parts to divide; and at which step to die.
+"""
+
+import sys
+from pathlib import Path
+
+import deadly
+from pyspark import cloudpickle
+
+from eventkit.spark import session
+
+
+def main(url: str, folder: str, checkpoint: str, partitions: str, *fault: str) -> None:
+    """Write what is not written yet."""
+    spark = session(master="local[2]")
+    cloudpickle.register_pickle_by_value(deadly)
+    spark.dataSource.register(deadly.DeadlySource)
+    options = dict(zip(("place", "step", "flag"), fault, strict=False))
+    if options:
+        options["victim"] = "spark"
+    form = "deadly" if options else "eventkit"
+    deadly.copy_files(spark, Path(folder), Path(checkpoint), int(partitions), form, url=url, topic="t", **options)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
