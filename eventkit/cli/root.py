@@ -7,7 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from . import channels, dead, locks, messages, moving, queues, schedules, schema, streams, trying, watching, working
+from . import (
+    channels,
+    dead,
+    locks,
+    messages,
+    moving,
+    querying,
+    queues,
+    schedules,
+    schema,
+    streams,
+    trying,
+    watching,
+    working,
+)
 from .refusals import Failed, Refused
 
 app = typer.Typer(
@@ -35,6 +49,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     moving.import_,
     moving.backup,
     moving.copy,
+    querying.select,
     trying.bench,
     trying.demo,
 )
