@@ -53,7 +53,8 @@ lowered AS (
 SELECT id, state, lane
 FROM moved
 
--- The gate is asked from time to time all the same, because it moves the beginning of the priorities.  What is ready
+-- The gate is asked from time to time all the same, because it moves the beginning of the priorities; but not first by
+-- who was asleep until now and is to begin at once, because their next claim, which finds nothing, does.  What is ready
 -- and will expire is looked up by the moment: ``(SELECT 'ready')`` keeps the planner from the index of what is ready,
 -- all of which it would walk, and after a quiet minute takes to be short.
 -- name: Take
@@ -63,7 +64,14 @@ settings AS MATERIALIZED (
     FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = :queue
     WHERE
         paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
-        AND EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND raise_at > :now)
+        AND EXISTS (
+            SELECT FROM eventkit_low
+            WHERE queue = :queue AND (
+                raise_at > :now
+                OR raise_at > :now - interval '1 s'
+                AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || :queue AND until > :now)
+            )
+        )
         AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at <= :now)
         AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at <= :now)
         AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = (SELECT 'ready'::text) AND wake_at <= :now)

@@ -216,8 +216,8 @@ class AsyncConnection:
             else:
                 self._writer.together([job for job, _ in company])
             done = [(job, answer) for job, answer in company if job.done]
-            self._file.watcher.committed()
             self._loop.call_soon_threadsafe(self._deliver, done)
+            self._file.watcher.committed()
             with self._mutex:
                 self._line[:0] = [entry for entry in company if not entry[0].done]
 

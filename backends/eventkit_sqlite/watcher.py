@@ -152,20 +152,22 @@ class Watcher:
             probes = list(self._waiters)
         try:
             connection.execute("BEGIN")
-            answers = {probe: run(probe.plan(), lambda step: fetch(connection, step)) for probe in probes}
+            # Who has come last was at work until then, and is told first, before the others are even asked for.
+            for probe in reversed(probes):
+                self._tell(probe, run(probe.plan(), lambda step: fetch(connection, step)))
             connection.execute("COMMIT")
         except Error:
             # Whatever is wrong with the file, those who wait will meet it themselves, and say so.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self.wake_all()
-            return
+
+    def _tell(self, probe: Probe, answer: Outlook) -> None:
         with self._mutex:
-            for probe, answer in answers.items():
-                for waiter in self._waiters.get(probe, ()):
-                    if waiter.seen != answer:
-                        waiter.answer = answer
-                        waiter.wake()
+            for waiter in self._waiters.get(probe, ()):
+                if waiter.seen != answer:
+                    waiter.answer = answer
+                    waiter.wake()
 
 
 def _alarm(address: Address) -> Alarm:

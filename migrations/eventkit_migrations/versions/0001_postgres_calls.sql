@@ -183,7 +183,14 @@ BEGIN
         FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = call.queue
         WHERE
             paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
-            AND EXISTS (SELECT FROM eventkit_low WHERE queue = call.queue AND raise_at > call.now)
+            AND EXISTS (
+                SELECT FROM eventkit_low
+                WHERE queue = call.queue AND (
+                    raise_at > call.now
+                    OR raise_at > call.now - interval '1 s'
+                    AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || call.queue AND until > call.now)
+                )
+            )
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now)
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now)
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = (SELECT 'ready'::text) AND wake_at <= call.now)
