@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from test_docs import blocks
@@ -20,19 +20,21 @@ def programs(page: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def worker(*command: str, folder: Path, **environment: str) -> Iterator[None]:
-    """A worker that has begun; at the end it is told to stop, and has to do so well."""
+def worker(
+    *command: str, folder: Path, begun: Callable[[str], bool] = lambda log: "has begun" in log, **environment: str
+) -> Iterator[None]:
+    """A worker that has begun, as its log tells; at the end it is told to stop, and has to do so well."""
     log = folder / "worker.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, stderr=stderr)
     try:
 
-        def begun() -> bool:
+        def there() -> bool:
             text = log.read_text("utf-8")
             assert process.poll() is None, text
-            return "has begun" in text
+            return begun(text)
 
-        until(begun)
+        until(there)
         yield
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, log.read_text("utf-8")

@@ -7,6 +7,9 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +142,23 @@ def test_the_urls_in_manifests_are_urls() -> None:
         assert set(service.get("depends_on", ())) <= set(services)
         for volume in service.get("volumes", ()):
             assert volume.partition(":")[0] in compose["volumes"]
+
+
+def test_the_program_with_metrics_serves_them(tmp_path: Path) -> None:
+    """To whoever asks, as soon as the worker takes tasks and until it ends."""
+    programs(DOCS / "monitoring.md", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    def slots(_: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=PATIENCE) as answer:
+                return "eventkit_worker_slots 50\n" in answer.read().decode()
+        except urllib.error.URLError:
+            return False
+
+    with worker(sys.executable, "metered.py", folder=tmp_path, begun=slots, METRICS_PORT=str(port)):
+        pass
 
 
 def test_alarms_are_about_metrics_that_there_are() -> None:
