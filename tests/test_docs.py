@@ -6,7 +6,8 @@ file, other SQL for Postgres; where Python connects to one on ``localhost``, the
 done for the reader's sake: a loop over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left
 after its first round.
 
-The recipes are programs, and `test_recipes` runs them as such.  Commands are run by `test_cli_docs`, and what starts
+The recipes are programs, and `test_recipes` runs them as such; what is about Spark, the tests in `spark/`.
+Commands are run by `test_cli_docs`, and what starts
 workers (units, images, manifests) by `test_deploying`.
 """
 
@@ -26,11 +27,12 @@ import eventkit
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = {"recipes.md", "spark.md"}
 ENDLESS = {"subscribe", "work", "listen"}
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 page_of_blocks = pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "recipes.md"], ids=lambda page: page.name
+    "page", [page for page in PAGES if page.name not in ELSEWHERE], ids=lambda page: page.name
 )
 
 

@@ -86,7 +86,7 @@ class ReadOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """The options of a reader, or ``ValueError``."""
-        given = known(options, _READ)
+        given = known(options, READ)
         address = address_of(given)
         table = values.choice("table", given.get("table", "events"), TABLES)
         if table != "events":
@@ -100,7 +100,7 @@ class ReadOptions:
                 f"not by {' and '.join(named) or 'none'}"
             )
         layout = values.choice("layout", given.get("layout", "native"), ("native", "kafka"))
-        read = {name: _READ[name](name, given[name]) for name in given if _READ[name] is not values.text}
+        read = {name: READ[name](name, given[name]) for name in given if READ[name] is not values.text}
         if layout == "kafka" and "payloadSchema" in given:
             raise ValueError("payloadSchema is for layout=native: Kafka's has the payload as bytes, in value")
         return cls(
@@ -138,10 +138,10 @@ class WriteOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """The options of a writer, or ``ValueError``."""
-        given = known(options, _WRITE)
+        given = known(options, WRITE)
         if "topic" in given and "queue" in given:
             raise ValueError("topic publishes events and queue enqueues tasks: leave one of the two out")
-        read = {name: _WRITE[name](name, given[name]) for name in given}
+        read = {name: WRITE[name](name, given[name]) for name in given}
         return cls(address_of(given), read.get("topic"), read.get("queue"), read.get("writeId"), read.get("quarantine"))
 
     @property
@@ -183,7 +183,7 @@ def _bounds(side: str, read: Mapping[str, Any]) -> Bounds:
     return Bounds(place=offsets, moment=moment)
 
 
-_READ: dict[str, Callable[[str, str], Any]] = {
+READ: dict[str, Callable[[str, str], Any]] = {
     "url": values.text,
     "urlEnv": values.text,
     "urlFile": values.text,
@@ -210,7 +210,7 @@ _READ: dict[str, Callable[[str, str], Any]] = {
 }
 """Every option of a reader, and how it is read."""
 
-_WRITE: dict[str, Callable[[str, str], Any]] = {
+WRITE: dict[str, Callable[[str, str], Any]] = {
     "url": values.text,
     "urlEnv": values.text,
     "urlFile": values.text,

@@ -44,9 +44,7 @@ def session(
     builder = SparkSession.builder.master(master).appName(name)
     for option, value in (_DEFAULTS | dict(config or {})).items():
         builder = builder.config(option, value)
-    spark = builder.getOrCreate()
-    register(spark)
-    return spark
+    return builder.getOrCreate()
 
 
 def register(spark: "SparkSession") -> None:

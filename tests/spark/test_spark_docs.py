@@ -1,0 +1,31 @@
+"""What `docs/spark.md` shows works, block by block, in one session."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_docs import ROOT, blocks
+
+from eventkit.spark import options
+
+PAGE = ROOT / "docs" / "spark.md"
+
+
+def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader who pastes its blocks one after another meets no error."""
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    try:
+        for line, block in blocks(PAGE, "python"):
+            block = block.replace("sqlite:///", f"sqlite:///{tmp_path}/").replace('"lake/', f'"{tmp_path}/lake/')
+            exec(compile("\n" * (line - 1) + block, PAGE, "exec"), namespace)
+    finally:
+        if "kit" in namespace:
+            namespace["kit"].close()
+
+
+def test_every_option_is_on_the_page() -> None:
+    """Nothing is an option that is not documented, and the other way round."""
+    text = PAGE.read_text("utf-8").partition("## Options")[2].partition("\n## ")[0]
+    documented = [name for row in text.splitlines() if row.startswith("| `") for name in row.split("|")[1].split(",")]
+    assert {name.strip(" `") for name in documented} == set(options.READ)
