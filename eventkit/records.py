@@ -168,6 +168,34 @@ class Consumer(msgspec.Struct, frozen=True):
         return as_datetime(self.updated_ms)
 
 
+class PipelineInfo(msgspec.Struct, frozen=True):
+    """A pipeline: from where to where, its last batch, its rows in all, how many events are ahead of it, and how it is.
+
+    ``state`` is ``running``, ``done`` or ``failed``; one that was killed is ``running`` since ``updated_at``.
+    """
+
+    name: str
+    source: str
+    sink: str
+    state: str
+    batch: int | None
+    rows: int
+    lag: int | None
+    error: str | None
+    started_ms: int
+    updated_ms: int
+
+    @property
+    def started_at(self) -> datetime:
+        """When it was started last."""
+        return as_datetime(self.started_ms)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When it was heard of last."""
+        return as_datetime(self.updated_ms)
+
+
 class Maintained(msgspec.Struct, frozen=True):
     """What `EventKit.maintain` found to do: how many tasks it has *moved* that were due, lapsed or expired; and what it
     has deleted: tasks that were kept when *done* or *dead*, *results*, windows and buckets of *limits*, reservations of

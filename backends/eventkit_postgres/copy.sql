@@ -296,3 +296,65 @@ FROM unnest(
     :rows.0::text[], :rows.1::bigint[], :rows.2::bigint[], :rows.3::bigint[]
 ) AS r (writer, batch, written_at, expires_at)
 ON CONFLICT DO NOTHING
+
+-- name: ExportLakes
+SELECT topic, location, epoch, covered, eventkit_ms(updated_at)
+FROM eventkit_lake
+WHERE topic > :topic
+ORDER BY topic
+LIMIT :limit
+
+-- name: ImportLakes
+INSERT INTO eventkit_lake (topic, location, epoch, covered, updated_at)
+SELECT topic, location, epoch, covered, eventkit_moment(updated_at)
+FROM unnest(
+    :rows.0::text[], :rows.1::text[], :rows.2::bigint[], :rows.3::bigint[], :rows.4::bigint[]
+) AS r (topic, location, epoch, covered, updated_at)
+ON CONFLICT DO NOTHING
+
+-- name: ExportLakeFiles
+SELECT topic, path, date, first, last, rows, bytes, oldest, newest, eventkit_ms(retired_at)
+FROM eventkit_lake_file
+WHERE (topic, path) > (:topic, :path)
+ORDER BY topic, path
+LIMIT :limit
+
+-- name: ImportLakeFiles
+INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest, retired_at)
+SELECT topic, path, date, first, last, rows, bytes, oldest, newest, eventkit_moment(retired_at)
+FROM unnest(
+    :rows.0::text[], :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[], :rows.5::bigint[],
+    :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[]
+) AS r (topic, path, date, first, last, rows, bytes, oldest, newest, retired_at)
+ON CONFLICT DO NOTHING
+
+-- name: ExportPipelines
+SELECT name, source, sink, state, batch, rows, lag, error, eventkit_ms(started_at), eventkit_ms(updated_at)
+FROM eventkit_pipeline
+WHERE name > :name
+ORDER BY name
+LIMIT :limit
+
+-- name: ImportPipelines
+INSERT INTO eventkit_pipeline (name, source, sink, state, batch, rows, lag, error, started_at, updated_at)
+SELECT name, source, sink, state, batch, rows, lag, error, eventkit_moment(started_at), eventkit_moment(updated_at)
+FROM unnest(
+    :rows.0::text[], :rows.1::text[], :rows.2::text[], :rows.3::text[], :rows.4::bigint[], :rows.5::bigint[],
+    :rows.6::bigint[], :rows.7::text[], :rows.8::bigint[], :rows.9::bigint[]
+) AS r (name, source, sink, state, batch, rows, lag, error, started_at, updated_at)
+ON CONFLICT DO NOTHING
+
+-- name: ExportRollups
+SELECT subject, name, hour, measure, amount
+FROM eventkit_rollup
+WHERE (subject, name, hour, measure) > (:subject, :name, :hour, :measure)
+ORDER BY subject, name, hour, measure
+LIMIT :limit
+
+-- name: ImportRollups
+INSERT INTO eventkit_rollup (subject, name, hour, measure, amount)
+SELECT subject, name, hour, measure, amount
+FROM unnest(
+    :rows.0::text[], :rows.1::text[], :rows.2::bigint[], :rows.3::text[], :rows.4::bigint[]
+) AS r (subject, name, hour, measure, amount)
+ON CONFLICT DO NOTHING

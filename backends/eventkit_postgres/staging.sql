@@ -30,6 +30,20 @@ SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
 WHERE excluded.batch > w.batch
 RETURNING batch
 
+-- name: MoveMark
+INSERT INTO eventkit_written AS w (writer, batch)
+SELECT :writer::text, :to::bigint
+WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written WHERE writer = :writer)
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now
+WHERE w.batch = :after::bigint
+RETURNING batch
+
+-- name: ReadMark
+SELECT batch
+FROM eventkit_written
+WHERE writer = :writer
+
 -- Locked, so that nobody who clears up what is old takes them away meanwhile.
 -- name: LockStaged
 SELECT 1

@@ -252,3 +252,59 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING
+
+-- name: ExportLakes
+SELECT topic, location, epoch, covered, updated_at
+FROM eventkit_lake
+WHERE topic > :topic
+ORDER BY topic
+LIMIT :limit
+
+-- name: ImportLakes
+INSERT INTO eventkit_lake (topic, location, epoch, covered, updated_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING
+
+-- name: ExportLakeFiles
+SELECT topic, path, date, first, last, rows, bytes, oldest, newest, retired_at
+FROM eventkit_lake_file
+WHERE (topic, path) > (:topic, :path)
+ORDER BY topic, path
+LIMIT :limit
+
+-- name: ImportLakeFiles
+INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest, retired_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING
+
+-- name: ExportPipelines
+SELECT name, source, sink, state, batch, rows, lag, error, started_at, updated_at
+FROM eventkit_pipeline
+WHERE name > :name
+ORDER BY name
+LIMIT :limit
+
+-- name: ImportPipelines
+INSERT INTO eventkit_pipeline (name, source, sink, state, batch, rows, lag, error, started_at, updated_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING
+
+-- name: ExportRollups
+SELECT subject, name, hour, measure, amount
+FROM eventkit_rollup
+WHERE (subject, name, hour, measure) > (:subject, :name, :hour, :measure)
+ORDER BY subject, name, hour, measure
+LIMIT :limit
+
+-- name: ImportRollups
+INSERT INTO eventkit_rollup (subject, name, hour, measure, amount)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING

@@ -20,6 +20,20 @@ SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
 WHERE excluded.batch > eventkit_written.batch
 RETURNING batch
 
+-- name: MoveMark
+INSERT INTO eventkit_written (writer, batch)
+SELECT :writer, :to
+WHERE :after = 0 OR EXISTS (SELECT 1 FROM eventkit_written WHERE writer = :writer)
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now
+WHERE eventkit_written.batch = :after
+RETURNING batch
+
+-- name: ReadMark
+SELECT batch
+FROM eventkit_written
+WHERE writer = :writer
+
 -- name: LockStaged
 SELECT 1
 FROM eventkit_staged

@@ -122,6 +122,9 @@ class Advance(Operation[None], frozen=True):
             AdvanceSchedules,
             AdvanceStaged,
             AdvanceWritten,
+            AdvanceLakes,
+            AdvanceLakeFiles,
+            AdvancePipelines,
         ):
             yield table(self.milliseconds)
 
@@ -182,6 +185,24 @@ class AdvanceStaged(Operation[None], frozen=True):
 
 class AdvanceWritten(Operation[None], frozen=True):
     """Move the moments of the marks of batches back."""
+
+    milliseconds: int
+
+
+class AdvanceLakes(Operation[None], frozen=True):
+    """Move the moments of archives back."""
+
+    milliseconds: int
+
+
+class AdvanceLakeFiles(Operation[None], frozen=True):
+    """Move the moments at which files were retired back."""
+
+    milliseconds: int
+
+
+class AdvancePipelines(Operation[None], frozen=True):
+    """Move the moments of pipelines back."""
 
     milliseconds: int
 

@@ -260,6 +260,62 @@ class ImportWritten(_Import, frozen=True):
     rows: Rows
 
 
+class ExportLakes(_Export, frozen=True):
+    """Read how far topics are archived."""
+
+    topic: str
+    limit: int
+
+
+class ImportLakes(_Import, frozen=True):
+    """Write how far topics are archived."""
+
+    rows: Rows
+
+
+class ExportLakeFiles(_Export, frozen=True):
+    """Read which files archives have."""
+
+    topic: str
+    path: str
+    limit: int
+
+
+class ImportLakeFiles(_Import, frozen=True):
+    """Write which files archives have."""
+
+    rows: Rows
+
+
+class ExportPipelines(_Export, frozen=True):
+    """Read the states of pipelines."""
+
+    name: str
+    limit: int
+
+
+class ImportPipelines(_Import, frozen=True):
+    """Write the states of pipelines."""
+
+    rows: Rows
+
+
+class ExportRollups(_Export, frozen=True):
+    """Read sums by the hour."""
+
+    subject: str
+    name: str
+    hour: int
+    measure: str
+    limit: int
+
+
+class ImportRollups(_Import, frozen=True):
+    """Write sums by the hour."""
+
+    rows: Rows
+
+
 class Table(NamedTuple):
     """How a table is read and written, and a key that lies before all of its rows."""
 
@@ -284,6 +340,10 @@ TABLES = (
     Table("eventkit_rate", ExportRates, ImportRates, ("", _LOWEST)),
     Table("eventkit_result", ExportResults, ImportResults, ("",)),
     Table("eventkit_written", ExportWritten, ImportWritten, ("",)),
+    Table("eventkit_lake", ExportLakes, ImportLakes, ("",)),
+    Table("eventkit_lake_file", ExportLakeFiles, ImportLakeFiles, ("", "")),
+    Table("eventkit_pipeline", ExportPipelines, ImportPipelines, ("",)),
+    Table("eventkit_rollup", ExportRollups, ImportRollups, ("", "", _LOWEST, "")),
     Table("eventkit_schedule", ExportSchedules, ImportSchedules, ("",)),
 )
 """In the order in which they are written: a reservation after the task that it outlives, and schedules last."""

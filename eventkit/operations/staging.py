@@ -112,6 +112,29 @@ class MarkWritten(Operation[None], frozen=True):
     keep: int | None
 
 
+class MoveMark(Operation[bool], frozen=True):
+    """Have the writer, who was at *after*, be at *to*; False if the writer is elsewhere by now."""
+
+    writer: str
+    after: int
+    to: int
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether it moved."""
+        return bool(rows)
+
+
+class ReadMark(Operation[int], frozen=True):
+    """Where the writer is; 0 if there is none."""
+
+    writes: ClassVar[bool] = False
+    writer: str
+
+    def decode(self, rows: Rows) -> int:
+        """The one row, if there is one."""
+        return rows[0][0] if rows else 0
+
+
 class LockStaged(Operation[None], frozen=True):
     """A row for each chunk that the attempts have put aside for the batch, which stays until the transaction ends."""
 

@@ -30,6 +30,11 @@ What the columns alone do not say:
 * ``eventkit_staged`` holds what many processes put aside, a chunk for one topic or queue in a row, until one process
   moves it to where it belongs; ``eventkit_written`` says to which batch each writer has got, so that none is moved
   twice.  On Postgres a chunk is arrays and not JSON; a crash of the server takes it, and the batch is written again.
+* ``eventkit_lake`` says of each archived topic where its files are, and up to which offset they have everything;
+  ``epoch`` counts who has begun to write there, so that whoever began before writes no more.  A file counts while it
+  has a row in ``eventkit_lake_file`` without ``retired_at``; a retired one stays for those who read it still.
+* ``eventkit_rollup`` holds sums by the hour: of a topic or a queue (``subject``), of what is measured there; a latency
+  is counted under the bucket that it falls into.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
 
 On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
@@ -265,6 +270,54 @@ SQLITE_UPGRADE = (
     """,
     "CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL",
     f"""
+    CREATE TABLE eventkit_lake (
+        topic TEXT NOT NULL PRIMARY KEY,
+        location TEXT NOT NULL,
+        epoch INTEGER NOT NULL,
+        covered INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL DEFAULT ({NOW})
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE eventkit_lake_file (
+        topic TEXT NOT NULL,
+        path TEXT NOT NULL,
+        date TEXT NOT NULL,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        rows INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        oldest INTEGER NOT NULL,
+        newest INTEGER NOT NULL,
+        retired_at INTEGER,
+        PRIMARY KEY (topic, path)
+    ) WITHOUT ROWID
+    """,
+    f"""
+    CREATE TABLE eventkit_pipeline (
+        name TEXT NOT NULL PRIMARY KEY,
+        source TEXT NOT NULL,
+        sink TEXT NOT NULL,
+        state TEXT NOT NULL,
+        batch INTEGER,
+        rows INTEGER NOT NULL DEFAULT 0,
+        lag INTEGER,
+        error TEXT,
+        started_at INTEGER NOT NULL DEFAULT ({NOW}),
+        updated_at INTEGER NOT NULL DEFAULT ({NOW})
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE eventkit_rollup (
+        subject TEXT NOT NULL,
+        name TEXT NOT NULL,
+        hour INTEGER NOT NULL,
+        measure TEXT NOT NULL,
+        amount INTEGER NOT NULL,
+        PRIMARY KEY (subject, name, hour, measure)
+    ) WITHOUT ROWID
+    """,
+    f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
         t.id, t.queue,
@@ -293,6 +346,10 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_rollup",
+    "DROP TABLE eventkit_pipeline",
+    "DROP TABLE eventkit_lake_file",
+    "DROP TABLE eventkit_lake",
     "DROP TABLE eventkit_written",
     "DROP TABLE eventkit_staged",
     "DROP TABLE eventkit_result",
@@ -321,6 +378,7 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_rollup, eventkit_pipeline, eventkit_lake_file, eventkit_lake",
     "DROP TABLE eventkit_written, eventkit_staged, eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
     "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "

@@ -411,6 +411,50 @@ CREATE TABLE eventkit_written (
 
 CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL
 
+CREATE TABLE eventkit_lake (
+    topic text COLLATE "C" NOT NULL PRIMARY KEY,
+    location text NOT NULL,
+    epoch bigint NOT NULL,
+    covered bigint NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+) WITH (fillfactor = 50)
+
+CREATE TABLE eventkit_lake_file (
+    topic text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    date text NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    oldest bigint NOT NULL,
+    newest bigint NOT NULL,
+    retired_at timestamptz,
+    PRIMARY KEY (topic, path)
+)
+
+CREATE TABLE eventkit_pipeline (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    source text NOT NULL,
+    sink text NOT NULL,
+    state text NOT NULL,
+    batch bigint,
+    rows bigint NOT NULL DEFAULT 0,
+    lag bigint,
+    error text,
+    started_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    updated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+) WITH (fillfactor = 50)
+
+CREATE TABLE eventkit_rollup (
+    subject text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    hour bigint NOT NULL,
+    measure text COLLATE "C" NOT NULL,
+    amount bigint NOT NULL,
+    PRIMARY KEY (subject, name, hour, measure)
+) WITH (fillfactor = 50)
+
 CREATE TABLE eventkit_schedule (
     name text NOT NULL PRIMARY KEY,
     timing text NOT NULL,
