@@ -1,10 +1,14 @@
 -- Rows that wait for others, to be written all at once.  A chunk is one row with an array for each column of many.
+-- Texts come with characters between them that no JSON and no key has.
 
 -- name: StageEvents
 INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
 VALUES (
     :writer, :batch, :attempt, :part, :position, :topic,
-    :events.0::json[], :events.1::text[], :events.2::json[], :events.3::text[]
+    string_to_array(:events.0, E'\x1f', E'\x1e')::json[],
+    string_to_array(:events.1, E'\x1f', E'\x1e'),
+    string_to_array(:events.2, E'\x1f', E'\x1e')::json[],
+    string_to_array(:events.3, E'\x1f', E'\x1e')
 )
 
 -- name: StageTasks
@@ -14,8 +18,15 @@ INSERT INTO eventkit_staged (
 )
 VALUES (
     :writer, :batch, :attempt, :part, :position, :queue,
-    :tasks.0::json[], :tasks.1::json[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
-    :tasks.5::bigint[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[]
+    string_to_array(:tasks.0, E'\x1f', E'\x1e')::json[],
+    string_to_array(:tasks.1, E'\x1f', E'\x1e')::json[],
+    :tasks.2::integer[],
+    :tasks.3::bigint[],
+    string_to_array(:tasks.4, E'\x1f', E'\x1e'),
+    :tasks.5::bigint[],
+    :tasks.6::bigint[],
+    :tasks.7::bigint[],
+    :tasks.8::bigint[]
 )
 
 -- name: DropStaged

@@ -29,6 +29,7 @@ from ..operations.staging import DropStaged, StageEvents, StageTasks, WriteBatch
 from .incoming import BadRow, Chunk, Shape
 from .options import WriteOptions
 from .quarantine import quarantine
+from .refusals import plainly
 
 _FEW = 65_536
 """Bytes of a partition up to which its rows travel with the message to the driver."""
@@ -170,10 +171,12 @@ class BatchWriter(DataSourceArrowWriter):
         self._writing = _Writing(options, schema)
         self._writer = f"write:{options.write_id or uuid4()}"
 
+    @plainly()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put a partition aside."""
         return self._writing.stage(iterator, self._writer, 0)
 
+    @plainly()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write it all."""
         self._writing.write(_staged(messages), _KEPT)
@@ -196,6 +199,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise ValueError("writeId is for single writes: a query has an id of its own, in its checkpoint")
         self._writing = _Writing(options, schema)
 
+    @plainly()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put a partition of a micro-batch aside."""
         context = cast(TaskContext, TaskContext.get())
@@ -203,6 +207,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = context.getLocalProperty("streaming.sql.batchId")
         return self._writing.stage(iterator, f"query:{query}", int(cast(str, batch)))
 
+    @plainly()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write the micro-batch."""
         self._writing.write(_staged(messages), None)
