@@ -14,11 +14,14 @@ from .calling import Caller, fields
 from .clauses import proves
 from .replaying import history
 
+TICK = 20
+"""Seconds between the moments at which anything may happen, far more than both sides take to be asked."""
+
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
-    {"keep_done": 60, "key_ttl": 5},
+    {"keep_done": 60 * TICK, "key_ttl": 5 * TICK},
     {"max_running": 2, "max_attempts": 2},
-    {"rate": 1, "burst": 3, "dead_letter_to": "graveyard"},
+    {"rate": 1 / TICK, "burst": 3, "dead_letter_to": "graveyard"},
     {"max_size": 4, "history": True},
 )
 
@@ -36,7 +39,7 @@ class Both:
         self.chance = chance
         self.handle, self.other = kit.queue("handle"), kit.queue("function")
         for queue in (self.handle, self.other):
-            queue.configure(retry=Exponential(base=2, jitter=0), **settings)
+            queue.configure(retry=Exponential(base=2 * TICK, jitter=0, cap=500 * TICK), **settings)
         self.ids: dict[int, int] = {}
         self.claimed: list[tuple[Any, str]] = []
 
@@ -47,8 +50,8 @@ class Both:
     def enqueue(self) -> None:
         """A task, with whatever may be said of it."""
         pick = self.chance.choice
-        priority, delay, most = pick((0, 0, 5)), pick((None, None, 3)), pick((None, 1))
-        key, expires = pick((None, None, "a", "b")), pick((None, None, 8))
+        priority, delay, most = pick((0, 0, 5)), pick((None, None, 3 * TICK)), pick((None, 1))
+        key, expires = pick((None, None, "a", "b")), pick((None, None, 8 * TICK))
         mine = _or_full(
             lambda: self.handle.enqueue(1, priority=priority, delay=delay, max_attempts=most, expires=expires, key=key)
         )
@@ -62,7 +65,7 @@ class Both:
 
     def claim(self) -> None:
         """Some tasks, for some time."""
-        limit, lease = self.chance.choice((1, 3)), self.chance.choice((None, 4))
+        limit, lease = self.chance.choice((1, 3)), self.chance.choice((None, 4 * TICK))
         tasks, found = self.handle.claim("w", limit, lease=lease), self.call("claim", "function", "w", limit, lease)
         assert [(self.ids[t.id], t.attempt, t.max_attempts, t.key, t.lease_ms, t.lapsed) for t in tasks] == [
             (t["id"], t["attempt"], t["max_attempts"], t["key"], t["lease_ms"], t["lapsed"]) for t in found
@@ -74,7 +77,7 @@ class Both:
         if not self.claimed:
             return
         task, text = self.chance.choice(self.claimed[-4:])
-        act, delay = self.chance.choice(("ack", "retry", "fail", "extend")), self.chance.choice((None, 0, 2))
+        act, delay = self.chance.choice(("ack", "retry", "fail", "extend")), self.chance.choice((None, 0, 2 * TICK))
         if act == "ack":
             ours, theirs = self.handle.ack(task), self.call("ack", text)
         elif act == "retry":
@@ -82,7 +85,7 @@ class Both:
         elif act == "fail":
             ours, theirs = self.handle.fail(task, "f"), self.call("fail", text, "f")
         else:
-            ours, theirs = self.handle.extend(task, 6), self.call("extend", text, 6)
+            ours, theirs = self.handle.extend(task, 6 * TICK), self.call("extend", text, 6 * TICK)
         assert ours == bool(theirs)
 
     def cancel(self) -> None:
@@ -93,8 +96,8 @@ class Both:
             assert self.handle.cancel(mine, running) == bool(self.call("cancel", "function", theirs, running))
 
     def advance(self) -> None:
-        """Some seconds."""
-        advance(self.kit, self.chance.choice((1, 5)))
+        """Some time."""
+        advance(self.kit, self.chance.choice((1, 5)) * TICK)
 
     def compare(self) -> None:
         """Both queues hold the same tasks, up to the moments and what their databases call them."""
@@ -103,7 +106,7 @@ class Both:
             assert {k: v for k, v in fields(one).items() if k not in VARYING} == {
                 k: v for k, v in fields(two).items() if k not in VARYING
             }
-            assert abs((one.run_ms - one.enqueued_ms) - (two.run_ms - two.enqueued_ms)) < 900
+            assert abs((one.run_ms - one.enqueued_ms) - (two.run_ms - two.enqueued_ms)) < TICK * 900
         counted, stats = fields(self.handle.stats()), self.call("stats", "function")
         ages = counted.pop("oldest_ready_age"), stats.pop("oldest_ready_age")
         assert (ages[0] is None) == (ages[1] is None)

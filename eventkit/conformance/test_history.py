@@ -170,6 +170,13 @@ def test_a_step_has_its_word(kit: EventKit, told: TaskQueue[Any], way: str, capl
     Replay("q").follow(kit.stream(HISTORY).read())
 
 
+@proves("T1")
+def test_an_attempt_that_lapsed_took_as_long_as_its_lease(kit: EventKit, told: TaskQueue[Any]) -> None:
+    """Whenever somebody finds that out."""
+    _lapsed(kit, told)
+    assert (history(kit)[-1]["kind"], history(kit)[-1]["run_ms"]) == ("lapsed", 5_000)
+
+
 @proves("T2")
 def test_poison_has_failed(kit: EventKit) -> None:
     """In the attempt that began by handing it out."""
@@ -232,12 +239,13 @@ def test_steps_by_sql_are_told(kit: EventKit, told: TaskQueue[Any], caller: Call
     tasks = caller.call("claim", "q", "w", 2)
     assert caller.call("ack", json.dumps(tasks[0]))
     assert caller.call("fail", json.dumps(tasks[1]), "error")
-    assert caller.call("cancel", "q", tasks[1]["id"] + 1)
-    assert kinds(kit) == ["enqueued"] * 3 + ["started"] * 2 + ["succeeded", "failed", "dead", "cancelled"]
+    assert caller.call("cancel", "q", caller.call("claim", "q", "w")[0]["id"], True)
+    steps = ["enqueued"] * 3 + ["started"] * 2 + ["succeeded", "failed", "dead", "started", "cancelled"]
+    assert kinds(kit) == steps
     with kit.transaction() as tx:
         tx.execute(f"INSERT INTO {caller.prefix}eventkit_task (queue, payload) VALUES ('q', '1'), ('q', '2')")
         tx.execute(f"DELETE FROM {caller.prefix}eventkit_task WHERE state = 'ready'")
-    assert kinds(kit)[9:] == ["enqueued"] * 2 + ["cancelled"] * 2
+    assert kinds(kit)[len(steps) :] == ["enqueued"] * 2 + ["cancelled"] * 2
 
 
 @proves("T1", "T3")

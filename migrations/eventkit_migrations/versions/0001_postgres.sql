@@ -1202,7 +1202,7 @@ END
 $$
 
 -- Publish what has happened to tasks: a key and an object for each event.
-CREATE FUNCTION eventkit_record(keys text[], steps json[]) RETURNS void
+CREATE FUNCTION eventkit_record(keys text[], steps json[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -1211,6 +1211,7 @@ BEGIN
     INSERT INTO eventkit_event (id, topic, key, payload)
     SELECT nextval('eventkit_event_id_seq'), 'eventkit.tasks', s.key, s.step
     FROM unnest($1, $2) AS s (key, step);
+    RETURN true;
 END
 $$
 
@@ -1220,8 +1221,12 @@ AS $$
 DECLARE
     keys text[];
     steps json[];
+    recorded boolean;
 BEGIN
-    SELECT array_agg(s.queue || ':' || s.id ORDER BY s.id), array_agg(row_to_json(s) ORDER BY s.id)
+    IF NOT EXISTS (SELECT FROM became AS t JOIN eventkit_queue AS q ON q.name = t.queue WHERE q.history) THEN
+        RETURN NULL;
+    END IF;
+    SELECT array_agg(s.queue || ':' || s.id), array_agg(row_to_json(s))
     INTO keys, steps
     FROM (
         SELECT
@@ -1229,9 +1234,10 @@ BEGIN
             NULL::bigint AS wait_ms, NULL::bigint AS run_ms, NULL::text AS reason, NULL::text AS error
         FROM became AS t JOIN eventkit_queue AS q ON q.name = t.queue
         WHERE q.history
+        ORDER BY t.id
     ) AS s;
     IF keys IS NOT NULL THEN
-        PERFORM eventkit_record(keys, steps);
+        recorded := eventkit_record(keys, steps);
     END IF;
     RETURN NULL;
 END
@@ -1245,10 +1251,12 @@ DECLARE
     moment timestamptz := date_trunc('milliseconds', clock_timestamp());
     keys text[];
     steps json[];
+    recorded boolean;
 BEGIN
-    SELECT
-        array_agg(s.queue || ':' || s.id ORDER BY s.id, s.kind IN ('dead', 'expired')),
-        array_agg(row_to_json(s) ORDER BY s.id, s.kind IN ('dead', 'expired'))
+    IF NOT EXISTS (SELECT FROM became AS t JOIN eventkit_queue AS q ON q.name = t.queue WHERE q.history) THEN
+        RETURN NULL;
+    END IF;
+    SELECT array_agg(s.queue || ':' || s.id), array_agg(row_to_json(s))
     INTO keys, steps
     FROM (
         SELECT
@@ -1289,9 +1297,10 @@ BEGIN
         WHERE
             q.history AND o.state <> t.state AND k.kind IS NOT NULL
             AND NOT (o.state IN ('scheduled', 'ready') AND t.state IN ('scheduled', 'ready'))
+        ORDER BY t.id, k.kind IN ('dead', 'expired')
     ) AS s;
     IF keys IS NOT NULL THEN
-        PERFORM eventkit_record(keys, steps);
+        recorded := eventkit_record(keys, steps);
     END IF;
     RETURN NULL;
 END
@@ -1306,8 +1315,12 @@ DECLARE
     abandoned text := current_setting('eventkit.abandoned', true);
     keys text[];
     steps json[];
+    recorded boolean;
 BEGIN
-    SELECT array_agg(s.queue || ':' || s.id ORDER BY s.id), array_agg(row_to_json(s) ORDER BY s.id)
+    IF NOT EXISTS (SELECT FROM was AS t JOIN eventkit_queue AS q ON q.name = t.queue WHERE q.history) THEN
+        RETURN NULL;
+    END IF;
+    SELECT array_agg(s.queue || ':' || s.id), array_agg(row_to_json(s))
     INTO keys, steps
     FROM (
         SELECT
@@ -1325,9 +1338,10 @@ BEGIN
             NULL::text AS reason, NULL::text AS error
         FROM was AS t JOIN eventkit_queue AS q ON q.name = t.queue
         WHERE q.history AND t.state <> 'done'
+        ORDER BY t.id
     ) AS s;
     IF keys IS NOT NULL THEN
-        PERFORM eventkit_record(keys, steps);
+        recorded := eventkit_record(keys, steps);
     END IF;
     RETURN NULL;
 END
