@@ -1,20 +1,30 @@
 """Running a query over a stream, and looking at what came out."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Return when it is so."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 class Query:
     """A query with a checkpoint, whose sink is a folder of Parquet files."""
 
-    def __init__(self, spark: Any, folder: Path, url: str, **options: Any) -> None:
-        self._spark = spark
+    def __init__(self, spark: Any, folder: Path, url: str, *, source: str = "eventkit", **options: Any) -> None:
+        self._spark, self._source = spark, source
         self._out, self._checkpoint = str(folder / "out"), str(folder / "checkpoint")
         self._url, self._options = url, options
 
     def start(self, **trigger: Any) -> Any:
         """The running query."""
-        stream = self._spark.readStream.format("eventkit").options(url=self._url, **self._options).load()
+        stream = self._spark.readStream.format(self._source).options(url=self._url, **self._options).load()
         writer = stream.writeStream.format("parquet").option("checkpointLocation", self._checkpoint)
         return writer.trigger(**trigger).start(self._out)
 

@@ -1,25 +1,15 @@
 """A stream as a stream: each event once, in micro-batches, and on from where it was after a restart."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.streams import Query
+from spark.streams import Query, wait_for
 
 import eventkit
 
 both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    """Return when it is so."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def sizes(progress: list[dict[str, Any]]) -> list[int]:

@@ -1,0 +1,75 @@
+"""Drivers that are killed with all that belongs to them, at any moment, and started again."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import eventkit
+
+PROGRAM = Path(__file__).parent / "reading_program.py"
+
+
+def descendants(process: int) -> list[int]:
+    """The processes that it has started, and those that they have."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found = [process]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def start(url: str, folder: Path, remote: str = "") -> "subprocess.Popen[str]":
+    """A driver that reads."""
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), url, str(folder), remote],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finished(driver: "subprocess.Popen[str]") -> list[int]:
+    """What has come into the sink when the driver is through."""
+    told, _ = driver.communicate(timeout=600)
+    assert driver.returncode == 0
+    return [int(word) for word in told.rpartition("ends")[2].split()]
+
+
+@pytest.mark.slow
+def test_each_event_comes_once_however_drivers_end(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """Fifty of them, each after another while; what there is in the end is what was published."""
+    stream = kit.stream("orders")
+    chance = random.Random(1)
+    published: list[int] = []
+    for _ in range(50):
+        published += stream.publish_many(list(range(100)))
+        driver = start(url, tmp_path)
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "begins\n"
+        time.sleep(chance.random() * 4)  # The moment of the kill, not something to wait for.
+        for process in [driver.pid, *descendants(driver.pid)]:
+            os.kill(process, signal.SIGKILL)
+        driver.communicate()
+    assert finished(start(url, tmp_path)) == published
+    assert stream.offset("lake") == published[-1]
+
+
+@pytest.mark.slow
+def test_a_session_of_connect_reads(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """A client of Spark Connect, which has no Java of its own, reads and streams as any other."""
+    published = kit.stream("orders").publish_many(list(range(100)))
+    assert finished(start(url, tmp_path, remote="local[2]")) == published
+    assert kit.stream("orders").offset("lake") == published[-1]

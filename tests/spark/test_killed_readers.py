@@ -1,0 +1,76 @@
+"""Whatever is killed while a stream is read, each event comes into the sink once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from spark.killing import killing_source
+from spark.streams import Query
+
+import eventkit
+
+
+class KilledQuery:
+    """A query that is killed at a step."""
+
+    def __init__(self, spark: Any, folder: Path, url: str) -> None:
+        spark.dataSource.register(killing_source(folder))
+        self._folder = folder
+        self._query = Query(
+            spark,
+            folder,
+            url,
+            source="eventkit_killing",
+            topic="orders",
+            startingOffsets="earliest",
+            consumer="lake",
+            maxOffsetsPerTrigger="4",
+            minPartitions="2",
+        )
+
+    def run(self, at: int = 0) -> bool:
+        """Run until it is killed, at a step that is counted from the start of this run; whether it got that far."""
+        (self._folder / "steps").unlink(missing_ok=True)
+        (self._folder / "at").write_text(str(at))
+        try:
+            self._query.run()
+        except PySparkException:
+            return True
+        return False
+
+    def offsets(self) -> list[int]:
+        """What has come into the sink."""
+        return [row.offset for row in self._query.rows()]
+
+
+@pytest.fixture
+def query(spark: Any, url: str, tmp_path: Path) -> KilledQuery:
+    """A query over the topic ``orders``, with the consumer ``lake``."""
+    return KilledQuery(spark, tmp_path, url)
+
+
+def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
+    """Planning, reading, and between the two; the consumer is never ahead of what is in the sink."""
+    stream = kit.stream("orders")
+    published = []
+    for at in (4, 7, 9):
+        published += stream.publish_many([1, 2, 3])
+        assert query.run(at)
+        assert stream.offset("lake") <= max(query.offsets(), default=0)
+    assert not query.run()
+    assert query.offsets() == published
+    assert stream.offset("lake") == published[-1]
+
+
+@pytest.mark.slow
+def test_each_event_comes_once_whatever_step_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
+    """Fifty kills: at each of the first steps of a run, one after the other."""
+    stream = kit.stream("orders")
+    published = []
+    for at in range(1, 51):
+        published += stream.publish_many(list(range(8)))
+        query.run(at % 25 + 1)
+        assert stream.offset("lake") <= max(query.offsets(), default=0)
+    assert not query.run()
+    assert query.offsets() == published
