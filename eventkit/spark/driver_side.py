@@ -12,7 +12,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from .fetching import ROWS
+from ..bulk import ROWS
 from .following import Following
 from .layouts import stream_layout
 from .offsets import Position

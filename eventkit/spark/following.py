@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
+from ..bulk import by_rows
 from ..kit import backend_of
 from ..operations.extract import FindEnd
 from ..operations.stream import SaveOffset
-from .fetching import by_rows, fetched
+from .fetching import fetched
 from .layouts import Layout
 from .offsets import Position, Streams
 from .options import ReadOptions

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from .arrays import Maker, headers, kafka_headers, moment, repeated, same
+from ..arrays import Maker, headers, kafka_headers, moment, repeated, same
 from .options import ReadOptions
 from .payloads import Parser
 

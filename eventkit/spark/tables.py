@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BooleanType, IntegerType, StructType
 
+from ..arrays import flag, headers, moment
+from ..bulk import ROWS, Fetch, opened
 from ..kit import backend_of
 from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, ReadTaskNumbers
-from .arrays import flag, headers, moment
-from .fetching import ROWS, Fetch, opened
 from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
 from .options import ReadOptions
 from .planning import SIZE, by_offset

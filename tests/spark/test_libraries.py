@@ -13,8 +13,8 @@ from eventkit_sqlite.bulk import arrow
 from spark.streams import Query
 
 import eventkit
+from eventkit.bulk import opened
 from eventkit.operations.extract import FetchEvents
-from eventkit.spark.fetching import opened
 
 IS_LOCKED = """
 import sqlite3, sys

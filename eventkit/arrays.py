@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..codec import DecodeError, decode_headers
+from .codec import DecodeError, decode_headers
 
 Maker = Callable[[Any, Any, int], Any]
 """Makes an array of a type, and of so many rows, of a column of the database."""

@@ -1,0 +1,60 @@
+"""Where the files of archives are, what they are called, and which columns they have.
+
+An archive is a folder: of this machine, or of whatever else Arrow knows by a URI (``s3://…``, ``gs://…``).  In it a
+topic has a folder, in that each day (in UTC), and there each file is called after the first and the last offset in it
+and a token, so that no two are ever called the same::
+
+    topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-1f0c9a6be2d04a57.parquet
+
+Folders are called as Hive does it, so others find topic and date there.  **A file counts when the manifest has it**
+(`ReadLake`): others may lie there that were never finished, or that others have replaced.
+"""
+
+import re
+import secrets
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("payload", pa.string(), nullable=False),
+        pa.field("headers", pa.map_(pa.string(), pa.string())),
+        pa.field("created_at", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+"""The columns of a file, which are those that Spark's source ``eventkit`` has; its rows are in the order of offsets."""
+
+_LONGEST = 200
+"""Characters of a folder's name, beyond which file systems begin to refuse it."""
+
+
+def location(given: str | Path) -> str:
+    """A folder as the manifest names it, wherever it is seen from: its whole path, or its URI."""
+    text = str(given)
+    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
+
+
+def folder(topic: str) -> str:
+    """The folder of a topic, seen from the archive's."""
+    name = quote(topic, safe="")
+    if len(name) > _LONGEST:
+        begin = re.sub("%.?$", "", name[: _LONGEST - 20])
+        name = f"{begin}~{sha256(topic.encode()).hexdigest()[:16]}"
+    return f"topic={name}"
+
+
+def path(topic: str, date: str, first: int, last: int) -> str:
+    """A new file for events of a day (``2026-01-31``), seen from the archive's folder."""
+    return f"{folder(topic)}/date={date}/{first:020}-{last:020}-{secrets.token_hex(8)}.parquet"
+
+
+def date(moment: int) -> str:
+    """The day of a moment in milliseconds."""
+    return datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y-%m-%d")

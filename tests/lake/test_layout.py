@@ -1,0 +1,34 @@
+"""Where files of archives are, for every name that a topic can have."""
+
+from pathlib import Path
+
+import pytest
+
+from eventkit.lake import layout
+
+NAMES = ["orders", "a/b", "..", "größe", "a:b c", "🦊" * 255, "x" * 255, "%2F", "=", "topic=orders", "a\\b", "\u2028"]
+
+
+@pytest.mark.parametrize("topic", NAMES)
+def test_every_topic_has_a_folder(topic: str, tmp_path: Path) -> None:
+    """Which any file system takes, within the archive's."""
+    path = layout.path(topic, "2026-01-31", 1, 99)
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.touch()
+    assert [str(found.relative_to(tmp_path)) for found in tmp_path.rglob("*.parquet")] == [path]
+    assert len(path.split("/")) == 3
+
+
+def test_no_two_have_the_same() -> None:
+    """However alike they are."""
+    names = [*NAMES, "🦊" * 254 + "🐈", "x" * 254 + "y"]
+    assert len({layout.folder(topic) for topic in names}) == len(names)
+    assert layout.path("orders", "2026-01-31", 1, 99) != layout.path("orders", "2026-01-31", 1, 99)
+
+
+def test_a_location_is_named_from_wherever_it_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URI as it is."""
+    monkeypatch.chdir(tmp_path)
+    assert layout.location("lake") == str(tmp_path / "lake") == layout.location(tmp_path / "lake")
+    assert layout.location("s3://bucket/lake/") == "s3://bucket/lake"
