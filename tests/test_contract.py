@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,15 @@ def functions(folder: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
                 yield f"{file.relative_to(ROOT)}: {node.name}", node
 
 
-def own_tests() -> Iterator[tuple[str, list[str]]]:
+@cache
+def own_tests() -> list[tuple[str, list[str]]]:
     """The tests beside the suite that name clauses, for what is one backend's own, and the clauses."""
-    for where, node in functions(ROOT / "tests"):
-        for decorator in node.decorator_list:
-            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "proves":
-                yield where, [ast.literal_eval(argument) for argument in decorator.args]
+    return [
+        (where, [ast.literal_eval(argument) for argument in decorator.args])
+        for where, node in functions(ROOT / "tests")
+        for decorator in node.decorator_list
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "proves"
+    ]
 
 
 def test_the_contract_is_read() -> None:
