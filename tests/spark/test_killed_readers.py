@@ -9,6 +9,7 @@ from spark.killing import killing_source
 from spark.streams import Query
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 
 class KilledQuery:
@@ -50,6 +51,7 @@ def query(spark: Any, url: str, tmp_path: Path) -> KilledQuery:
     return KilledQuery(spark, tmp_path, url)
 
 
+@proves("D3", "D4")
 def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
     """Planning, reading, and between the two; the consumer is never ahead of what is in the sink."""
     stream = kit.stream("orders")
@@ -63,6 +65,7 @@ def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query:
     assert stream.offset("lake") == published[-1]
 
 
+@proves("D3", "D4")
 @pytest.mark.slow
 def test_each_event_comes_once_whatever_step_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
     """Fifty kills: at each of the first steps of a run, one after the other."""

@@ -14,6 +14,7 @@ from spark.streams import Query
 
 import eventkit
 from eventkit.bulk import opened
+from eventkit.conformance.clauses import proves
 from eventkit.operations.extract import FetchEvents
 
 IS_LOCKED = """
@@ -40,6 +41,7 @@ def assert_locked(file: str) -> None:
     subprocess.run([sys.executable, "-c", IS_LOCKED, file], check=True)
 
 
+@proves("D9")
 def test_where_a_kit_is_its_library_reads(sqlite_url: str, file: str) -> None:
     """In a process that has a kit on the file, and a transaction, reading in bulk goes through the same library."""
     with eventkit.connect(sqlite_url) as kit:
@@ -52,6 +54,7 @@ def test_where_a_kit_is_its_library_reads(sqlite_url: str, file: str) -> None:
             assert_locked(file)
 
 
+@proves("D9")
 def test_where_adbc_reads_no_kit_opens(sqlite_url: str) -> None:
     """And the other way round: whoever would be the second is refused, until the first has gone."""
     eventkit.connect(sqlite_url).close()
@@ -65,6 +68,7 @@ def test_where_adbc_reads_no_kit_opens(sqlite_url: str) -> None:
             pass
 
 
+@proves("D9")
 @pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 def test_the_driver_may_have_a_kit(spark: Any, sqlite_url: str, file: str, tmp_path: Path, low_latency: str) -> None:
     """While Spark reads, its driver's own transaction holds; ADBC is in the workers only."""

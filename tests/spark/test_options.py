@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from eventkit.conformance.clauses import proves
 from eventkit.spark.options import Address, ReadOptions
 
 HERE = {"url": "sqlite:///shop.db"}
 ORDERS = {**HERE, "topic": "orders"}
 
 
+@proves("D2")
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -70,6 +72,7 @@ def test_what_is_right_is_read(name: str, value: str, attribute: str, read: Any)
     assert found == read
 
 
+@proves("D10")
 def test_options_travel_without_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """What is sent to the workers, or shown, is the name of the secret."""
     (tmp_path / "url").write_text("postgresql://me:secret@host/shop\n")
@@ -82,6 +85,7 @@ def test_options_travel_without_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "secret" not in repr(ReadOptions.parse({**ORDERS, "url": "postgresql://me:secret@host/shop"}))
 
 
+@proves("D2", "D10")
 def test_a_secret_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """By whoever needs it, which may be another machine."""
     monkeypatch.delenv("SHOP", raising=False)

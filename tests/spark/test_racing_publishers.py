@@ -8,6 +8,7 @@ from racing_publisher import NAMES, publish_in_every_way
 from spark.streams import Query, wait_for
 
 import eventkit
+from eventkit.conformance.clauses import proves
 from eventkit.conformance.processes import spawn
 
 
@@ -30,12 +31,14 @@ def race(spark: Any, folder: Path, url: str, writers: int, seconds: float, **opt
         running.stop()
 
 
+@proves("D3")
 def test_what_was_committed_is_received(spark: Any, postgres_url: str, tmp_path: Path) -> None:
     """By a query of many small micro-batches."""
     eventkit.connect(postgres_url).close()
     race(spark, tmp_path, postgres_url, writers=3, seconds=3)
 
 
+@proves("D3")
 @pytest.mark.slow
 @pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 def test_what_a_fleet_committed_is_received(spark: Any, postgres_url: str, tmp_path: Path, low_latency: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from spark.streams import Query
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 
 def refusal(fails: Callable[[], Any]) -> str:
@@ -21,6 +22,7 @@ def refusal(fails: Callable[[], Any]) -> str:
     return told
 
 
+@proves("D2")
 @pytest.mark.parametrize(
     ("options", "schema", "told"),
     [
@@ -58,6 +60,7 @@ def test_reading(
     assert re.search(told, refusal(lambda: table().collect()))
 
 
+@proves("D2")
 @pytest.mark.parametrize(
     ("place", "told"),
     [
@@ -75,6 +78,7 @@ def test_the_database_is_not_there(spark: Any, tmp_path: Path, place: str, told:
     assert list(tmp_path.iterdir()) == []
 
 
+@proves("D5")
 def test_checkpoints(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, new_identity: Any) -> None:
     """A checkpoint goes with a database, with the topics that it names, and with what is still there."""
     stream = kit.stream("orders")

@@ -8,6 +8,7 @@ import pytest
 from spark.streams import Query, wait_for
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 
@@ -17,6 +18,7 @@ def sizes(progress: list[dict[str, Any]]) -> list[int]:
     return [batch["numInputRows"] for batch in progress]
 
 
+@proves("D3", "D4")
 @both_readers
 def test_each_event_comes_once(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str) -> None:
     """A query that is run again goes on behind what it has read, and its consumer follows."""
@@ -36,6 +38,7 @@ def test_each_event_comes_once(spark: Any, kit: eventkit.EventKit, url: str, tmp
     assert [row.offset for row in anew.rows()] == [third]
 
 
+@proves("D3")
 @both_readers
 def test_a_running_query_sees_what_is_new(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str
@@ -54,6 +57,7 @@ def test_a_running_query_sees_what_is_new(
         running.stop()
 
 
+@proves("D3")
 def test_a_limit_is_shared_by_topics(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """Each gets its part, and what one does not need goes to the others."""
     kit.stream("few").publish_many([1, 2])
@@ -65,6 +69,7 @@ def test_a_limit_is_shared_by_topics(spark: Any, kit: eventkit.EventKit, url: st
     assert [row.topic for row in query.rows() if row.offset <= place["few"]["offset"]] == ["few", "few"]
 
 
+@proves("D3")
 def test_a_micro_batch_waits_for_enough(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """Not for ever, and not at all where the query is to end with what there is."""
     stream = kit.stream("orders")
@@ -90,6 +95,7 @@ def test_a_micro_batch_waits_for_enough(spark: Any, kit: eventkit.EventKit, url:
         running.stop()
 
 
+@proves("D3")
 def test_an_empty_stream(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """A query over a topic without events ends with nothing, and finds them when there are some."""
     kit.stream("orders").save_offset("other", 0)
@@ -100,6 +106,7 @@ def test_an_empty_stream(spark: Any, kit: eventkit.EventKit, url: str, tmp_path:
     assert [row.offset for row in query.rows()] == [offset]
 
 
+@proves("D1", "D3")
 def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """An event that commits late, below others, is not passed by."""
     if url.startswith("sqlite"):

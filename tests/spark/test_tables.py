@@ -6,8 +6,10 @@ import pytest
 from pyspark.errors import PySparkException
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 
+@proves("D8")
 def test_tables(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Each is what the kit tells of it."""
     emails = kit.queue("emails")
@@ -39,6 +41,7 @@ def test_tables(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     assert (consumer.topic, consumer.name, consumer.lag) == ("orders", "lake", 2)
 
 
+@proves("D2", "D8")
 def test_tables_are_no_streams(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Who wants to follow tasks is told how."""
     stream = spark.readStream.format("eventkit").options(url=url, table="tasks").load()

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import eventkit
+from eventkit.conformance.clauses import proves
 from eventkit.conformance.races import asleep
 from eventkit.conformance.threads import in_thread
 from eventkit.testing import advance
@@ -24,6 +25,7 @@ def numbers(spark: Any, count: int, partitions: int = 2) -> Any:
     return spark.range(0, count, 1, partitions).selectExpr("cast(id as string) as payload")
 
 
+@proves("D6")
 def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Every column of two rows, of which the second says as little as it can; the topic is a column."""
     rows = [
@@ -39,6 +41,7 @@ def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: event
     assert kit.stream("first").publish("late", dedup="d") == first.offset
 
 
+@proves("D6")
 def test_structs_become_json(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """With whatever is in them, as msgspec writes it."""
     query = """
@@ -61,6 +64,7 @@ def test_structs_become_json(spark: Any, kit: eventkit.EventKit, url: str) -> No
     }
 
 
+@proves("D6")
 def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """What was read has columns that are not written, and need not be dropped."""
     kit.stream("here").publish({"n": 1}, key="k", headers={"h": "1"})
@@ -69,6 +73,7 @@ def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, 
     assert (event.payload, event.key, event.headers) == ({"n": 1}, "k", {"h": "1"})
 
 
+@proves("D6")
 def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Keys, priorities and moments mean what they mean to `enqueue`."""
     soon = datetime.now(UTC) + timedelta(hours=1)
@@ -87,6 +92,7 @@ def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None
     assert (later.payload, later.key, later.headers, later.max_attempts) == ("later", "new", {"h": "1"}, 7)
 
 
+@proves("D6")
 def test_a_subscriber_has_all_of_a_large_batch_in_order(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Partition after partition, each in its order; it is woken by the commit, and sees nothing before."""
     subscription = kit.stream("t").subscribe()
@@ -100,6 +106,7 @@ def test_a_subscriber_has_all_of_a_large_batch_in_order(spark: Any, kit: eventki
     assert kit.stream("t").head() - kit.stream("t").read(limit=1)[0].offset == 4_999
 
 
+@proves("D6")
 def test_a_worker_is_woken(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """By a commit of Spark as by any other."""
     claimed = asleep(kit.queue("q").claim, "worker", wait=60)
@@ -107,6 +114,7 @@ def test_a_worker_is_woken(spark: Any, kit: eventkit.EventKit, url: str) -> None
     assert [task.payload for task in claimed.result(60)] == [0]
 
 
+@proves("D6")
 def test_a_write_with_an_id_is_written_once(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """However often, in how many parts, and by how many at a time; another id is another write."""
     write(numbers(spark, 10, 1), url, topic="t", writeId="monday")
@@ -125,6 +133,7 @@ def test_a_write_with_an_id_is_written_once(spark: Any, kit: eventkit.EventKit, 
     assert len(kit.stream("t").read()) == 40
 
 
+@proves("D6")
 def test_a_batch_that_does_not_fit_leaves_nothing(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """And it can be written, by the same id, when there is room."""
     queue = kit.queue("q")
@@ -149,6 +158,7 @@ BAD = {
 }
 
 
+@proves("D7")
 def test_bad_rows_are_named_and_nothing_is_written(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
@@ -184,6 +194,7 @@ def test_bad_rows_are_named_and_nothing_is_written(
         assert line["value"]["payload"] == row[0]
 
 
+@proves("D7")
 def test_a_queue_refuses_what_is_no_number(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """A priority that no database has, and no attempt at all."""
     rows = [("1", 2**40, None), ("2", None, 0)]
@@ -195,6 +206,7 @@ def test_a_queue_refuses_what_is_no_number(spark: Any, kit: eventkit.EventKit, u
     assert kit.queue("q").size() == 0
 
 
+@proves("D2")
 def test_overwriting_is_refused(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """What others have still to read is not deleted by a mode."""
     with pytest.raises(PySparkException, match=r"mode overwrite would delete .* write with mode\('append'\)"):

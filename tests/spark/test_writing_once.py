@@ -17,6 +17,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 import eventkit
+from eventkit.conformance.clauses import proves
 
 PROGRAM = Path(__file__).with_name("copying_files.py")
 KILLED = (PySparkException, Py4JJavaError)
@@ -60,6 +61,7 @@ def check_kill(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, place: 
     assert len(kit.stream("t").read(limit=100_000)) - before == COUNT, (place, step)
 
 
+@proves("D6")
 def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
@@ -68,6 +70,7 @@ def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
         check_kill(spark, kit, url, tmp_path / f"{place}{step}", place, step)
 
 
+@proves("D6")
 @pytest.mark.slow
 def test_a_writing_process_is_killed_at_every_step(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
@@ -87,6 +90,7 @@ def check_termination(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, 
     assert len(kit.stream("t").read(limit=100_000)) - before == COUNT, step
 
 
+@proves("D6")
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("turns", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_a_connection_that_breaks_costs_nothing(
@@ -106,6 +110,7 @@ def forget_commit(checkpoint: Path) -> None:
         (commits / name).unlink(missing_ok=True)
 
 
+@proves("D6")
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, marked: bool
@@ -125,6 +130,7 @@ def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
     assert len(written(kit)) == (100 if marked else 150)
 
 
+@proves("D6")
 @pytest.mark.slow
 def test_a_query_of_which_processes_are_killed_writes_each_row_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
@@ -141,6 +147,7 @@ def test_a_query_of_which_processes_are_killed_writes_each_row_once(
     assert written(kit) == lines
 
 
+@proves("D6")
 @pytest.mark.slow
 def test_a_driver_that_is_killed_writes_each_row_once(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """Fifty kills of all of Spark at a step of a task or a commit; another one goes on with other parts."""
