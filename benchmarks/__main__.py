@@ -25,6 +25,7 @@ from . import (
 from .postgres import GROUPS as POSTGRES_GROUPS
 from .report import Table
 from .settings import Settings
+from .spark import GROUPS as SPARK_GROUPS
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "throughput": throughput.measure,
@@ -41,6 +42,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "commands": commands.measure,
     "working": working.measure,
     **POSTGRES_GROUPS,
+    **SPARK_GROUPS,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

@@ -1,4 +1,4 @@
-"""The benchmarks on Postgres run, and their reference does the work that the kit does."""
+"""The benchmarks on Postgres run, with Spark as well, and their reference does the work that the kit does."""
 
 import subprocess
 import sys
@@ -14,14 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.postgres import GROUPS
 from benchmarks.postgres.bare import Bare
 from benchmarks.postgres.kits import Kit
+from benchmarks.spark import GROUPS as SPARK_GROUPS
 
 ROOT = Path(__file__).parent.parent
 QUICK = "postgres-waking"
+OTHERS = [group for group in (*GROUPS, *SPARK_GROUPS) if group != QUICK]
 
 
-@pytest.mark.parametrize(
-    "group", [QUICK, *(pytest.param(group, marks=pytest.mark.slow) for group in GROUPS if group != QUICK)]
-)
+@pytest.mark.parametrize("group", [QUICK, *(pytest.param(group, marks=pytest.mark.slow) for group in OTHERS)])
 def test_a_quick_run_of_a_group_writes_tables(group: str, tmp_path: Path) -> None:
     """`python -m benchmarks --quick --only` measures the group on a server of its own, and writes."""
     output = tmp_path / "results.md"

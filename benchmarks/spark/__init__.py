@@ -1,0 +1,17 @@
+"""eventkit as a source and a sink of Spark: beside what Spark itself has for files and databases.
+
+Everything happens in one session of two cores, with streams of the same events on either database.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ..report import Table
+from ..settings import Settings
+from . import following, latency, reading, writing
+
+GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
+    "spark-reading": reading.measure,
+    "spark-writing": writing.measure,
+    "spark-following": following.measure,
+    "spark-latency": latency.measure,
+}
