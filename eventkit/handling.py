@@ -45,11 +45,19 @@ def outcome(task: Task[object], error: BaseException | None, done: Operation[boo
         return finish.Fail(task.id, task.token, arguments.text(str(error)))
     if isinstance(error, Snooze):
         return finish.Snooze(task.id, task.token, arguments.milliseconds("delay", error.delay))
-    text = str(error) if isinstance(error, Retry) else "".join(traceback.format_exception(error))
+    text = str(error) if isinstance(error, Retry) else trace(error)
     delay = None
     if isinstance(error, Retry) and error.delay is not None:
         delay = arguments.milliseconds("delay", error.delay)
     return finish.Retry(task.id, task.token, delay, arguments.text(text))
+
+
+def trace(error: BaseException) -> str:
+    """The traceback of *error* from where it leaves this library, whose own steps tell nobody what to mend."""
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_globals.get("__name__", "").startswith("eventkit."):
+        step = step.tb_next
+    return "".join(traceback.format_exception(type(error), error, step or error.__traceback__))
 
 
 def report(task: Task[object], error: BaseException | None, still_ours: bool) -> None:

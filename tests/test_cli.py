@@ -297,6 +297,41 @@ def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
             assert "Traceback" not in worker.stderr.read()
 
 
+@proves("L1")
+def test_a_worker_logs_objects(folder: Path) -> None:
+    """With the fields of the task, the error in one piece, and nothing of libraries that tell of themselves."""
+    (folder / "shop.py").write_text(
+        "import eventkit\n"
+        "app = eventkit.App('sqlite:///shop.db')\n"
+        "@app.task(retries=0)\n"
+        "def fail() -> None:\n"
+        "    raise ValueError('on purpose')\n",
+        "utf-8",
+    )
+    with (
+        eventkit.connect("sqlite:///shop.db") as kit,
+        subprocess.Popen(
+            [*EVENTKIT, "worker", "shop:app", "--json"], stdout=subprocess.PIPE, text=True, env=environment()
+        ) as worker,
+    ):
+        made = kit.queue("default").enqueue({"task": "fail"})
+        with pytest.raises(eventkit.TaskFailed):
+            kit.results.wait(made.id, 30)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(30) == 0
+        assert worker.stdout is not None
+        said = [json.loads(line) for line in worker.stdout]
+    assert {one["logger"] for one in said} == {"eventkit.worker"}
+    [failure] = [one for one in said if one.get("task_id") == made.id]
+    assert (failure["level"], failure["task_name"], failure["queue"], failure["attempt"]) == (
+        "ERROR",
+        "fail",
+        "default",
+        1,
+    )
+    assert "ValueError: on purpose" in failure["message"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

@@ -526,9 +526,25 @@ def test_the_worker_is_stopped_by_a_function_that_wants_to_exit(kit: EventKit, u
 
 @proves("J1")
 def test_log_records_name_the_task(kit: EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Also of one that nobody has declared."""
     app, _ = make(url)
     with caplog.at_level(logging.INFO, "eventkit"), working.working(app):
         id = kit.queue("default").enqueue({"task": "fail_blocking"}).id
         error_of(kit, id)
-    [record] = [record for record in caplog.records if getattr(record, "task_id", None) == id]
-    assert (record.task_name, record.queue, record.attempt) == ("fail_blocking", "default", 1)  # type: ignore[attr-defined]
+        unknown = kit.queue("default").enqueue({"task": "nobody"}).id
+        error_of(kit, unknown)
+    for number, name in ((id, "fail_blocking"), (unknown, "")):
+        [record] = [record for record in caplog.records if getattr(record, "task_id", None) == number]
+        assert (record.task_name, record.queue, record.attempt) == (name, "default", 1)  # type: ignore[attr-defined]
+
+
+@proves("J1")
+@pytest.mark.parametrize("task", ["fail", "fail_blocking"])
+def test_an_error_begins_where_the_function_does(kit: EventKit, url: str, task: str) -> None:
+    """The steps by which a worker calls it tell nobody anything."""
+    app, _ = make(url)
+    with working.working(app):
+        id = kit.queue("default").enqueue({"task": task, "args": {"waits": True} if task == "fail" else {}}).id
+        first, second, *_ = error_of(kit, id).splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert __file__ in second

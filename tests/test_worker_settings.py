@@ -46,8 +46,11 @@ def test_each_is_refused_alone(name: str, value: Any) -> None:
 
 @proves("J7")
 def test_settings_that_contradict_each_other_are_refused() -> None:
+    """Beside whatever else is wrong."""
     with pytest.raises(ValueError, match="db_retry_initial_ms is at most db_retry_max_ms"):
         settings_of({"db_retry_initial_ms": 60_000})
+    with pytest.raises(ValueError, match="2 of the worker's settings .*\n- concurrency .*\n- db_retry_initial_ms "):
+        settings_of({"concurrency": 0, "db_retry_initial_ms": 60_000})
 
 
 @proves("J7")

@@ -4,7 +4,6 @@ All of it is plain: nothing here runs a function or reaches a database but `sett
 answers.  Whoever runs tasks, a worker or a test, follows the same rules by these.
 """
 
-import traceback
 from collections.abc import Sequence
 from types import NoneType
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import msgspec
 
 from ..arguments import text
 from ..codec import LARGEST, Codec, Undecodable
-from ..handling import Permanent, Retry, Snooze
+from ..handling import Permanent, Retry, Snooze, trace
 from ..records import Event, NewEvent, Notification, Task
 from ..retry import delay_after, encode
 from .declarations import ListenerDeclaration, SubscriberDeclaration, TaskDeclaration
@@ -115,7 +114,7 @@ def failed(declaration: TaskDeclaration, task: Task[Any], error: BaseException) 
 
 def explained(error: BaseException) -> str:
     """What is kept of *error*, with a task or with an event that was skipped."""
-    return text(str(error) if isinstance(error, Retry | Refused) else "".join(traceback.format_exception(error)))
+    return text(str(error) if isinstance(error, Retry | Refused) else trace(error))
 
 
 def readable(declaration: SubscriberDeclaration | ListenerDeclaration, message: Event[Any] | Notification[Any]) -> None:

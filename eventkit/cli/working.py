@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from . import settings
+from . import logs, settings
 from .opening import opened
 from .options import Url
 from .refusals import Refused
 from .values import duration
+
+Json = Annotated[bool, typer.Option("--json", help="Print the log as JSON, an object a line.")]
 
 
 def _option(name: str, metavar: str, help: str, **more: Any) -> Any:
@@ -39,6 +41,7 @@ def worker(
     name: Annotated[str | None, _option("--name", "NAME", "What it is called in the database.")] = None,
     readiness_file: Annotated[str | None, _option("--readiness-file", "FILE", "Is there while it works.")] = None,
     url: Url = None,
+    json: Json = False,
 ) -> None:
     """Run an application's tasks.
 
@@ -60,11 +63,11 @@ def worker(
         "url": url or settings.from_file().get("url"),
     }
     said = {key: value for key, value in given.items() if value is not None}
-    _log()
+    logs.begin(json)
     load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
 
 
-def scheduler(url: Url = None) -> None:
+def scheduler(url: Url = None, json: Json = False) -> None:
     """Fire schedules when they are due.
 
     Until a signal. Any number of processes may: each fire comes to one task.
@@ -75,7 +78,7 @@ def scheduler(url: Url = None) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)  # Also where whoever started it had it ignored.
-    _log()
+    logs.begin(json)
     with opened(url) as kit:
         logging.getLogger("eventkit.scheduler").info("firing schedules; the next is due at %s", kit.schedules.soonest())
         try:
@@ -96,7 +99,3 @@ def _weighted(queues: list[str] | None) -> list[tuple[str, float]] | None:
         except ValueError:
             raise Refused(f"{weight!r} is no weight: write --queue {name}=2") from None
     return found
-
-
-def _log() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")

@@ -6,7 +6,6 @@ import pickle
 import queue
 import signal
 import threading
-import traceback
 from functools import reduce
 from multiprocessing.connection import Connection
 from typing import Any
@@ -17,6 +16,7 @@ from ..app.context import TaskContext
 from ..app.function import Function
 from ..app.running import Refused
 from ..app.signature import Signature
+from ..handling import trace
 from ..kit import connect
 from ..protocols import EventKit
 from ..records import Task
@@ -66,7 +66,7 @@ class _Runner:
             result = self._run(request, context)
             return "returned", _plain(result), _settled(context)
         except BaseException as error:
-            text = "".join(traceback.format_exception(error))
+            text = trace(error)
             return (*_portable(error, text), _settled(context))
 
     def _run(self, request: Request, context: list[TaskContext]) -> Any:

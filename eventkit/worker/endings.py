@@ -104,7 +104,7 @@ class Endings:
     def refused(self, task: Task[Any], routine: Routine | None, error: Refused) -> None:
         """The task cannot be run at all."""
         self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
-        logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra={"task_id": task.id})
+        logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
         self._acks.tell(task, finish.Fail(task.id, task.token, arguments.text(str(error))))
 
     def give_back(self, task: Task[Any], routine: Routine) -> None:

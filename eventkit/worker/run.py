@@ -63,6 +63,7 @@ class Run:
         return claimed_ms + (monotonic() - self.got) * 1000 >= task.expires_ms
 
 
-def fields(task: Task[Any], routine: Routine) -> dict[str, Any]:
-    """What log records have of a task."""
-    return {"task_id": task.id, "task_name": routine.name, "queue": task.queue, "attempt": task.attempt}
+def fields(task: Task[Any], routine: Routine | None) -> dict[str, Any]:
+    """What log records have of a task; its name is empty where nobody has declared it."""
+    name = "" if routine is None else routine.name
+    return {"task_id": task.id, "task_name": name, "queue": task.queue, "attempt": task.attempt}

@@ -78,15 +78,14 @@ def settings_of(given: dict[str, Any]) -> WorkerSettings:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise TypeError(f"a worker has no setting {', '.join(unknown)}; there are: {', '.join(known)}")
-    wrong = [complaint for name, value in given.items() for complaint in _complaints(name, value)]
+    complaints = {name: _complaints(name, value) for name, value in given.items()}
+    wrong = [complaint for found in complaints.values() for complaint in found]
+    settings = WorkerSettings(**{name: value for name, value in given.items() if not complaints[name]})
+    first, longest = settings.db_retry_initial_ms, settings.db_retry_max_ms
+    if first > longest and not complaints.get("db_retry_initial_ms") and not complaints.get("db_retry_max_ms"):
+        wrong.append(f"db_retry_initial_ms is at most db_retry_max_ms, but {first} is above {longest}")
     if not wrong:
-        settings = WorkerSettings(**given)
-        if settings.db_retry_initial_ms <= settings.db_retry_max_ms:
-            return settings
-        wrong = [
-            f"db_retry_initial_ms is at most db_retry_max_ms, but {settings.db_retry_initial_ms} is above "
-            f"{settings.db_retry_max_ms}"
-        ]
+        return settings
     raise ValueError("\n- ".join([f"{len(wrong)} of the worker's settings cannot be used:", *wrong]))
 
 

@@ -1,0 +1,55 @@
+"""What a worker or a scheduler says while it runs: its log, as lines on stderr, or as objects on stdout (`--json`)."""
+
+import logging
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+_FIELDS = ("task_id", "task_name", "queue", "attempt")
+"""What records about a task have beside the usual."""
+
+_COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
+
+
+def begin(json: bool) -> None:
+    """Print what is logged from now on, of the application and of its libraries too."""
+    handler = logging.StreamHandler(sys.stdout if json else sys.stderr)
+    if json:
+        handler.setFormatter(_Objects())
+    elif sys.stderr.isatty():
+        handler.setFormatter(_Colours())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # It tells of each of its parts when it is loaded, which is whenever somebody connects.
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+class _Objects(logging.Formatter):
+    """An object on a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import msgspec
+
+        said: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said.update((name, getattr(record, name)) for name in _FIELDS if hasattr(record, name))
+        if record.exc_info:
+            said["error"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(said, enc_hook=str).decode()
+
+
+class _Colours(logging.Formatter):
+    """A line for somebody who looks on: what is the matter is to be seen at once."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        line = f"\x1b[2m{clock}\x1b[0m  {_COLOURS.get(record.levelno, '')}{record.getMessage()}\x1b[0m"
+        if not record.name.startswith("eventkit"):
+            line += f"  \x1b[2m{record.name}\x1b[0m"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
