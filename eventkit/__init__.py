@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Unavailable,
         UnknownBackend,
     )
+    from .findings import DeadLetters, Maintained
     from .handling import Permanent, Retry, Snooze
     from .kit import connect, connect_async
     from .protocols import (
@@ -70,11 +71,9 @@ if TYPE_CHECKING:
     )
     from .records import (
         Consumer,
-        DeadLetters,
         Enqueued,
         Event,
         Fire,
-        Maintained,
         Message,
         NewEvent,
         NewTask,
@@ -203,6 +202,7 @@ _PLACES = {
         "Unavailable",
         "UnknownBackend",
     ),
+    "findings": ("DeadLetters", "Maintained"),
     "handling": (
         "Permanent",
         "Retry",
@@ -234,11 +234,9 @@ _PLACES = {
     ),
     "records": (
         "Consumer",
-        "DeadLetters",
         "Enqueued",
         "Event",
         "Fire",
-        "Maintained",
         "Message",
         "NewEvent",
         "NewTask",

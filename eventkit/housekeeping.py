@@ -1,12 +1,12 @@
 """Putting the database in order, for threads.  `housekeeping_async` is the same for asyncio."""
 
 from . import arguments
+from .findings import Maintained
 from .loops import Loops
 from .operations.claim import fresh_token
 from .operations.lock import AcquireLock, LockAhead
 from .operations.maintenance import upkeep
 from .protocols import Connection
-from .records import Maintained
 
 LOCK = "eventkit:maintenance"
 """Whoever gets this lock keeps house.  It is not released but expires, so it is had once in each interval."""

@@ -1,12 +1,12 @@
 """Putting the database in order, for asyncio.  `housekeeping` is the same for threads."""
 
 from . import arguments
+from .findings import Maintained
 from .loops_async import AsyncLoops
 from .operations.claim import fresh_token
 from .operations.lock import AcquireLock, LockAhead
 from .operations.maintenance import upkeep
 from .protocols import AsyncConnection
-from .records import Maintained
 
 LOCK = "eventkit:maintenance"
 """Whoever gets this lock keeps house.  It is not released but expires, so it is had once in each interval."""

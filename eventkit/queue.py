@@ -10,7 +10,7 @@ import msgspec
 from . import arguments, retry, task_rows
 from .arguments import KEEP, Duration
 from .codec import Codec, Encoded, encode_headers
-from .operations import Operation, finish
+from .operations import Operation, finish, queue_settings
 from .operations import queue as operations
 from .operations.chain import AckThen
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
@@ -230,11 +230,11 @@ class Queue:
 
     def pause(self) -> Any:
         """Hand out nothing until `resume`."""
-        return self._execute(operations.SetPaused(self.name, True))
+        return self._execute(queue_settings.SetPaused(self.name, True))
 
     def resume(self) -> Any:
         """Hand out tasks again."""
-        return self._execute(operations.SetPaused(self.name, False))
+        return self._execute(queue_settings.SetPaused(self.name, False))
 
     def configure(
         self,
@@ -267,11 +267,11 @@ class Queue:
             dead_letter_to=(dead_letter_to, self._other_queue),
             history=(history, arguments.flag),
         )
-        return self._execute(operations.Configure(self.name, changes))
+        return self._execute(queue_settings.Configure(self.name, changes))
 
     def settings(self) -> Any:
         """What the queue is configured to."""
-        return self._execute(operations.ReadSettings(self.name))
+        return self._execute(queue_settings.ReadSettings(self.name))
 
     def dead_by_error(self, limit: int = 100) -> Any:
         """How many dead letters there are of each error."""

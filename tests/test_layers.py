@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = (
     {"errors", "arguments", "telemetry"},
     {"codec", "retry", "children", "cron"},
-    {"records", "settings", "arrays"},
+    {"records", "findings", "settings", "arrays"},
     {"stats"},
     {"operations"},
     {"protocols"},
@@ -52,7 +52,18 @@ FLOORS = (
 )
 """From the ground up; a floor's rooms do not know each other.  ``""`` is the package itself."""
 
-FOR_BACKENDS = {"children", "operations", "errors", "execute", "sql", "protocols", "records", "codec", "arguments"}
+FOR_BACKENDS = {
+    "children",
+    "operations",
+    "errors",
+    "execute",
+    "sql",
+    "protocols",
+    "records",
+    "findings",
+    "codec",
+    "arguments",
+}
 FOR_BACKENDS |= {"functions"}
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")

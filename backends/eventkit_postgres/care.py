@@ -10,7 +10,7 @@ from typing import Any
 import eventkit_migrations
 import psycopg
 
-from eventkit.records import Finding
+from eventkit.findings import Finding
 
 from .address import Address, parse
 from .errors import translated

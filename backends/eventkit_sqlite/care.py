@@ -13,7 +13,7 @@ import apsw
 import eventkit_migrations
 
 from eventkit.errors import Unavailable
-from eventkit.records import Finding
+from eventkit.findings import Finding
 
 from .address import Address, parse
 from .file import reserved

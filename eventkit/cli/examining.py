@@ -8,7 +8,7 @@ from .opening import care, opened
 
 if TYPE_CHECKING:
     from eventkit import EventKit
-    from eventkit.records import Finding
+    from eventkit.findings import Finding
 
 _WAITING = 300
 """Seconds for which a task may be ready, while nobody works, before that is odd."""
@@ -29,7 +29,7 @@ def examine(url: str) -> "list[Finding]":
 
 
 def _queues(kit: "EventKit") -> "Iterator[Finding]":
-    from eventkit.records import Finding
+    from eventkit.findings import Finding
 
     for name, stats in kit.overview().queues.items():
         waiting = stats.oldest_ready_age or 0
@@ -54,7 +54,7 @@ def _queues(kit: "EventKit") -> "Iterator[Finding]":
 
 
 def _consumers(kit: "EventKit") -> "Iterator[Finding]":
-    from eventkit.records import Finding
+    from eventkit.findings import Finding
 
     for topic, stats in kit.overview().topics.items():
         for consumer in stats.consumers:
@@ -70,7 +70,7 @@ def _consumers(kit: "EventKit") -> "Iterator[Finding]":
 
 
 def _schedules(kit: "EventKit") -> "Iterator[Finding]":
-    from eventkit.records import Finding
+    from eventkit.findings import Finding
 
     for schedule in kit.schedules.list():
         if schedule.next_at is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, ClassVar
 
-from ..records import Maintained
+from ..findings import Maintained
 from . import Operation, Plan, Rows
 from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, promote

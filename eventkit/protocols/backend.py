@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
+from ..findings import Finding
 from ..operations import Operation, Probe
-from ..records import Finding
 from .terms import T
 
 

@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, Self, overload
 
 from ..arguments import Duration
-from ..records import Maintained, Message, Notification, Task
+from ..findings import Maintained
+from ..records import Message, Notification, Task
 from ..stats import Overview
 from .channels import AsyncNotificationChannel, NotificationChannel
 from .locks import AsyncLock, Lock

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from ..arguments import Duration
-from ..records import DeadLetters, Enqueued, NewTask, Task, TaskInfo
+from ..findings import DeadLetters
+from ..records import Enqueued, NewTask, Task, TaskInfo
 from ..retry import Policy
 from ..settings import QueueSettings
 from ..stats import QueueStats

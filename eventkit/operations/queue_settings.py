@@ -1,0 +1,104 @@
+"""What is asked of a database about a queue's settings, and whether it hands out tasks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from .. import retry
+from ..settings import QueueSettings, seconds
+from . import Operation, Plan, Rows
+from .history import SettleHistory
+
+
+class SetPaused(Operation[None], frozen=True):
+    """Let the queue hand out tasks, or not."""
+
+    queue: str
+    paused: bool
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
+
+class StoredSettings(msgspec.Struct, frozen=True):
+    """What `configure` stores; None is the default.  Durations in milliseconds, *retry* as JSON."""
+
+    max_attempts: int | None = None
+    lease: int | None = None
+    retry: str | None = None
+    max_size: int | None = None
+    rate: float | None = None
+    burst: float | None = None
+    max_running: int | None = None
+    keep_done: int | None = None
+    keep_dead: int | None = None
+    key_ttl: int | None = None
+    dead_letter_to: str | None = None
+    history: bool | None = None
+
+
+class Configure(Operation[None], frozen=True):
+    """Store some settings of the queue and leave the others as they are."""
+
+    queue: str
+    changes: dict[str, Any]
+
+    def plan(self) -> Plan[None]:
+        """The settings so far, and the new ones over them; before them, whatever a change of *history* takes."""
+        if "history" in self.changes:
+            yield from SettleHistory(self.queue, bool(self.changes["history"])).plan()
+        yield HoldSettings(self.queue)
+        [row] = yield ReadSettings(self.queue)
+        settings = StoredSettings(*row)
+        yield WriteSettings(self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes)))
+
+
+class HoldSettings(Operation[None], frozen=True):
+    """Let nobody else write the queue's settings until the transaction ends."""
+
+    queue: str
+
+
+class ReadSettings(Operation[QueueSettings], frozen=True):
+    """The queue's settings, in the order of `StoredSettings`; no row where there never were any."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> QueueSettings:
+        """Durations in seconds, and the policy as a value."""
+        stored = StoredSettings(*rows[0]) if rows else StoredSettings()
+        return QueueSettings(
+            max_attempts=stored.max_attempts,
+            lease=seconds(stored.lease),
+            retry=None if stored.retry is None else retry.decode(stored.retry),
+            max_size=stored.max_size,
+            rate=stored.rate,
+            burst=stored.burst,
+            max_running=stored.max_running,
+            keep_done=seconds(stored.keep_done),
+            keep_dead=seconds(stored.keep_dead),
+            key_ttl=seconds(stored.key_ttl),
+            dead_letter_to=stored.dead_letter_to,
+            history=bool(stored.history),
+        )
+
+
+class WriteSettings(Operation[None], frozen=True):
+    """Store the queue's settings, and fill its bucket if the rate or the burst is new."""
+
+    queue: str
+    max_attempts: int | None
+    lease: int | None
+    retry: str | None
+    max_size: int | None
+    rate: float | None
+    burst: float | None
+    max_running: int | None
+    keep_done: int | None
+    keep_dead: int | None
+    key_ttl: int | None
+    dead_letter_to: str | None
+    history: bool | None
