@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import resource
 import select
 import signal
 import sqlite3
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import pytest
 from command_line import EVENTKIT, environment, process
+from working import PATIENCE, until
 
 import eventkit
 from eventkit.conformance.clauses import proves
 
-AT_MOST = 3.0
-"""Seconds for ``--help``; some 0.2 on an idle machine."""
+AT_MOST = 2.0
+"""Seconds of the processor's for ``--help``, which takes some 0.2 of them, however busy the machine is."""
 
 
 @pytest.fixture
@@ -37,9 +39,10 @@ def test_help_comes_at_once_and_loads_nothing_that_it_does_not_need() -> None:
     )
     took = []
     for _ in range(3):
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-        took.append(time.perf_counter() - began)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
         assert ran.returncode == 0, ran.stderr
     assert "queue" in ran.stdout
     assert min(took) < AT_MOST
@@ -146,14 +149,14 @@ def test_what_is_followed_comes_at_once_and_ends_with_an_interrupt(folder: Path,
     ):
         assert follower.stdout is not None
         assert follower.stderr is not None
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not select.select([follower.stdout], [], [], 0.2)[0]:
             assert time.monotonic() < deadline
             kit.stream("t").publish({"n": 1})
             kit.channel("t").notify({"n": 1})
         assert json.loads(follower.stdout.readline())["payload"] == {"n": 1}
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(30) == 0
+        assert follower.wait(PATIENCE) == 0
         assert follower.stderr.read() == ""
 
 
@@ -172,11 +175,11 @@ def test_tail_begins_with_the_newest_and_goes_on_for_a_consumer(folder: Path) ->
         ) as follower:
             assert follower.stdout is not None
             assert [json.loads(follower.stdout.readline())["payload"] for _ in expected] == expected
-            time.sleep(0.3)
+            if "--consumer" in arguments:
+                with eventkit.connect("sqlite:///shop.db") as kit:
+                    until(lambda: kit.stream("t").consumers()[0].lag == 0)
             follower.send_signal(signal.SIGINT)
-            assert follower.wait(30) == 0
-    with eventkit.connect("sqlite:///shop.db") as kit:
-        assert kit.stream("t").consumers()[0].lag == 0
+            assert follower.wait(PATIENCE) == 0
 
 
 @proves("L4")
@@ -249,7 +252,7 @@ def test_stats_are_watched_in_a_terminal(folder: Path) -> None:
         seen += _until(ours, "42")
         watcher.send_signal(signal.SIGINT)
         seen += _rest(ours)
-        assert watcher.wait(30) == 0
+        assert watcher.wait(PATIENCE) == 0
     os.close(ours)
     assert "Traceback" not in seen
     assert "42" in seen[seen.rindex("\x1b[?1049l") :]
@@ -258,7 +261,7 @@ def test_stats_are_watched_in_a_terminal(folder: Path) -> None:
 def _until(terminal: int, word: str) -> str:
     seen = ""
     while word not in seen:
-        assert select.select([terminal], [], [], 30)[0], seen
+        assert select.select([terminal], [], [], PATIENCE)[0], seen
         seen += os.read(terminal, 65536).decode()
     return seen
 
@@ -290,9 +293,9 @@ def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
         with subprocess.Popen(
             [*EVENTKIT, "worker", "shop:app", "--queue", "jobs=2"], stderr=subprocess.PIPE, text=True, env=environment()
         ) as worker:
-            assert kit.results.wait(made.id, 30) == 42
+            assert kit.results.wait(made.id, PATIENCE) == 42
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(30) == 0
+            assert worker.wait(PATIENCE) == 0
             assert worker.stderr is not None
             assert "Traceback" not in worker.stderr.read()
 
@@ -316,9 +319,9 @@ def test_a_worker_logs_objects(folder: Path) -> None:
     ):
         made = kit.queue("default").enqueue({"task": "fail"})
         with pytest.raises(eventkit.TaskFailed):
-            kit.results.wait(made.id, 30)
+            kit.results.wait(made.id, PATIENCE)
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(PATIENCE) == 0
         assert worker.stdout is not None
         said = [json.loads(line) for line in worker.stdout]
     assert {one["logger"] for one in said} == {"eventkit.worker"}
@@ -357,8 +360,8 @@ def test_a_scheduler_fires_until_it_is_told_to_stop(folder: Path) -> None:
         with subprocess.Popen(
             [*EVENTKIT, "scheduler", "--url", "sqlite:///shop.db"], stderr=subprocess.PIPE, text=True, env=environment()
         ) as scheduler:
-            assert kit.queue("jobs").claim("test", wait=30)
+            assert kit.queue("jobs").claim("test", wait=PATIENCE)
             scheduler.send_signal(signal.SIGTERM)
-            assert scheduler.wait(30) == 0
+            assert scheduler.wait(PATIENCE) == 0
             assert scheduler.stderr is not None
             assert "Traceback" not in scheduler.stderr.read()

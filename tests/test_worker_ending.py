@@ -1,8 +1,11 @@
 """Workers that are told to end, and workers that are killed: J5, J6."""
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from working import error_of, gone, program, state, until
 
 from eventkit import EventKit
 from eventkit.conformance import proves
+from eventkit.testing import advance
 
 url, kit = working.url, working.kit
 
@@ -23,17 +27,18 @@ def test_a_signal_ends_a_worker_gently(kit: EventKit, url: str, tmp_path: Path, 
     with program(url, tmp_path, concurrency="2", prefetch="2", ready=str(tmp_path / "ready")) as worker:
         until((tmp_path / "ready").exists)
         running = [
-            queue.enqueue({"task": task, "args": {"seconds": 1.0, "name": task}}, priority=1).id
+            queue.enqueue({"task": task, "args": {"until": str(tmp_path / "enough")}}, priority=1).id
             for task in ("nap", "block")
         ]
         worker.wait_for("nap begins")
         worker.wait_for("block begins")
-        waiting = [queue.enqueue({"task": "nap", "args": {"seconds": 0, "name": "late"}}).id for _ in range(2)]
+        waiting = [queue.enqueue({"task": "nap", "args": {"name": "late"}}).id for _ in range(2)]
         until(lambda: all(state(kit, id) == "leased" for id in waiting))
         worker.send(number)
         until(lambda: all(state(kit, id) == "ready" for id in waiting))
         assert {"nap ends", "block ends"}.isdisjoint(worker.lines())
         assert [info.attempt for id in waiting if (info := queue.get(id))] == [0, 0]
+        (tmp_path / "enough").touch()
         assert worker.end() == 0
         assert worker.lines()[-1] == "the worker has ended"
         assert {"nap ends", "block ends"} <= {*worker.lines()}
@@ -77,6 +82,38 @@ def test_a_second_signal_ends_it_at_once(kit: EventKit, url: str, tmp_path: Path
     assert state(kit, id) == "leased"
 
 
+def first_of_its_own() -> tuple[str, ...]:
+    """A command that runs what follows as the first process of a container; without one, the test is skipped."""
+    for owner in ((), ("--user", "--map-root-user")):
+        command = ("unshare", *owner, "--pid", "--fork", "--kill-child")
+        if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
+            return command
+    pytest.skip("this user may not have a process be the first one")
+
+
+@proves("J5")
+@pytest.mark.parametrize("gently", [True, False])
+def test_the_first_process_of_a_container_ends_like_any_other(
+    kit: EventKit, url: str, tmp_path: Path, gently: bool
+) -> None:
+    """To such a one a signal that nobody handles does nothing."""
+    enough = tmp_path / "enough"
+    with program(url, tmp_path, first_of_its_own(), timeout="1000") as worker:
+        id = kit.queue("default").enqueue({"task": "nap", "args": {"until": str(enough)}}).id
+        worker.wait_for("nap begins")
+        [pid] = Path(f"/proc/{worker.process.pid}/task/{worker.process.pid}/children").read_text("utf-8").split()
+        assert Path(f"/proc/{pid}/status").read_text("utf-8").partition("NSpid:")[2].split()[1] == "1"
+        os.kill(int(pid), signal.SIGTERM)
+        if gently:
+            enough.touch()
+        else:
+            while worker.process.poll() is None:
+                os.kill(int(pid), signal.SIGTERM)
+                time.sleep(0.05)
+        assert worker.end() == (0 if gently else 128 + signal.SIGTERM)
+    assert state(kit, id) == ("gone" if gently else "leased")
+
+
 SIGNALLED_TWICE = """
 import logging, os, signal, sys
 import eventkit
@@ -105,14 +142,18 @@ def test_a_second_signal_that_comes_too_late_stops_nothing(url: str) -> None:
 def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp_path: Path) -> None:
     """By another, when the lease has run out; but not what says that it must not be."""
     queue = kit.queue("default")
-    with program(url, tmp_path, lease="1") as worker:
-        again = queue.enqueue({"task": "nap", "args": {"seconds": 2}}).id
+    enough = str(tmp_path / "enough")
+    with program(url, tmp_path) as worker:
+        again = queue.enqueue({"task": "nap", "args": {"until": enough}}).id
         never = queue.enqueue({"task": "once", "args": {"seconds": 1000}}).id
         worker.wait_for("nap begins")
         worker.wait_for("once begins")
         worker.send(signal.SIGKILL)
         worker.end()
-        with program(url, tmp_path, lease="1") as other:
+        (tmp_path / "enough").touch()
+        until(lambda: state(kit, again) == state(kit, never) == "leased")
+        advance(kit, 600)
+        with program(url, tmp_path) as other:
             assert error_of(kit, never).startswith("CRASHED")
             until(lambda: gone(kit, again))
             assert other.lines().count("nap begins") == 2

@@ -89,13 +89,13 @@ def test_the_service_manager_is_told(tmp_path: Path) -> None:
         assert manager.recv(100) == b"READY=1"
         assert (tmp_path / "ready").read_text("utf-8") == f"{os.getpid()}\n"
 
-        async def watch() -> None:
+        async def watch() -> list[bytes]:
             watching = asyncio.ensure_future(readiness.watch())
-            await asyncio.sleep(0.1)
+            heard = [await asyncio.to_thread(manager.recv, 100) for _ in range(2)]
             watching.cancel()
+            return heard
 
-        asyncio.run(watch())
-        assert [manager.recv(100), manager.recv(100)] == [b"WATCHDOG=1"] * 2
+        assert asyncio.run(watch()) == [b"WATCHDOG=1"] * 2
         readiness.stopping()
         while (said := manager.recv(100)) == b"WATCHDOG=1":
             pass

@@ -21,18 +21,22 @@ def say(line: str) -> None:
 
 
 @app.task
-async def nap(seconds: float, name: str = "nap") -> None:
-    """Sleep, and say so."""
+async def nap(seconds: float = 0, name: str = "nap", until: str | None = None) -> None:
+    """Sleep, and say so; for so long, or until there is a file."""
     say(f"{name} begins")
     await asyncio.sleep(seconds)
+    while until is not None and not os.path.exists(until):
+        await asyncio.sleep(0.01)
     say(f"{name} ends")
 
 
 @app.task
-def block(seconds: float, name: str = "block") -> None:
-    """Sleep in a thread."""
+def block(seconds: float = 0, name: str = "block", until: str | None = None) -> None:
+    """The same in a thread."""
     say(f"{name} begins")
     time.sleep(seconds)
+    while until is not None and not os.path.exists(until):
+        time.sleep(0.01)
     say(f"{name} ends")
 
 

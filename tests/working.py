@@ -8,19 +8,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 import eventkit
-from eventkit import EventKit
+from eventkit import App, EventKit
 from eventkit.worker import Worker
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which whatever has not come about is a failure."""
 
 PROGRAM = Path(__file__).parent / "worker_program.py"
@@ -66,6 +66,38 @@ def working(app: Any, **settings: Any) -> Iterator[Worker]:
             raise failures[0]
 
 
+def declared(url: str) -> tuple[App, list[Any]]:
+    """An app with a task of each kind, and what they have done."""
+    app, done = App(url), list[Any]()
+
+    @app.task
+    async def note(item: Any, waits: bool = False) -> None:
+        done.append(item)
+        if waits:
+            await asyncio.sleep(0.01)
+
+    @app.task
+    def block(item: Any) -> None:
+        done.append((item, threading.current_thread() is threading.main_thread()))
+
+    @app.task
+    async def double(number: int) -> int:
+        return number * 2
+
+    @app.task(retries=2, backoff=[0])
+    async def fail(waits: bool = False) -> None:
+        done.append("run")
+        if waits:
+            await asyncio.sleep(0)
+        raise ValueError("on purpose")
+
+    @app.task(retries=0)
+    def fail_blocking() -> None:
+        raise ValueError("on purpose")
+
+    return app, done
+
+
 def until(condition: Callable[[], T]) -> T:
     """What *condition* comes to, once it is true."""
     deadline = time.monotonic() + PATIENCE
@@ -97,12 +129,12 @@ def error_of(kit: EventKit, id: int, queue: str = "default") -> str:
 class Program:
     """A worker in a process of its own, on the tasks of `worker_program`; it says in a file what they do."""
 
-    def __init__(self, url: str, folder: Path, **settings: str) -> None:
+    def __init__(self, url: str, folder: Path, within: Sequence[str], **settings: str) -> None:
         self.said = folder / "said"
         self.said.touch()
         environment = os.environ | {"WORK_URL": url, "WORK_SAID": str(self.said)}
         environment |= {f"WORK_{name.upper()}": value for name, value in settings.items()}
-        self.process = subprocess.Popen([sys.executable, str(PROGRAM)], env=environment)
+        self.process = subprocess.Popen([*within, sys.executable, str(PROGRAM)], env=environment)
 
     def lines(self) -> list[str]:
         """What was said so far."""
@@ -127,9 +159,9 @@ class Program:
 
 
 @contextlib.contextmanager
-def program(url: str, folder: Path, **settings: str) -> Iterator[Program]:
-    """A `Program`, which is killed in the end if it still runs."""
-    made = Program(url, folder, **settings)
+def program(url: str, folder: Path, within: Sequence[str] = (), **settings: str) -> Iterator[Program]:
+    """A `Program`, started by the command *within* if there is one, and killed in the end if it still runs."""
+    made = Program(url, folder, within, **settings)
     try:
         yield made
     finally:

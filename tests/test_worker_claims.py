@@ -1,0 +1,201 @@
+"""What a worker claims, and what ends a run before its function does: J1, J2, J3."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+import working
+from working import error_of, gone, state, until
+
+from eventkit import App, AsyncTaskContext, EventKit, TaskContext
+from eventkit.conformance import proves
+from eventkit.testing import advance
+
+url, kit = working.url, working.kit
+
+
+@proves("J3")
+def test_only_what_has_a_slot_is_claimed(kit: EventKit, url: str) -> None:
+    app = App(url)
+    let_go = threading.Event()
+
+    @app.task
+    def wait() -> None:
+        let_go.wait(20)
+
+    kit.queue("default").enqueue_many([{"task": "wait"}] * 10)
+    with working.working(app, concurrency=3, prefetch=2):
+        until(lambda: kit.queue("default").stats().leased == 5)
+        time.sleep(0.1)
+        assert kit.queue("default").stats().leased == 5
+        let_go.set()
+        until(lambda: kit.queue("default").size() == 0)
+
+
+@proves("J3")
+def test_queues_have_their_turns_by_weight(kit: EventKit, url: str) -> None:
+    app, runs = App(url), list[str]()
+
+    @app.task(queue="heavy")
+    async def heavy() -> None:
+        runs.append("heavy")
+
+    @app.task(queue="light")
+    async def light() -> None:
+        runs.append("light")
+
+    kit.queue("heavy").enqueue_many([{"task": "heavy"}] * 60)
+    kit.queue("light").enqueue_many([{"task": "light"}] * 60)
+    with working.working(app, concurrency=1, queues=[("heavy", 3), "light"]):
+        until(lambda: len(runs) == 120)
+    assert 25 <= runs[:40].count("heavy") <= 35
+
+
+@proves("J3")
+def test_limits_of_queues_hold_for_all_workers(kit: EventKit, url: str) -> None:
+    app, running, most = App(url), set[int](), [0]
+
+    @app.task(queue="narrow", max_running=2)
+    async def narrow(number: int) -> None:
+        running.add(number)
+        most[0] = max(most[0], len(running))
+        await asyncio.sleep(0.02)
+        running.discard(number)
+
+    kit.queue("narrow").enqueue_many([{"task": "narrow", "args": {"number": number}} for number in range(12)])
+    with working.working(app, concurrency=10, name="one"), working.working(app, concurrency=10, name="two"):
+        until(lambda: kit.queue("narrow").size() == 0)
+    assert most == [2]
+
+
+@proves("J1")
+def test_a_task_that_expired_while_it_waited_is_not_run(kit: EventKit, url: str) -> None:
+    app, runs = App(url), list[str]()
+
+    @app.task
+    def occupy() -> None:
+        time.sleep(0.6)
+
+    @app.task
+    def late() -> None:
+        runs.append("late")
+
+    kit.queue("default").enqueue({"task": "occupy"}, priority=1)
+    id = kit.queue("default").enqueue({"task": "late"}, expires=0.3).id
+    with working.working(app, concurrency=1, prefetch=5):
+        until(lambda: state(kit, id) == "dead")
+    info = kit.queue("default").get(id)
+    assert info is not None
+    assert info.reason == "expired"
+    assert runs == []
+
+
+@proves("J2")
+def test_leases_are_kept_while_tasks_run(kit: EventKit, url: str) -> None:
+    """Also of those that were claimed ahead, and of functions that block."""
+    app, runs = App(url), list[str]()
+    let_go = threading.Event()
+
+    @app.task
+    async def slow() -> None:
+        runs.append("async")
+        await asyncio.to_thread(let_go.wait, working.PATIENCE)
+
+    @app.task
+    def slow_blocking() -> None:
+        runs.append("blocking")
+        let_go.wait(working.PATIENCE)
+
+    queue = kit.queue("default")
+    ids = [queue.enqueue({"task": name}).id for name in ("slow", "slow_blocking", "slow")]
+
+    def ends() -> list[int]:
+        return [info.lease_expires_ms or 0 for id in ids if (info := queue.get(id))]
+
+    with working.working(app, lease=4, concurrency=2, prefetch=1):
+        until(lambda: all(state(kit, id) == "leased" for id in ids))
+        first = ends()
+        until(lambda: all(end > before for end, before in zip(ends(), first, strict=True)))
+        let_go.set()
+        until(lambda: all(gone(kit, id) for id in ids))
+    assert sorted(runs) == ["async", "async", "blocking"]
+
+
+@proves("J2")
+def test_whoever_loses_the_lease_is_stopped(kit: EventKit, url: str) -> None:
+    """Somebody else has the task then, or will have it."""
+    app, ends = App(url), list[str]()
+
+    @app.task
+    async def slow(ctx: AsyncTaskContext) -> None:
+        if ctx.attempt > 1:
+            return
+        try:
+            ends.append("begun")
+            await asyncio.sleep(20)
+        finally:
+            ends.append("ended")
+
+    with working.working(app, lease=3):
+        id = kit.queue("default").enqueue({"task": "slow"}).id
+        until(lambda: ends == ["begun"])
+        advance(kit, 10)
+        until(lambda: ends == ["begun", "ended"] and gone(kit, id))
+
+
+@proves("J2")
+@pytest.mark.parametrize("blocking", [False, True])
+def test_what_takes_too_long_has_failed(kit: EventKit, url: str, blocking: bool) -> None:
+    app, ends = App(url), list[str]()
+    let_go = threading.Event()
+
+    @app.task(timeout=0.1, retries=0)
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(20)
+        finally:
+            ends.append("ended")
+
+    @app.task(timeout=0.1, retries=0)
+    def slow_blocking(ctx: TaskContext) -> None:
+        until(lambda: ctx.cancelled)
+        let_go.wait(20)
+        ends.append("ended")
+
+    with working.working(app, concurrency=1):
+        id = kit.queue("default").enqueue({"task": "slow_blocking" if blocking else "slow"}).id
+        assert error_of(kit, id) == "timed out after 0.1 s"
+        let_go.set()
+        until(lambda: ends == ["ended"])
+
+
+@proves("J2")
+@pytest.mark.parametrize("blocking", [False, True])
+def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool) -> None:
+    app, ends = App(url), list[str]()
+
+    @app.task
+    async def slow() -> None:
+        ends.append("begun")
+        try:
+            await asyncio.sleep(20)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    @app.task
+    def slow_blocking(ctx: TaskContext) -> None:
+        ends.append("begun")
+        until(lambda: ctx.cancelled)
+        ends.append("cancelled")
+        ctx.raise_if_cancelled()
+
+    with working.working(app) as worker:
+        id = kit.queue("default").enqueue({"task": "slow_blocking" if blocking else "slow"}).id
+        until(lambda: ends == ["begun"])
+        assert kit.queue("default").cancel(id, running=True)
+        until(lambda: ends == ["begun", "cancelled"])
+        name = "slow_blocking" if blocking else "slow"
+        until(lambda: worker.metrics.ended.of("default", name, "cancelled").value == 1)
+    assert kit.queue("default").dead() == []
