@@ -43,7 +43,7 @@ FLOORS = (
         "functions",
     },
     {"kit"},
-    {"copying", "app", "bulk"},
+    {"copying", "app", "bulk", "noting"},
     {"testing", "archive", "lake"},
     {""},
     {"sqlalchemy", "worker", "spark"},

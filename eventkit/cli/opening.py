@@ -1,7 +1,7 @@
 """Opening the kit that a command works on, in the one place where that is done."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from . import settings
@@ -9,6 +9,7 @@ from .refusals import Failed
 
 if TYPE_CHECKING:
     from eventkit import EventKit
+    from eventkit.protocols import Connection
 
 
 @contextmanager
@@ -18,6 +19,16 @@ def opened(url: str | None) -> "Iterator[EventKit]":
 
     with eventkit.connect(settings.url(url), create=False) as kit:
         yield kit
+
+
+@contextmanager
+def connected(url: str | None) -> "Iterator[Connection]":
+    """The same, for what no handle has: a connection that executes operations."""
+    from eventkit.kit import backend_of
+
+    address = settings.url(url)
+    with closing(backend_of(address).connect(address, create=False)) as connection:
+        yield connection
 
 
 def care(url: str, what: str) -> Any:

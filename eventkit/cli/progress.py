@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 Tell = Callable[[int, int], None]
 """Is told how far it is, in units of the total, and how many things that makes."""
@@ -33,3 +33,18 @@ def progress(what: str, total: int | None, of: str) -> Iterator[Tell]:
             shown.update(task, completed=so_far, count=count, rate=round(count / elapsed) if elapsed > 0.2 else 0)
 
         yield tell
+
+
+@contextmanager
+def progress_of(what: str, of: str) -> Iterator[Tell]:
+    """The same where only whoever does it knows the total: is told how many things are done, of how many."""
+    with ExitStack() as shown:
+        tell: Tell | None = None
+
+        def told(done: int, total: int) -> None:
+            nonlocal tell
+            if tell is None:
+                tell = shown.enter_context(progress(what, total or None, of))
+            tell(done, done)
+
+        yield told

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from . import (
+    archiving,
     channels,
     dead,
     locks,
     messages,
     moving,
+    pipelines,
     querying,
     queues,
     schedules,
@@ -49,6 +51,8 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     moving.import_,
     moving.backup,
     moving.copy,
+    archiving.archive,
+    archiving.replay,
     querying.select,
     trying.bench,
     trying.demo,
@@ -64,6 +68,7 @@ for name, group in {
     "channel": channels,
     "schedule": schedules,
     "lock": locks,
+    "pipeline": pipelines,
 }.items():
     app.add_typer(group.app, name=name)
 

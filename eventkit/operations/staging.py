@@ -8,7 +8,7 @@ parts; what was put aside in vain goes with the batch, or with time.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import EventkitError
 from . import Operation, Plan, Rows
@@ -122,6 +122,22 @@ class MoveMark(Operation[bool], frozen=True):
     def decode(self, rows: Rows) -> bool:
         """Whether it moved."""
         return bool(rows)
+
+
+class WriteOnward(Operation[bool], frozen=True):
+    """Have the writer, who was at *after*, be at *to*, and do *what* belongs to that; False if they are elsewhere."""
+
+    writer: str
+    after: int
+    to: int
+    what: Operation[Any]
+
+    def plan(self) -> Plan[bool]:
+        """The mark comes first, so that of two who write the same one waits for the other."""
+        if not (yield MoveMark(self.writer, self.after, self.to)):
+            return False
+        yield from self.what.plan()
+        return True
 
 
 class ReadMark(Operation[int], frozen=True):

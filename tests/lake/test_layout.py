@@ -12,19 +12,20 @@ NAMES = ["orders", "a/b", "..", "größe", "a:b c", "🦊" * 255, "x" * 255, "%2
 @pytest.mark.parametrize("topic", NAMES)
 def test_every_topic_has_a_folder(topic: str, tmp_path: Path) -> None:
     """Which any file system takes, within the archive's."""
-    path = layout.path(topic, "2026-01-31", 1, 99)
+    path = layout.path(topic, "2026-01-31", 1, 99, 7)
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.touch()
     assert [str(found.relative_to(tmp_path)) for found in tmp_path.rglob("*.parquet")] == [path]
     assert len(path.split("/")) == 3
+    assert layout.epoch(path) == 7
 
 
 def test_no_two_have_the_same() -> None:
     """However alike they are."""
     names = [*NAMES, "🦊" * 254 + "🐈", "x" * 254 + "y"]
     assert len({layout.folder(topic) for topic in names}) == len(names)
-    assert layout.path("orders", "2026-01-31", 1, 99) != layout.path("orders", "2026-01-31", 1, 99)
+    assert layout.path("orders", "2026-01-31", 1, 99, 7) != layout.path("orders", "2026-01-31", 1, 99, 7)
 
 
 def test_a_location_is_named_from_wherever_it_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

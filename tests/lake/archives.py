@@ -1,0 +1,62 @@
+"""What is in an archive, as somebody sees it who has the manifest, and who has only the folder."""
+
+from pathlib import Path
+from typing import Any
+
+from pyarrow import parquet
+
+import eventkit
+from eventkit.operations.lake import Lake, ListPaths, ReadLake
+
+
+def manifest(kit: Any, topic: str = "orders") -> Lake:
+    """What the database says of the archive."""
+    lake: Lake = kit._connection.execute(ReadLake(topic))
+    return lake
+
+
+def archived(kit: Any, location: Path, topic: str = "orders") -> list[tuple[Any, ...]]:
+    """The events in the files that count, as they stand there."""
+    found = []
+    for file in manifest(kit, topic).files:
+        table = parquet.ParquetFile(location / file.path).read()
+        rows = table.to_pylist()
+        assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
+        assert (rows[0]["offset"], rows[-1]["offset"], len(rows)) == (file.first, file.last, file.rows)
+        assert {row["created_at"].strftime("%Y-%m-%d") for row in rows} == {file.date}
+        found += [
+            (row["offset"], row["key"], row["payload"], dict(row["headers"] or {}), row["created_at"]) for row in rows
+        ]
+    return sorted(found, key=lambda row: row[0])
+
+
+def published(kit: Any, topic: str = "orders") -> list[tuple[Any, ...]]:
+    """The events in the database, in the same form."""
+    import msgspec
+
+    stream, found = kit.stream(topic), []
+    after = 0
+    while events := stream.read(after, 10_000, on_truncated="skip"):
+        after = events[-1].offset
+        found += [
+            (one.offset, one.key, msgspec.json.encode(one.payload).decode(), one.headers, one.created_at)
+            for one in events
+        ]
+    return found
+
+
+def assert_nothing_else(kit: Any, location: Path, topic: str = "orders") -> None:
+    """The folder has the files that count, and such as were replaced, and nothing that was left behind."""
+    there = {str(file.relative_to(location)) for file in location.rglob("*") if file.is_file()}
+    there = {path for path in there if not path.endswith("_turn.json")}
+    known = set(kit._connection.execute(ListPaths(topic)))
+    assert there == known
+
+
+def publish(kit: Any, number: int, topic: str = "orders") -> list[int]:
+    """Some more events; their offsets."""
+    events = [
+        eventkit.NewEvent({"n": n}, f"customer-{n % 3}", {"trace": str(n)} if n % 2 else None) for n in range(number)
+    ]
+    offsets: list[int] = kit.stream(topic).publish_many(events)
+    return offsets

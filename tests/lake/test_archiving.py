@@ -1,0 +1,236 @@
+"""From a stream into files of Parquet."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lake.archives import archived, assert_nothing_else, manifest, publish, published
+
+import eventkit
+from eventkit import EventkitError, Truncated, lake
+from eventkit.conformance.clauses import proves
+from eventkit.lake import archiving
+from eventkit.lake.turn import Turn
+from eventkit.testing import advance
+
+DAY = 86_400
+
+
+@proves("D11")
+def test_what_is_archived_is_what_was_published(kit: Any, url: str, location: Path) -> None:
+    """Payloads, keys, headers and moments; by topic and day, and from one run to the next."""
+    kit.stream("orders").publish_many([None, "\0", "🦊", 2**53 + 1, -0.0, {"b": 1, "a": [2]}, "x" * 524_286])
+    publish(kit, 20)
+    kit.stream("a/b").publish("another topic")
+    first = lake.archive(url, "orders", to=location)
+    assert first == ("orders", str(location), 27, 1, 0, 0, kit.stream("orders").offset("archive"))
+    advance(kit, 2 * DAY)
+    publish(kit, 5)
+    expected = published(kit)
+    assert lake.archive(url, "orders").events == 5
+    assert lake.archive(url, "orders").events == 0
+    # Only the database's moments were moved, so those in files are as they were when they were written.
+    assert [row[:4] for row in archived(kit, location)] == [row[:4] for row in expected]
+    assert lake.archive(url, "a/b", to=location).events == 1
+    assert [row[2] for row in archived(kit, location, "a/b")] == ['"another topic"']
+    assert lake.check(url, "orders")[2:4] == (2, 32)
+
+
+@proves("D11")
+def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more days come at once than files are open."""
+    monkeypatch.setattr("eventkit.lake.writing._OPEN", 2)
+    for _ in range(5):
+        publish(kit, 3)
+        advance(kit, DAY)
+    came = lake.archive(url, "orders", to=location)
+    assert (came.events, came.files) == (15, 5)
+    assert archived(kit, location) == published(kit)
+
+
+@proves("D11")
+def test_a_stream_that_is_empty_is_archived(kit: Any, url: str, location: Path) -> None:
+    """And what comes later follows."""
+    kit.stream("orders").configure(retain=timedelta(days=9))
+    assert lake.archive(url, "orders", to=location)[2:] == (0, 0, 0, 0, 0)
+    publish(kit, 3)
+    assert lake.archive(url, "orders").events == 3
+    assert archived(kit, location) == published(kit)
+
+
+@proves("D11")
+def test_large_events_are_read_few_at_a_time(
+    kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a table is some megabytes however large events are."""
+    monkeypatch.setattr(archiving, "_FIRST_ROWS", 4)
+    sizes = []
+    events = archiving._events
+    monkeypatch.setattr(archiving, "_events", lambda *given: sizes.append(given[0].nbytes) or events(*given))
+    for _ in range(5):
+        kit.stream("orders").publish_many(["x" * 524_286] * 16)
+    assert lake.archive(url, "orders", to=location).events == 80
+    assert max(sizes) < 20 * 2**20
+    assert archived(kit, location) == published(kit)
+
+
+@proves("D11")
+def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Path) -> None:
+    """What the earlier one writes from then on counts for nothing, and is not left behind."""
+    publish(kit, 3)
+    earlier = Turn(kit._connection, "orders", location)
+    later = Turn(kit._connection, "orders", location)
+    for operation in (lambda: earlier.extend(9, []), lambda: earlier.swap([], [])):
+        with pytest.raises(EventkitError, match="somebody else has begun to archive topic 'orders'"):
+            operation()
+    later.extend(1, [])
+
+
+@proves("D11")
+def test_archivers_that_race_write_each_event_once(kit: Any, url: str, location: Path) -> None:
+    """While others publish."""
+
+    def archive(_: int) -> None:
+        with suppress(EventkitError):
+            lake.archive(url, "orders", to=location)
+
+    publish(kit, 5)
+    lake.archive(url, "orders", to=location)
+    with ThreadPoolExecutor(3) as pool:
+        racing = [pool.submit(archive, number) for number in range(12)]
+        for _ in range(12):
+            publish(kit, 7)
+        for one in racing:
+            one.result()
+    lake.archive(url, "orders")
+    assert archived(kit, location) == published(kit)
+    assert_nothing_else(kit, location)
+
+
+@proves("D13")
+def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, location: Path) -> None:
+    """Not what came since, is younger, or has still to be read."""
+    offsets = publish(kit, 10)
+    stream = kit.stream("orders")
+    stream.save_offset("search", offsets[3])
+    assert lake.archive(url, "orders", to=location, prune=True, older_than=DAY).pruned == 0
+    assert lake.archive(url, "orders", prune=True).pruned == 4
+    assert lake.archive(url, "orders", prune=True, keep_unconsumed=False).pruned == 6
+    assert published(kit) == []
+    assert [row[0] for row in archived(kit, location)] == offsets
+    publish(kit, 2)
+    assert stream.prune(max_keep=0) == 0
+
+
+@proves("D13")
+def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, location: Path) -> None:
+    """With the range; or it is done without, where that was asked for."""
+    publish(kit, 3)
+    lake.archive(url, "orders", to=location)
+    lost = publish(kit, 3)
+    kit.stream("orders").prune(max_keep=1, keep_unconsumed=False)
+    with pytest.raises(Truncated) as caught:
+        lake.archive(url, "orders")
+    assert (caught.value.first, caught.value.last) == (lost[0], lost[1])
+    assert_nothing_else(kit, location)
+    assert lake.archive(url, "orders", on_truncated="skip").events == 1
+
+
+@proves("D15")
+@pytest.mark.parametrize("damage", ["missing", "truncated", "rotten"])
+def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path, damage: str) -> None:
+    """By name: before anything is dropped from the database, and whenever it is read."""
+    publish(kit, 500)
+    lake.archive(url, "orders", to=location)
+    [file] = manifest(kit).files
+    path = location / file.path
+    if damage == "missing":
+        path.unlink()
+    elif damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-10])
+    else:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 3] ^= 0xFF
+        path.write_bytes(content)
+    for reading in (lambda: lake.check(url, "orders"), lambda: lake.replay(url, "orders", to_topic="again")):
+        with pytest.raises(EventkitError, match=r"topic=orders/date=.*parquet of the archive in"):
+            reading()
+    if damage != "rotten":
+        with pytest.raises(EventkitError, match="put it back from a backup"):
+            lake.archive(url, "orders", prune=True)
+        assert len(published(kit)) == 500
+
+
+@proves("D15")
+def test_a_copy_of_the_database_does_not_touch_the_archive(url: str, location: Path, tmp_path: Path) -> None:
+    """Which knows nothing of what its original has written since."""
+    if not url.startswith("sqlite"):
+        pytest.skip("copying a database of Postgres with its identity takes pg_dump")
+    copy = tmp_path / "copy.db"
+    with eventkit.connect(url) as kit:
+        publish(kit, 3)
+        lake.archive(url, "orders", to=location)
+    copy.write_bytes((tmp_path / "shop.db").read_bytes())
+    with eventkit.connect(url) as kit:
+        publish(kit, 3)
+        lake.archive(url, "orders")
+        with pytest.raises(EventkitError, match="another database, or from a newer copy of this one"):
+            lake.archive(f"sqlite:///{copy}", "orders")
+        assert archived(kit, location) == published(kit)
+
+
+def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) -> None:
+    """And the list of pipelines says so, until the next run is done."""
+    publish(kit, 3)
+
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    def state() -> Any:
+        from eventkit.operations.pipeline import ListPipelines
+
+        [pipeline] = kit._connection.execute(ListPipelines())
+        return pipeline.name, pipeline.state, pipeline.rows, pipeline.lag, pipeline.error
+
+    with pytest.raises(KeyboardInterrupt):
+        lake.archive(url, "orders", to=location, progress=interrupt)
+    assert_nothing_else(kit, location)
+    assert state() == ("archive:orders", "failed", 0, None, "interrupted")
+    lake.archive(url, "orders")
+    assert state() == ("archive:orders", "done", 3, 0, None)
+
+
+def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:
+    """With what to do."""
+    publish(kit, 1)
+    file = tmp_path / "file"
+    file.touch()
+    for error, match, call in (
+        (
+            ValueError,
+            "there is no topic 'ordres': did you mean 'orders'",
+            lambda: lake.archive(url, "ordres", to=location),
+        ),
+        (ValueError, "has no archive yet: say to which folder", lambda: lake.archive(url, "orders")),
+        (EventkitError, "cannot be written: ", lambda: lake.archive(url, "orders", to=file / "lake")),
+        (ValueError, "names no folder that Arrow knows of", lambda: lake.archive(url, "orders", to="ftp://host/lake")),
+        (ValueError, "has no archive: eventkit archive makes one", lambda: lake.replay(url, "orders", to_queue="q")),
+        (ValueError, "say where to: to_topic=", lambda: lake.replay(url, "orders")),
+    ):
+        with pytest.raises(error, match=match) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+    lake.archive(url, "orders", to=location)
+    with pytest.raises(EventkitError, match="is in .*lake, not in .*elsewhere: name that one"):
+        lake.archive(url, "orders", to=tmp_path / "elsewhere")
+
+
+def test_it_takes_no_spark() -> None:
+    """So it is there at once, and wherever there is no Java."""
+    code = "import sys, eventkit.lake; assert not {name for name in sys.modules if name.startswith('pyspark')}"
+    subprocess.run([sys.executable, "-c", code], check=True)

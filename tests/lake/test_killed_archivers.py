@@ -1,0 +1,134 @@
+"""Whatever kills an archiver, and at whatever step, each event is in the archive once in the end."""
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lake import dying
+from lake.archives import archived, assert_nothing_else, manifest, publish, published
+
+from eventkit import lake
+from eventkit.conformance.clauses import proves
+from eventkit.lake import compacting
+
+KILLED, DONE = -9, 0
+
+
+class Dying:
+    """Processes that do the same, each until it dies at another step."""
+
+    def __init__(self, process: Any) -> None:
+        self._process = process
+
+    def __call__(self, step: int) -> int:
+        """How the next one has ended."""
+        self._process.stdin.write(f"{step}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
+@contextmanager
+def dying_at(url: str, location: Path, what: str) -> Iterator[Dying]:
+    """Such processes."""
+    command = [sys.executable, dying.__file__, url, str(location), what]
+    environment_folder = str(Path(dying.__file__).parent.parent)
+    with (
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=environment_folder
+        ) as process,
+        closing(process.stdin),
+    ):  # type: ignore[type-var]
+        yield Dying(process)
+
+
+def steps_to(dying: Dying, before: Callable[[], object], share: int) -> Iterator[int]:
+    """Every *share*-th step from the first to the last, after each of which a process was killed."""
+    step = 1
+    while True:
+        before()
+        ended = dying(step)
+        assert ended in (KILLED, DONE)
+        yield step
+        if ended == DONE:
+            return
+        step += share
+
+
+@proves("D11")
+@pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, location: Path, share: int) -> None:
+    """At no step of taking a turn, writing files, and saying that they count."""
+    with dying_at(url, location, "archive") as dying:
+        kills = list(steps_to(dying, lambda: publish(kit, 12), share))
+    assert kills[-1] > 30
+    lake.archive(url, "orders")
+    assert archived(kit, location) == published(kit)
+    assert_nothing_else(kit, location)
+
+
+@proves("D12")
+@pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, location: Path, share: int) -> None:
+    """At no step of writing the large file, having it count for the small ones, and removing those."""
+
+    def add() -> None:
+        for _ in range(3):
+            publish(kit, 4)
+            lake.archive(url, "orders", to=location)
+
+    with dying_at(url, location, "compact") as dying:
+        assert list(steps_to(dying, add, share))[-1] > 20
+    assert archived(kit, location) == published(kit)
+    lake.archive(url, "orders")
+    assert_nothing_else(kit, location)
+
+
+@proves("D13")
+@pytest.mark.parametrize("share", [17, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_prune_drops_only_what_is_archived(kit: Any, url: str, location: Path, share: int) -> None:
+    """At no step is an event neither in the database nor in the archive."""
+    every: set[int] = set()
+    with dying_at(url, location, "prune") as dying:
+        for step in steps_to(dying, lambda: every.update(publish(kit, 12)), share):
+            counted = {row[0] for row in archived(kit, location)} if step > 20 else set()
+            assert every == counted | {row[0] for row in published(kit)}, step
+    assert published(kit) == []
+    assert {row[0] for row in archived(kit, location)} == every
+
+
+@proves("D14")
+@pytest.mark.parametrize("share", [41, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path, share: int) -> None:
+    """The same call again writes what is left, and nothing twice."""
+    publish(kit, 40)
+    lake.archive(url, "orders", to=location)
+    with dying_at(url, location, "replay") as dying:
+        list(steps_to(dying, lambda: None, share))
+    again = [row[1:4] for row in published(kit, "again")]
+    whole = [row[1:4] for row in published(kit)]
+    assert again == whole * (len(again) // len(whole))
+    assert again
+
+
+@pytest.mark.slow
+def test_fifty_killed_archivers(kit: Any, url: str, location: Path) -> None:
+    """At random steps of archiving, compacting and pruning, one after the other, while events go on to come."""
+    chosen = random.Random(7)
+    every: set[int] = set()
+    kills = 0
+    while kills < 50:
+        with dying_at(url, location, chosen.choice(["archive", "compact", "prune"])) as dying:
+            for _ in range(5):
+                every.update(publish(kit, chosen.randrange(1, 40)))
+                kills += dying(chosen.randrange(1, 90)) == KILLED
+    lake.archive(url, "orders")
+    found = [row[0] for row in archived(kit, location)]
+    assert sorted(every) == found
+    assert_nothing_else(kit, location)
+    assert manifest(kit).covered == max(every)
+    assert compacting.TARGET > 0

@@ -1,0 +1,121 @@
+"""From an archive back into a stream or a queue."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lake.archives import archived, publish, published
+
+from eventkit import EventkitError, lake
+from eventkit.conformance.clauses import proves
+from eventkit.lake import replaying
+from eventkit.lake.reading import merged
+from eventkit.lake.store import Store
+from eventkit.operations.lake import ReadLake
+from eventkit.testing import advance
+
+DAY = 86_400
+
+
+@proves("D14")
+def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) -> None:
+    """In its order, to a stream or to a queue, whatever has become of the events in the database."""
+    publish(kit, 30)
+    before = [row[1:4] for row in published(kit)]
+    lake.archive(url, "orders", to=location, prune=True)
+    assert published(kit) == []
+    assert lake.replay(url, "orders", to_topic="again") == (30, None)
+    assert [row[1:4] for row in published(kit, "again")] == before
+    assert lake.replay(url, "orders", to_queue="jobs").events == 30
+    tasks = kit.queue("jobs").list(limit=100)
+    assert [(task.payload, task.headers, task.key) for task in tasks] == [
+        ({"n": n}, {"trace": str(n)} if n % 2 else {}, None) for n in range(30)
+    ]
+
+
+@proves("D14")
+def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> None:
+    """Of whatever replay; without it, the same call is another replay."""
+    offsets = publish(kit, 30)
+    lake.archive(url, "orders", to=location)
+    for _ in range(2):
+        lake.replay(url, "orders", to_topic="again", dedup=True, last=offsets[19])
+    lake.replay(url, "orders", to_topic="again", dedup=True, after=offsets[9])
+    assert [row[2] for row in published(kit, "again")] == [row[2] for row in published(kit)]
+    for _ in range(2):
+        lake.replay(url, "orders", to_queue="jobs", dedup=True)
+        lake.replay(url, "orders", to_topic="twice")
+    assert kit.queue("jobs").size() == 30
+    assert len(published(kit, "twice")) == 60
+
+
+@proves("D14")
+def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -> None:
+    """Offsets, moments and keys."""
+    offsets = publish(kit, 6)
+    advance(kit, DAY)
+    offsets += publish(kit, 6)
+    lake.archive(url, "orders", to=location)
+    rows = {row[0]: row for row in archived(kit, location)}
+    midnight = rows[offsets[6]][4]
+    for number, (given, expected) in enumerate(
+        [
+            ({"after": offsets[3]}, offsets[4:]),
+            ({"last": offsets[3]}, offsets[:4]),
+            ({"since": midnight}, offsets[6:]),
+            ({"before": midnight}, offsets[:6]),
+            ({"keys": ["customer-1"], "after": offsets[5]}, [offsets[7], offsets[10]]),
+            ({"keys": ["nobody"]}, []),
+        ]
+    ):
+        topic = f"again-{number}"
+        assert lake.replay(url, "orders", to_topic=topic, **given).events == len(expected)
+        assert [row[1:4] for row in published(kit, topic)] == [rows[offset][1:4] for offset in expected]
+
+
+@proves("D14")
+def test_of_two_replays_that_are_the_same_one_goes_on(
+    kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what both have written, is there once."""
+    monkeypatch.setattr(replaying, "_ROWS", 2)
+    publish(kit, 40)
+    lake.archive(url, "orders", to=location)
+
+    def replay(_: int) -> bool:
+        with suppress(EventkitError):
+            lake.replay(url, "orders", to_topic="again", rate=200)
+            return True
+        return False
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(replay, range(2)))
+    assert any(outcomes)
+    found = [row[2] for row in published(kit, "again")]
+    assert found == [row[2] for row in published(kit)] * outcomes.count(True)
+
+
+def test_a_rate_is_kept(kit: Any, url: str, location: Path) -> None:
+    """Forty events, at fifty a second."""
+    publish(kit, 40)
+    lake.archive(url, "orders", to=location)
+    began = time.monotonic()
+    lake.replay(url, "orders", to_topic="again", rate=50)
+    assert time.monotonic() - began >= 0.7
+
+
+def test_days_that_overlap_come_in_the_order_of_offsets(kit: Any, url: str, location: Path) -> None:
+    """As they do around midnight, where many publish at once."""
+    publish(kit, 10)
+    schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
+    with kit.transaction() as tx:
+        later = "created_at + 86400000" if url.startswith("sqlite") else "created_at + interval '1 day'"
+        tx.execute(f"UPDATE {schema}eventkit_event SET created_at = {later} WHERE id % 3 = 0")
+    assert lake.archive(url, "orders", to=location).files == 2
+    files = kit._connection.execute(ReadLake("orders")).files
+    tables = list(merged(Store(str(location)), files))
+    offsets = [offset for table in tables for offset in table["offset"].to_pylist()]
+    assert offsets == [row[0] for row in published(kit)]
