@@ -4,10 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import eventkit
+from eventkit import EventKit
 from eventkit.cli import main
 
 EVENTKIT = (sys.executable, "-m", "eventkit.cli")
@@ -67,3 +71,32 @@ def process(*arguments: str, stdin: str = "", **given: Any) -> subprocess.Comple
     given.setdefault("env", environment())
     command = (*EVENTKIT, *arguments)
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, **given)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shop.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def kit(url: str) -> Iterator[EventKit]:
+    """A kit on it, whose tables are there then."""
+    with eventkit.connect(url) as kit:
+        yield kit
+
+
+@pytest.fixture
+def cli(url: str, kit: EventKit, capsys: pytest.CaptureFixture[str]) -> Commands:
+    """Commands on it."""
+    return Commands(capsys, url)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to be in, with a database in ``shop.db``."""
+    monkeypatch.chdir(tmp_path)
+    eventkit.connect("sqlite:///shop.db").close()
+    return tmp_path

@@ -1,34 +1,23 @@
-"""The command as users run it: a process, its settings, its exit code, its signals."""
+"""The command as users run it: a process, its settings, its exit code."""
 
 import json
-import os
-import pty
 import resource
-import select
-import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import command_line
 import pytest
 from command_line import EVENTKIT, environment, process
-from working import PATIENCE, until
 
 import eventkit
 from eventkit.conformance.clauses import proves
 
+folder = command_line.folder
+
 AT_MOST = 2.0
 """Seconds of the processor's for ``--help``, which takes some 0.2 of them, however busy the machine is."""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to be in, with a database in ``shop.db``."""
-    monkeypatch.chdir(tmp_path)
-    eventkit.connect("sqlite:///shop.db").close()
-    return tmp_path
 
 
 def test_help_comes_at_once_and_loads_nothing_that_it_does_not_need() -> None:
@@ -135,53 +124,6 @@ def test_lines_come_from_stdin(folder: Path) -> None:
         assert [task.payload for task in kit.queue("jobs").list()] == [{"a": 1}, {"a": 2}]
 
 
-@pytest.mark.parametrize("command", [("stream", "tail", "t"), ("channel", "listen", "t")])
-def test_what_is_followed_comes_at_once_and_ends_with_an_interrupt(folder: Path, command: tuple[str, ...]) -> None:
-    with (
-        eventkit.connect("sqlite:///shop.db") as kit,
-        subprocess.Popen(
-            [*EVENTKIT, *command, "--json", "--url", "sqlite:///shop.db"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        ) as follower,
-    ):
-        assert follower.stdout is not None
-        assert follower.stderr is not None
-        deadline = time.monotonic() + PATIENCE
-        while not select.select([follower.stdout], [], [], 0.2)[0]:
-            assert time.monotonic() < deadline
-            kit.stream("t").publish({"n": 1})
-            kit.channel("t").notify({"n": 1})
-        assert json.loads(follower.stdout.readline())["payload"] == {"n": 1}
-        follower.send_signal(signal.SIGINT)
-        assert follower.wait(PATIENCE) == 0
-        assert follower.stderr.read() == ""
-
-
-def test_tail_begins_with_the_newest_and_goes_on_for_a_consumer(folder: Path) -> None:
-    with eventkit.connect("sqlite:///shop.db") as kit:
-        for n in range(300):
-            kit.stream("t").publish(n)
-            kit.stream("other").publish(n)
-        kit.stream("t").save_offset("search", kit.stream("t").read(0, 298)[-1].offset)
-    for arguments, expected in ((("-n", "3"), [297, 298, 299]), (("--consumer", "search"), [298, 299])):
-        with subprocess.Popen(
-            [*EVENTKIT, "stream", "tail", "t", *arguments, "--json", "--url", "sqlite:///shop.db"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        ) as follower:
-            assert follower.stdout is not None
-            assert [json.loads(follower.stdout.readline())["payload"] for _ in expected] == expected
-            if "--consumer" in arguments:
-                with eventkit.connect("sqlite:///shop.db") as kit:
-                    until(lambda: kit.stream("t").consumers()[0].lag == 0)
-            follower.send_signal(signal.SIGINT)
-            assert follower.wait(PATIENCE) == 0
-
-
 @proves("L4")
 def test_a_backup_is_whole_while_somebody_writes(folder: Path) -> None:
     with eventkit.connect("sqlite:///shop.db") as kit:
@@ -231,137 +173,3 @@ def test_shell_completion_knows_the_commands() -> None:
     asked = environment(_EVENTKIT_COMPLETE="complete_bash", COMP_WORDS="eventkit que", COMP_CWORD="1")
     ran = process(env=asked)
     assert ran.stdout.split() == ["queue"]
-
-
-def test_stats_are_watched_in_a_terminal(folder: Path) -> None:
-    """The picture follows the queue; an interrupt gives the terminal back, with the last of it."""
-    ours, theirs = pty.openpty()
-    with eventkit.connect("sqlite:///shop.db") as kit:
-        kit.queue("jobs").enqueue_many([1] * 41)
-        watcher = subprocess.Popen(
-            [*EVENTKIT, "stats", "--watch", "--every", "0.1", "--url", "sqlite:///shop.db"],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment(TERM="xterm"),
-            start_new_session=True,
-        )
-        os.close(theirs)
-        seen = _until(ours, "41")
-        kit.queue("jobs").enqueue(1)
-        seen += _until(ours, "42")
-        watcher.send_signal(signal.SIGINT)
-        seen += _rest(ours)
-        assert watcher.wait(PATIENCE) == 0
-    os.close(ours)
-    assert "Traceback" not in seen
-    assert "42" in seen[seen.rindex("\x1b[?1049l") :]
-
-
-def _until(terminal: int, word: str) -> str:
-    seen = ""
-    while word not in seen:
-        assert select.select([terminal], [], [], PATIENCE)[0], seen
-        seen += os.read(terminal, 65536).decode()
-    return seen
-
-
-def _rest(terminal: int) -> str:
-    seen = ""
-    try:
-        while data := os.read(terminal, 65536):
-            seen += data.decode()
-    except OSError:
-        pass  # The other side is closed.
-    return seen
-
-
-def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
-    (folder / "shop.py").write_text(
-        "import eventkit\n"
-        "app = eventkit.App('sqlite:///shop.db')\n"
-        "@app.task(queue='jobs')\n"
-        "def double(n: int) -> int:\n"
-        "    return 2 * n\n",
-        "utf-8",
-    )
-    (folder / "eventkit.toml").write_text("[worker]\nconcurrency = 3\n", "utf-8")
-    checked = json.loads(process("check", "shop:app", "--json").stdout)
-    assert (len(checked["tasks"]), checked["queues"]) == (1, ["jobs"])
-    with eventkit.connect("sqlite:///shop.db") as kit:
-        made = kit.queue("jobs").enqueue({"task": checked["tasks"][0], "args": {"n": 21}})
-        with subprocess.Popen(
-            [*EVENTKIT, "worker", "shop:app", "--queue", "jobs=2"], stderr=subprocess.PIPE, text=True, env=environment()
-        ) as worker:
-            assert kit.results.wait(made.id, PATIENCE) == 42
-            worker.send_signal(signal.SIGTERM)
-            assert worker.wait(PATIENCE) == 0
-            assert worker.stderr is not None
-            assert "Traceback" not in worker.stderr.read()
-
-
-@proves("L1")
-def test_a_worker_logs_objects(folder: Path) -> None:
-    """With the fields of the task, the error in one piece, and nothing of libraries that tell of themselves."""
-    (folder / "shop.py").write_text(
-        "import eventkit\n"
-        "app = eventkit.App('sqlite:///shop.db')\n"
-        "@app.task(retries=0)\n"
-        "def fail() -> None:\n"
-        "    raise ValueError('on purpose')\n",
-        "utf-8",
-    )
-    with (
-        eventkit.connect("sqlite:///shop.db") as kit,
-        subprocess.Popen(
-            [*EVENTKIT, "worker", "shop:app", "--json"], stdout=subprocess.PIPE, text=True, env=environment()
-        ) as worker,
-    ):
-        made = kit.queue("default").enqueue({"task": "fail"})
-        with pytest.raises(eventkit.TaskFailed):
-            kit.results.wait(made.id, PATIENCE)
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(PATIENCE) == 0
-        assert worker.stdout is not None
-        said = [json.loads(line) for line in worker.stdout]
-    assert {one["logger"] for one in said} == {"eventkit.worker"}
-    [failure] = [one for one in said if one.get("task_id") == made.id]
-    assert (failure["level"], failure["task_name"], failure["queue"], failure["attempt"]) == (
-        "ERROR",
-        "fail",
-        "default",
-        1,
-    )
-    assert "ValueError: on purpose" in failure["message"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["shop"], "MODULE:APP"),
-        (["nowhere:app"], "no module 'nowhere'"),
-        (["shop:nothing"], "there is app"),
-        (["broken:app"], "line 2"),
-        (["shop:app", "--concurrency", "0"], "concurrency"),
-        (["shop:app", "--queue", "jobs=x"], "no weight"),
-    ],
-)
-def test_a_worker_that_cannot_start_says_why(folder: Path, arguments: list[str], word: str) -> None:
-    (folder / "shop.py").write_text("import eventkit\napp = eventkit.App('sqlite:///shop.db')\n", "utf-8")
-    (folder / "broken.py").write_text("import eventkit\napp = eventkit.Apq()\n", "utf-8")
-    ran = process("worker", *arguments)
-    [line] = ran.stderr.splitlines()
-    assert (ran.returncode, word in line) == (2, True), line
-
-
-def test_a_scheduler_fires_until_it_is_told_to_stop(folder: Path) -> None:
-    with eventkit.connect("sqlite:///shop.db") as kit:
-        kit.schedules.add("often", "@every 1s", "jobs")
-        with subprocess.Popen(
-            [*EVENTKIT, "scheduler", "--url", "sqlite:///shop.db"], stderr=subprocess.PIPE, text=True, env=environment()
-        ) as scheduler:
-            assert kit.queue("jobs").claim("test", wait=PATIENCE)
-            scheduler.send_signal(signal.SIGTERM)
-            assert scheduler.wait(PATIENCE) == 0
-            assert scheduler.stderr is not None
-            assert "Traceback" not in scheduler.stderr.read()
