@@ -169,6 +169,25 @@ def test_a_worker_logs_objects(folder: Path) -> None:
     assert "ValueError: on purpose" in failure["message"]
 
 
+@proves("L2")
+@pytest.mark.parametrize("setting", ["concurrency", "db-retry-max-ms"])
+def test_a_workers_option_beats_the_environment_and_that_the_file(folder: Path, setting: str) -> None:
+    """Each of the values is out of range, so that the refusal tells which of them was taken."""
+    key = setting.replace("-", "_")
+    (folder / "shop.py").write_text("import eventkit\napp = eventkit.App('sqlite:///shop.db')\n", "utf-8")
+    (folder / "eventkit.toml").write_text(f"[worker]\n{key} = -1\n", "utf-8")
+
+    def refused(*arguments: str, **given: str) -> str:
+        ran = process("worker", "shop:app", *arguments, env=environment(**given))
+        assert ran.returncode == 2, ran
+        return ran.stderr
+
+    said = {f"EVENTKIT_{key.upper()}": "-2"}
+    assert "not -1" in refused()
+    assert "not -2" in refused(**said)
+    assert "not -3" in refused(f"--{setting}=-3", **said)
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

@@ -49,7 +49,7 @@ class _Colours(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"\x1b[2m{clock}\x1b[0m  {_COLOURS.get(record.levelno, '')}{record.getMessage()}\x1b[0m"
+        line = f"\x1b[2m{clock}\x1b[0m  {_COLOURS.get(record.levelno, '')}{record.getMessage().rstrip()}\x1b[0m"
         if not record.name.startswith("eventkit"):
             line += f"  \x1b[2m{record.name}\x1b[0m"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

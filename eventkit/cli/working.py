@@ -15,16 +15,16 @@ from .values import duration
 Json = Annotated[bool, typer.Option("--json", help="Print the log as JSON, an object a line.")]
 
 
-def _option(name: str, metavar: str, help: str, **more: Any) -> Any:
+def _option(name: str, metavar: str, help: str, *short: str, **more: Any) -> Any:
     variable = "EVENTKIT_" + name.strip("-").replace("-", "_").upper()
-    return typer.Option(name, metavar=metavar, help=help, envvar=variable, show_envvar=False, **more)
+    return typer.Option(name, *short, metavar=metavar, help=help, envvar=variable, show_envvar=False, **more)
 
 
 def worker(
     app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="As in shop.tasks:app.", show_default=False)],
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", "-q", metavar="QUEUE[=WEIGHT]", help="Those alone; may be said several times."),
+        _option("--queue", "QUEUE[=WEIGHT]", "Those alone; may be said several times.", "-q"),
     ] = None,
     concurrency: Annotated[int | None, _option("--concurrency", "N", "Tasks that run at once (20).")] = None,
     prefetch: Annotated[int | None, _option("--prefetch", "N", "Tasks claimed ahead of that (0).")] = None,
@@ -38,6 +38,16 @@ def worker(
         float | None,
         _option("--shutdown-timeout", "TIME", "How long running tasks have to finish (30s).", parser=duration),
     ] = None,
+    db_retry_initial_ms: Annotated[
+        int | None, _option("--db-retry-initial-ms", "N", "The first pause when the database is away (500).")
+    ] = None,
+    db_retry_max_ms: Annotated[int | None, _option("--db-retry-max-ms", "N", "The longest pause (30000).")] = None,
+    db_retry_max_attempts: Annotated[
+        int | None, _option("--db-retry-max-attempts", "N", "After how many it gives up (0: never).")
+    ] = None,
+    notify_poll_interval_ms: Annotated[
+        int | None, _option("--notify-poll-interval-ms", "N", "How often it looks although nobody wakes it (5000).")
+    ] = None,
     name: Annotated[str | None, _option("--name", "NAME", "What it is called in the database.")] = None,
     readiness_file: Annotated[str | None, _option("--readiness-file", "FILE", "Is there while it works.")] = None,
     url: Url = None,
@@ -47,7 +57,7 @@ def worker(
 
     Until a signal: then what runs is finished, and what waits is given back; a second signal stops
     at once. Each option can be in the environment (EVENTKIT_CONCURRENCY) or under
-    [tool.eventkit.worker], where there are settings for a database that goes away, too.
+    [tool.eventkit.worker], as concurrency.
     """
     from .application import load
 
@@ -58,6 +68,10 @@ def worker(
         "processes": processes,
         "lease": lease,
         "shutdown_timeout": shutdown_timeout,
+        "db_retry_initial_ms": db_retry_initial_ms,
+        "db_retry_max_ms": db_retry_max_ms,
+        "db_retry_max_attempts": db_retry_max_attempts,
+        "notify_poll_interval_ms": notify_poll_interval_ms,
         "name": name,
         "readiness_file": readiness_file,
         "url": url or settings.from_file().get("url"),
