@@ -145,30 +145,6 @@ def test_the_script_of_a_migration_makes_what_a_migration_makes(folder: Path) ->
         kit.queue("jobs").enqueue(1)
 
 
-def test_doctor_sees_a_missing_index(folder: Path) -> None:
-    with sqlite3.connect("shop.db") as connection:
-        connection.execute("DROP INDEX eventkit_task_ready")
-    connection.close()
-    ran = process("doctor", "--url", "sqlite:///shop.db")
-    assert ran.returncode == 1
-    assert "lacks eventkit_task_ready" in ran.stdout
-
-
-def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
-    program = (
-        "import sqlite3, sys, eventkit; kit = eventkit.connect('sqlite:///shop.db'); "
-        "kit.queue('q').size(); print('ready', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        ran = process("doctor", "--url", "sqlite:///shop.db")
-        assert f"process {other.pid} " in ran.stdout
-        assert "two SQLite libraries" in ran.stdout
-        assert "sqlite+apsw://" in ran.stdout
-        other.communicate()
-
-
 def test_shell_completion_knows_the_commands() -> None:
     asked = environment(_EVENTKIT_COMPLETE="complete_bash", COMP_WORDS="eventkit que", COMP_CWORD="1")
     ran = process(env=asked)

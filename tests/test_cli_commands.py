@@ -8,7 +8,6 @@ import pytest
 from command_line import Commands
 
 from eventkit import EventKit
-from eventkit.testing import advance
 
 url, kit, cli = command_line.url, command_line.kit, command_line.cli
 
@@ -180,31 +179,6 @@ def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
 def test_check_says_what_serves_the_url(cli: Commands, url: str) -> None:
     assert cli.json("check")["backend"] == url.partition(":")[0]
     assert cli.json("check", "--live")["wake_ms"] > 0
-
-
-def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
-    findings = json.loads(cli.run("doctor", "--json").out)["findings"]
-    # The suite's server does without what takes time and protects from crashes of the machine.
-    assert {one["what"].split()[0] for one in findings if one["level"] == "bad"} <= {"fsync", "full_page_writes"}
-    assert "all tables and indexes are there" in {one["what"] for one in findings}
-    kit.queue("idle").enqueue(1)
-    kit.queue("resting").enqueue(1)
-    kit.queue("resting").pause()
-    kit.stream("orders").publish(1)
-    kit.stream("orders").seek("stuck", 0)
-    kit.schedules.add("late", "@every 1h", "idle")
-    advance(kit, 7200)
-    ran = cli.run("doctor")
-    assert ran.code == 1
-    for found, remedy in (
-        ("queue idle", "start a worker"),
-        ("queue resting is paused", "queue resume resting"),
-        ("consumer stuck of topic orders", "stream seek orders stuck"),
-        ("schedule late", "scheduler"),
-    ):
-        assert found in ran.out
-        assert remedy in ran.out
-    assert "to be mended" in ran.err
 
 
 def test_compacting_leaves_all_there_is(cli: Commands, kit: EventKit, url: str) -> None:

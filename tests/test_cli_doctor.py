@@ -1,0 +1,105 @@
+"""What ``eventkit doctor`` finds, and what it says is to be done."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import command_line
+import psycopg
+import pytest
+from command_line import Commands, process
+
+from eventkit import EventKit
+from eventkit.testing import advance
+
+url, kit, cli, folder = command_line.url, command_line.kit, command_line.cli, command_line.folder
+
+
+def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
+    findings = json.loads(cli.run("doctor", "--json").out)["findings"]
+    # The suite's server does without what takes time and protects from crashes of the machine.
+    assert {one["what"].split()[0] for one in findings if one["level"] == "bad"} <= {"fsync", "full_page_writes"}
+    assert "all tables and indexes are there" in {one["what"] for one in findings}
+    kit.queue("idle").enqueue(1)
+    kit.queue("resting").enqueue(1)
+    kit.queue("resting").pause()
+    kit.stream("orders").publish(1)
+    kit.stream("orders").seek("stuck", 0)
+    kit.schedules.add("late", "@every 1h", "idle")
+    advance(kit, 7200)
+    ran = cli.run("doctor")
+    assert ran.code == 1
+    for found, remedy in (
+        ("queue idle", "start a worker"),
+        ("queue resting is paused", "queue resume resting"),
+        ("consumer stuck of topic orders", "stream seek orders stuck"),
+        ("schedule late", "scheduler"),
+    ):
+        assert found in ran.out
+        assert remedy in ran.out
+    assert "to be mended" in ran.err
+
+
+def test_doctor_sees_a_missing_index(folder: Path) -> None:
+    with sqlite3.connect("shop.db") as connection:
+        connection.execute("DROP INDEX eventkit_task_ready")
+    connection.close()
+    ran = process("doctor", "--url", "sqlite:///shop.db")
+    assert ran.returncode == 1
+    assert "lacks eventkit_task_ready" in ran.stdout
+
+
+def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
+    program = (
+        "import sqlite3, sys, eventkit; kit = eventkit.connect('sqlite:///shop.db'); "
+        "kit.queue('q').size(); print('ready', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        ran = process("doctor", "--url", "sqlite:///shop.db")
+        assert f"process {other.pid} " in ran.stdout
+        assert "two SQLite libraries" in ran.stdout
+        assert "sqlite+apsw://" in ran.stdout
+        other.communicate()
+
+
+def test_doctor_sees_a_mode_in_which_readers_wait(folder: Path) -> None:
+    """Before it opens the file as a kit does, which ends that."""
+    with sqlite3.connect("shop.db") as connection:
+        connection.execute("PRAGMA journal_mode = delete")
+    connection.close()
+    ran = process("doctor", "--url", "sqlite:///shop.db")
+    assert ran.returncode == 1
+    assert "the file is in delete mode" in ran.stdout
+    assert "WAL mode" in process("doctor", "--url", "sqlite:///shop.db").stdout
+
+
+def test_doctor_sees_what_a_server_suffers_from(
+    postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions that stay open, those that were prepared and forgotten, and what was dropped."""
+    monkeypatch.setattr("eventkit_postgres.care._LONG", 0)
+    cli = Commands(capsys, postgres_url)
+    cli.text("migrate")
+    server, schema = re.sub(r"[?&]schema=\w+$", "", postgres_url), postgres_url.rpartition("=")[2]
+    with psycopg.connect(server) as idle, psycopg.connect(server, autocommit=True) as other:
+        idle.execute("SELECT 1")
+        pid = idle.info.backend_pid
+        other.execute(f"BEGIN; SELECT txid_current(); PREPARE TRANSACTION '{schema}'".encode())
+        try:
+            other.execute(f"DROP INDEX {schema}.eventkit_task_ready".encode())
+            ran = cli.run("doctor")
+        finally:
+            other.execute(f"ROLLBACK PREPARED '{schema}'".encode())
+    assert ran.code == 1
+    for found, remedy in (
+        (f"process {pid} ", f"pg_terminate_backend({pid})"),
+        (f"the prepared transaction '{schema}'", f"ROLLBACK PREPARED '{schema}'"),
+        ("the schema lacks eventkit_task_ready", "eventkit migrate --sql"),
+    ):
+        assert found in ran.out
+        assert remedy in ran.out
