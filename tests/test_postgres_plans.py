@@ -5,11 +5,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
+from eventkit_postgres.address import parse
+from eventkit_postgres.session import options
 from eventkit_postgres.statements import parameters, statements
 from psycopg.sql import SQL, Literal
 
 import eventkit
 from eventkit.conformance.threads import eventually
+from eventkit.operations import Operation, claim, finish
 from eventkit.operations.claim import Take
 
 CROWD = 5_000
@@ -67,3 +70,78 @@ def test_whoever_was_asleep_claims_at_once(postgres_url: str) -> None:
         # What has been due for a second is seen to by everybody; a machine that is busy may take as long.
         eventually(lambda: not raised(asleep=True))
         assert raised(asleep=False)
+
+
+def by_id(held: list[finish.Held]) -> list[Operation[Any]]:
+    """What looks up tasks by their ids: those held, in the queue "work", or the best ones there."""
+    [id, token] = held[0]
+    return [
+        Take("work", "one", 10, None, 1),
+        claim.Lease("work", "one", 10, 1000, 1, 3),
+        claim.Promote("due", 10),
+        finish.Ack(id, token),
+        finish.AckMany(held),
+        finish.Finish([(*each, None) for each in held]),
+        finish.ReadHeld(id, token),
+        finish.Release(id, token),
+        finish.ReleaseMany(held),
+        finish.Snooze(id, token, 1000),
+        finish.Extend(id, token, 1000),
+        finish.ExtendMany(held, 1000),
+    ]
+
+
+def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_counted(postgres_url: str) -> None:
+    """As it is between two batches, when there may be much in the indexes that an old transaction could still see."""
+    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
+    place = postgres_url.partition("?")[0]
+    old = psycopg.connect(place)
+    ask = psycopg.connect(place, autocommit=True, **options(parse(postgres_url), place))
+    with old, ask, eventkit.connect(postgres_url) as kit:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT pg_current_xact_id()")
+        ask.execute(f"ALTER TABLE {schema}.eventkit_task SET (autovacuum_enabled = off)".encode())
+        queue = kit.queue("work")
+        queue.enqueue_many(range(CROWD))
+        while tasks := queue.claim("two", 1000):
+            queue.ack_many(tasks)
+        ask.execute(f"ANALYZE {schema}.eventkit_task".encode())
+        kit.queue("due").enqueue("task", delay=0.001)
+        queue.enqueue_many(range(20))
+        held = [(task.id, task.token) for task in queue.claim("two", 10)]
+        looked_at = {}
+        for generic in ("force_generic_plan", "force_custom_plan"):
+            ask.execute(f"SET plan_cache_mode = {generic}".encode())
+            for operation in by_id(held[::-1]):
+                statement = statements(schema)[type(operation)]
+                values = SQL(", ").join(map(Literal, parameters(statement, operation)))
+                ask.execute(f"PREPARE asked AS {statement.sql}".encode())
+                ask.execute("BEGIN")
+                explain = SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked ({})").format(values)
+                [[[explained]]] = ask.execute(explain).fetchall()
+                ask.execute("ROLLBACK")
+                ask.execute("DEALLOCATE asked")
+                looked_at[type(operation).__name__, generic] = explained["Plan"]["Shared Hit Blocks"]
+    assert {name: blocks for name, blocks in looked_at.items() if blocks > CROWD // 10} == {}
+
+
+def test_claims_find_what_was_put_where_they_do_not_look(postgres_url: str) -> None:
+    """From time to time they look at all that is ready at once, also at priorities that had no task before."""
+    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
+    driver = psycopg.connect(postgres_url.partition("?")[0], autocommit=True, options=f"-c search_path={schema}")
+    found: list[int] = []
+
+    def claims_something() -> bool:
+        found.extend(task.payload for task in queue.claim("worker", 10))
+        return bool(found)
+
+    with driver, eventkit.connect(postgres_url) as kit:
+        queue = kit.queue("jobs")
+        queue.enqueue("task")
+        assert queue.ack(queue.claim("worker")[0])
+        driver.execute(
+            "INSERT INTO eventkit_task (queue, payload, priority, run_at) "
+            "SELECT 'jobs', to_json(p), p, now() - interval '1 hour' FROM unnest(ARRAY[0, 5, -3, 7]) AS p"
+        )
+        eventually(claims_something)
+    assert found == [7, 5, 0, -3]

@@ -36,7 +36,7 @@ moved AS (
         token = NULL,
         lapsed = t.lapsed OR t.state = 'leased'
     FROM due
-    WHERE t.id = due.id
+    WHERE t.id = due.id AND t.id = ANY (ARRAY(SELECT id FROM due))
     RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
 ),
 lowered AS (
@@ -77,7 +77,7 @@ settings AS MATERIALIZED (
         AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = (SELECT 'ready'::text) AND wake_at <= :now)
 ),
 best AS MATERIALIZED (
-    SELECT t.id, settings.lease, settings.max_attempts
+    SELECT t.id
     FROM
         settings
         CROSS JOIN (
@@ -98,12 +98,12 @@ best AS MATERIALIZED (
 UPDATE eventkit_task AS t
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
-    claimed_at = :now, wake_at = :now + best.lease * interval '1 ms'
-FROM best
-WHERE t.id = best.id
+    claimed_at = :now, wake_at = :now + settings.lease * interval '1 ms'
+FROM settings
+WHERE t.id = ANY (ARRAY(SELECT id FROM best))
 RETURNING
-    t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease, lapsed
+    t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed
 
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
 -- searched one after the other, each from where its ready tasks begin.
@@ -132,8 +132,7 @@ UPDATE eventkit_task AS t
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
     claimed_at = :now, wake_at = :now + :lease::bigint * interval '1 ms'
-FROM best
-WHERE t.id = best.id
+WHERE t.id = ANY (ARRAY(SELECT id FROM best))
 RETURNING
     t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(max_attempts, :max_attempts::bigint),
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint, lapsed

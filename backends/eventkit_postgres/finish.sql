@@ -5,14 +5,16 @@
 -- of their ids, so that no two batches wait for each other.  What is released has been due for a while, so claims
 -- have to look further back for it (eventkit_low).
 --
--- `IS TRUE` after the comparison of wake_at keeps the planner from the index of what is leased: it may think that
--- there is next to nothing in it, and then walk through all of it for each id.
+-- The planner may think that there is next to nothing in the table, because there was when it was looked at last, and
+-- then walk through all of an index for each id, dead entries and all.  `IS TRUE` after the comparison of wake_at keeps
+-- it from the index of what is leased, and an array of ids, or a subquery of its own for each, from a join by all of the
+-- primary key.
 
 -- A queue with bounds goes the longer way, because somebody may wait for the room.
 -- name: Ack
 DELETE FROM eventkit_task
 WHERE
-    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
+    id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE AND key IS NULL
     AND NOT EXISTS (
         SELECT 1 FROM eventkit_queue
         WHERE name = queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
@@ -21,9 +23,10 @@ RETURNING id
 
 -- name: AckMany
 DELETE FROM eventkit_task AS t
-USING (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) ORDER BY id) AS h
 WHERE
-    t.id = h.id AND t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE AND t.key IS NULL
+    t.id = ANY (:held.0::bigint[])
+    AND ((t.id, t.token) IN (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]))) IS TRUE
+    AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE AND t.key IS NULL
     AND NOT EXISTS (
         SELECT 1 FROM eventkit_queue
         WHERE name = t.queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
@@ -35,17 +38,18 @@ WITH
 held AS MATERIALIZED (
     SELECT t.id, h.result::json
     FROM
-        unnest(:held.0::bigint[], :held.1::bigint[], :held.2::text[]) AS h (id, token, result)
-        JOIN eventkit_task AS t ON t.id = h.id
-    WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
-    ORDER BY t.id
-    FOR UPDATE OF t
+        (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[], :held.2::text[]) AS h (id, token, result) ORDER BY id) AS h
+        CROSS JOIN LATERAL (
+            SELECT id FROM eventkit_task
+            WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > :now) IS TRUE
+            FOR UPDATE
+        ) AS t
 ),
 done AS (
     UPDATE eventkit_task AS t
     SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
     FROM held
-    WHERE t.id = held.id
+    WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
     RETURNING t.id, t.queue
 )
 SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queue) IS NOT NULL
@@ -134,7 +138,7 @@ FROM dead
 -- name: ReadHeld
 SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND t.wake_at > :now
+WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
 FOR UPDATE OF t
 
 -- name: Postpone
@@ -151,7 +155,7 @@ RETURNING eventkit_stir('task', queue)
 WITH released AS (
     UPDATE eventkit_task
     SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
-    WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+    WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
     RETURNING queue, priority, run_at
 )
 INSERT INTO eventkit_low (queue, priority, run_at)
@@ -168,17 +172,20 @@ SET
     run_at = :now + :delay::bigint * interval '1 ms',
     wake_at = CASE WHEN :delay > 0 THEN least(:now + :delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
     token = NULL, lapsed = false
-WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
 RETURNING eventkit_stir('task', queue)
 
 -- name: ReleaseMany
 WITH
 held AS MATERIALIZED (
     SELECT t.id
-    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
-    WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
-    ORDER BY t.id
-    FOR UPDATE OF t
+    FROM
+        (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) ORDER BY id) AS h
+        CROSS JOIN LATERAL (
+            SELECT id FROM eventkit_task
+            WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > :now) IS TRUE
+            FOR UPDATE
+        ) AS t
 ),
 released AS (
     UPDATE eventkit_task
@@ -196,22 +203,25 @@ GROUP BY queue, priority
 -- name: Extend
 WITH held AS MATERIALIZED (
     SELECT id, wake_at FROM eventkit_task
-    WHERE id = :id AND token = :token AND state = 'leased' AND wake_at > :now
+    WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
     FOR UPDATE
 )
 UPDATE eventkit_task AS t
 SET wake_at = :now + :lease::bigint * interval '1 ms'
 FROM held
-WHERE t.id = held.id
+WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
 RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_stir('task', queue) END
 
 -- name: ExtendMany
 WITH held AS MATERIALIZED (
     SELECT t.id
-    FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) JOIN eventkit_task AS t ON t.id = h.id
-    WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
-    ORDER BY t.id
-    FOR UPDATE OF t
+    FROM
+        (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[]) AS h (id, token) ORDER BY id) AS h
+        CROSS JOIN LATERAL (
+            SELECT id FROM eventkit_task
+            WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > :now) IS TRUE
+            FOR UPDATE
+        ) AS t
 )
 UPDATE eventkit_task
 SET wake_at = greatest(wake_at, :now + :lease::bigint * interval '1 ms')

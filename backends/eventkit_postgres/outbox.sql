@@ -120,7 +120,7 @@ SELECT eventkit_unblock(:queue, :lanes::text[])
 -- name: AckInLane
 DELETE FROM eventkit_task
 WHERE
-    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
+    id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE AND key IS NULL
     AND NOT EXISTS (
         SELECT 1 FROM eventkit_queue
         WHERE name = :queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)

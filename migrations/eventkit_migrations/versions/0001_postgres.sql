@@ -946,39 +946,52 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ),
     gone AS (DELETE FROM eventkit_low WHERE ctid = ANY (ARRAY(SELECT place FROM old))),
-    found (priority) AS (
-        SELECT max(t.priority) FROM eventkit_task AS t WHERE thorough AND t.queue = $1 AND t.state = 'ready'
-        UNION ALL
-        SELECT (
-            SELECT max(t.priority) FROM eventkit_task AS t
-            WHERE t.queue = $1 AND t.state = 'ready' AND t.priority < f.priority
+    -- One ready task for each priority, the first one: what lies before it is walked past only once.
+    found (priority, run_at) AS (
+        (
+            SELECT t.priority, t.run_at FROM eventkit_task AS t
+            WHERE thorough AND t.queue = $1 AND t.state = 'ready'
+            ORDER BY t.priority DESC, t.run_at
+            LIMIT 1
         )
-        FROM found AS f
-        WHERE f.priority IS NOT NULL
+        UNION ALL
+        SELECT n.priority, n.run_at
+        FROM
+            found AS f
+            CROSS JOIN LATERAL (
+                SELECT t.priority, t.run_at FROM eventkit_task AS t
+                WHERE t.queue = $1 AND t.state = 'ready' AND t.priority < f.priority
+                ORDER BY t.priority DESC, t.run_at
+                LIMIT 1
+            ) AS n
     ),
     lowest (priority, run_at, look_at) AS (
-        SELECT o.priority, CASE WHEN thorough THEN '-infinity' ELSE min(o.run_at) END, max(o.look_at)
-        FROM old AS o
-        GROUP BY o.priority
+        SELECT
+            o.priority,
+            CASE
+                WHEN thorough THEN (SELECT f.run_at FROM found AS f WHERE f.priority = o.priority)
+                ELSE (
+                    SELECT t.run_at FROM eventkit_task AS t
+                    WHERE t.queue = $1 AND t.state = 'ready' AND t.priority = o.priority AND t.run_at >= o.run_at
+                    ORDER BY t.run_at
+                    LIMIT 1
+                )
+            END,
+            o.look_at
+        FROM (SELECT priority, min(run_at) AS run_at, max(look_at) AS look_at FROM old GROUP BY priority) AS o
         UNION ALL
-        SELECT f.priority, '-infinity', NULL FROM found AS f
-        WHERE f.priority IS NOT NULL AND f.priority NOT IN (SELECT o.priority FROM old AS o)
+        SELECT f.priority, f.run_at, NULL FROM found AS f
+        WHERE f.priority NOT IN (SELECT o.priority FROM old AS o)
         UNION ALL
-        SELECT 0, '-infinity', NULL
+        SELECT 0, NULL, NULL
         WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1) AND NOT EXISTS (SELECT FROM found WHERE priority = 0)
     )
     INSERT INTO eventkit_low (queue, priority, run_at, raise_at, look_at)
     SELECT
-        $1, w.priority,
-        least(safe, (
-            SELECT t.run_at FROM eventkit_task AS t
-            WHERE t.queue = $1 AND t.state = 'ready' AND t.priority = w.priority AND t.run_at >= w.run_at
-            ORDER BY t.run_at
-            LIMIT 1
-        )),
+        $1, w.priority, least(safe, w.run_at),
         clock_timestamp() + greatest(interval '100 ms', 10 * (clock_timestamp() - began)),
         CASE
-            WHEN thorough THEN clock_timestamp() + greatest(interval '1 s', 20 * (clock_timestamp() - began))
+            WHEN thorough THEN clock_timestamp() + greatest(interval '1 s', 100 * (clock_timestamp() - began))
             ELSE w.look_at
         END
     FROM lowest AS w;

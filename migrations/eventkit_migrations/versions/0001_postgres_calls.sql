@@ -122,7 +122,7 @@ BEGIN
                 token = NULL,
                 lapsed = t.lapsed OR t.state = 'leased'
             FROM due
-            WHERE t.id = due.id
+            WHERE t.id = due.id AND t.id = ANY (ARRAY(SELECT id FROM due))
             RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
         ),
         lowered AS (
@@ -196,7 +196,7 @@ BEGIN
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = (SELECT 'ready'::text) AND wake_at <= call.now)
     ),
     best AS MATERIALIZED (
-        SELECT t.id, settings.lease, settings.max_attempts
+        SELECT t.id
         FROM
             settings
             CROSS JOIN (
@@ -217,12 +217,12 @@ BEGIN
     UPDATE eventkit_task AS t
     SET
         state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token,
-        claimed_at = call.now, wake_at = call.now + best.lease * interval '1 ms'
-    FROM best
-    WHERE t.id = best.id
+        claimed_at = call.now, wake_at = call.now + settings.lease * interval '1 ms'
+    FROM settings
+    WHERE t.id = ANY (ARRAY(SELECT id FROM best))
     RETURNING
-        t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, best.max_attempts),
-        eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, best.lease, lapsed
+        t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
+        eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed
     ;
     IF FOUND THEN
         RETURN;
@@ -275,8 +275,7 @@ BEGIN
     SET
         state = 'leased', attempt = attempt + 1, worker = call.worker, token = call.token,
         claimed_at = call.now, wake_at = call.now + call.lease::bigint * interval '1 ms'
-    FROM best
-    WHERE t.id = best.id
+    WHERE t.id = ANY (ARRAY(SELECT id FROM best))
     RETURNING
         t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(max_attempts, call.max_attempts::bigint),
         eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, call.lease::bigint, lapsed
@@ -468,7 +467,7 @@ BEGIN
     -- Ack:
     DELETE FROM eventkit_task
     WHERE
-        id = call.id AND token = call.token AND state = 'leased' AND wake_at > call.now AND key IS NULL
+        id = call.id AND token = call.token AND state = 'leased' AND (wake_at > call.now) IS TRUE AND key IS NULL
         AND NOT EXISTS (
             SELECT 1 FROM eventkit_queue
             WHERE name = queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
@@ -481,17 +480,18 @@ BEGIN
         held AS MATERIALIZED (
             SELECT t.id, h.result::json
             FROM
-                unnest(call.held_0::bigint[], call.held_1::bigint[], call.held_2::text[]) AS h (id, token, result)
-                JOIN eventkit_task AS t ON t.id = h.id
-            WHERE t.token = h.token AND t.state = 'leased' AND (t.wake_at > call.now) IS TRUE
-            ORDER BY t.id
-            FOR UPDATE OF t
+                (SELECT * FROM unnest(call.held_0::bigint[], call.held_1::bigint[], call.held_2::text[]) AS h (id, token, result) ORDER BY id) AS h
+                CROSS JOIN LATERAL (
+                    SELECT id FROM eventkit_task
+                    WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > call.now) IS TRUE
+                    FOR UPDATE
+                ) AS t
         ),
         done AS (
             UPDATE eventkit_task AS t
             SET state = 'done', result = held.result, finished_at = call.now, wake_at = NULL, token = NULL
             FROM held
-            WHERE t.id = held.id
+            WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
             RETURNING t.id, t.queue
         )
         SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queue) IS NOT NULL
@@ -608,7 +608,7 @@ BEGIN
     -- ReadHeld:
     SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-    WHERE t.id = call.id AND t.token = call.token AND t.state = 'leased' AND t.wake_at > call.now
+    WHERE t.id = call.id AND t.token = call.token AND t.state = 'leased' AND (t.wake_at > call.now) IS TRUE
     FOR UPDATE OF t
     INTO call.attempt, most, policy;
     IF NOT FOUND THEN
@@ -667,13 +667,13 @@ BEGIN
     -- Extend:
     WITH held AS MATERIALIZED (
         SELECT id, wake_at FROM eventkit_task
-        WHERE id = call.id AND token = call.token AND state = 'leased' AND wake_at > call.now
+        WHERE id = call.id AND token = call.token AND state = 'leased' AND (wake_at > call.now) IS TRUE
         FOR UPDATE
     )
     UPDATE eventkit_task AS t
     SET wake_at = call.now + call.lease::bigint * interval '1 ms'
     FROM held
-    WHERE t.id = held.id
+    WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
     RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_stir('task', queue) END
     INTO stirred;
     RETURN FOUND;
