@@ -18,7 +18,7 @@ from eventkit import EventKit, TaskInfo, Unavailable
 
 T = TypeVar("T")
 
-PATIENCE = 90.0
+PATIENCE = 180.0
 """Seconds in which something has to come about, or a fleet to get something done."""
 
 LEASE, SLOTS = 3, 20
@@ -65,7 +65,8 @@ class Member:
         return self._ready.exists()
 
     def stop(self) -> None:
-        """End it as a service manager does; it must end well."""
+        """End it as a service manager does, which has seen it begin; it must end well."""
+        eventually(lambda: self.ready, f"{self.name} is ready")
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(PATIENCE)
         assert code == 0, f"{self.name} ended with {code}:\n{self.log[-3000:]}"

@@ -134,6 +134,23 @@ def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
             assert "Traceback" not in worker.stderr.read()
 
 
+@proves("J5")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_told_to_stop_before_it_has_begun_does(folder: Path, number: int) -> None:
+    """The first process of a container would not hear of it otherwise, and begin."""
+    (folder / "shop.py").write_text(
+        "import pathlib, time\npathlib.Path('imported').touch()\ntime.sleep(1000)\n", "utf-8"
+    )
+    with subprocess.Popen(
+        [*EVENTKIT, "worker", "shop:app"], stderr=subprocess.PIPE, text=True, env=environment()
+    ) as worker:
+        until((folder / "imported").exists)
+        worker.send_signal(number)
+        assert worker.wait(PATIENCE) == 0
+        assert worker.stderr is not None
+        assert worker.stderr.read() == ""
+
+
 @proves("L1")
 def test_a_worker_logs_objects(folder: Path) -> None:
     """With the fields of the task, the error in one piece, and nothing of libraries that tell of themselves."""

@@ -61,6 +61,7 @@ def worker(
     """
     from .application import load
 
+    _be_interrupted()
     given = {
         "queues": _weighted(queue),
         "concurrency": concurrency,
@@ -78,7 +79,10 @@ def worker(
     }
     said = {key: value for key, value in given.items() if value is not None}
     logs.begin(json)
-    load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
+    try:
+        load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
+    except KeyboardInterrupt:
+        return  # It was told to end before it had begun.
 
 
 def scheduler(url: Url = None, json: Json = False) -> None:
@@ -86,12 +90,7 @@ def scheduler(url: Url = None, json: Json = False) -> None:
 
     Until a signal. Any number of processes may: each fire comes to one task.
     """
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)  # Also where whoever started it had it ignored.
+    _be_interrupted()
     logs.begin(json)
     with opened(url) as kit:
         logging.getLogger("eventkit.scheduler").info("firing schedules; the next is due at %s", kit.schedules.soonest())
@@ -99,6 +98,16 @@ def scheduler(url: Url = None, json: Json = False) -> None:
             kit.run_scheduler()
         except KeyboardInterrupt:
             return
+
+
+def _be_interrupted() -> None:
+    """Have the signals that end what runs raise KeyboardInterrupt, also where whoever started it had them ignored."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def _weighted(queues: list[str] | None) -> list[tuple[str, float]] | None:
