@@ -71,6 +71,7 @@ def test_waiting_for_a_lock_can_be_cancelled(path, begin):
     run(path, main, f"?begin={begin}&timeout=30")
 
 
+@leaking
 def test_whatever_is_cancelled_transactions_are_whole_and_no_lock_is_left(path):
     """Tasks cancelled at any moment have written both of their rows or none, and what they used is given back."""
 
