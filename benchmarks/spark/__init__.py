@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import following, latency, reading, writing
+from . import archive, following, latency, reading, writing
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "spark-reading": reading.measure,
     "spark-writing": writing.measure,
     "spark-following": following.measure,
     "spark-latency": latency.measure,
+    "spark-archive": archive.measure,
 }
