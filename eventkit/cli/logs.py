@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from . import show
+
 _FIELDS = ("task_id", "task_name", "queue", "attempt")
 """What records about a task have beside the usual."""
 
@@ -49,7 +51,8 @@ class _Colours(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"\x1b[2m{clock}\x1b[0m  {_COLOURS.get(record.levelno, '')}{record.getMessage().rstrip()}\x1b[0m"
+        text = show.harmless(record.getMessage().rstrip())
+        line = f"\x1b[2m{clock}\x1b[0m  {_COLOURS.get(record.levelno, '')}{text}\x1b[0m"
         if not record.name.startswith("eventkit"):
             line += f"  \x1b[2m{record.name}\x1b[0m"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{show.harmless(self.formatException(record.exc_info))}" if record.exc_info else line

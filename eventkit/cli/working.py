@@ -2,6 +2,7 @@
 
 import logging
 import signal
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -79,10 +80,8 @@ def worker(
     }
     said = {key: value for key, value in given.items() if value is not None}
     logs.begin(json)
-    try:
+    with suppress(KeyboardInterrupt):  # It was told to end before it had begun.
         load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
-    except KeyboardInterrupt:
-        return  # It was told to end before it had begun.
 
 
 def scheduler(url: Url = None, json: Json = False) -> None:
@@ -92,12 +91,9 @@ def scheduler(url: Url = None, json: Json = False) -> None:
     """
     _be_interrupted()
     logs.begin(json)
-    with opened(url) as kit:
+    with suppress(KeyboardInterrupt), opened(url) as kit:
         logging.getLogger("eventkit.scheduler").info("firing schedules; the next is due at %s", kit.schedules.soonest())
-        try:
-            kit.run_scheduler()
-        except KeyboardInterrupt:
-            return
+        kit.run_scheduler()
 
 
 def _be_interrupted() -> None:
