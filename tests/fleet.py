@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -210,9 +211,15 @@ def accepted(call: Callable[[], T]) -> T:
 
 
 def drained(kit: EventKit, *queues: str) -> None:
-    """Return when nothing is left to be done; that it gets less, or changes, is asserted."""
+    """Return when nothing is left to be done, however much it was; that it gets less is asserted."""
     for queue in queues:
-        eventually(lambda name=queue: accepted(kit.queue(name).size) == 0, f"{queue} is empty")
+        size = kit.queue(queue).size
+        while left := accepted(size):
+            eventually(partial(_is_less, size, left), f"less than {left} tasks are left in {queue}")
+
+
+def _is_less(size: Callable[[], int], left: int) -> bool:
+    return accepted(size) < left
 
 
 def every(kit: EventKit, queue: str, state: str) -> Iterator[TaskInfo[Any]]:
