@@ -77,6 +77,8 @@ class Streams:
 
     def offsets(self, position: Position) -> dict[str, int]:
         """What stands in a checkpoint, which has to be one of this database and of the topics that are read."""
+        if not isinstance(position, dict):
+            raise _foreign(position)
         return {topic: self._checked(topic, place) for topic, place in position.items()}
 
     def check_loss(self, starts: Mapping[str, int], extents: Mapping[str, Extent]) -> None:
@@ -115,10 +117,7 @@ class Streams:
         try:
             stream, offset = place["stream"], place["offset"]
         except (TypeError, KeyError):
-            raise ValueError(
-                f"the checkpoint holds {place!r} for the topic {topic!r}, which eventkit has not written: "
-                f"name another checkpointLocation"
-            ) from None
+            raise _foreign({topic: place}) from None
         check_identity(topic, offset, stream, self.identity)
         return int(offset)
 
@@ -133,6 +132,10 @@ class Streams:
             f"there is no topic {topic!r}: {hint}It begins with its first event; "
             f"subscribePattern waits for topics that are still to come"
         )
+
+
+def _foreign(position: object) -> ValueError:
+    return ValueError(f"the checkpoint holds {position!r}, not written by eventkit: name another checkpointLocation")
 
 
 def check_identity(topic: str, offset: int, expected: str, found: str) -> None:

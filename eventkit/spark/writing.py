@@ -193,7 +193,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if overwrite:
             raise ValueError(
                 "output mode complete writes everything again with each batch, and a stream keeps what it has: use "
-                "outputMode('append') or outputMode('update')"
+                "outputMode('append'), with a watermark where rows are grouped"
             )
         if options.write_id is not None:
             raise ValueError("writeId is for single writes: a query has an id of its own, in its checkpoint")

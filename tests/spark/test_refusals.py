@@ -102,3 +102,73 @@ def test_checkpoints(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Pat
     told = refusal(Query(spark, tmp_path, url, topic="orders", **earliest).run)
     assert "of another database than the one that is there now" in told
     assert "name another checkpointLocation" in told
+
+
+@proves("D2")
+@pytest.mark.parametrize(
+    ("select", "options", "told"),
+    [
+        ("1 AS payload", {"topic": "t"}, "payload is int, and neither JSON text nor a struct: make it one"),
+        ("'1' AS payload, 1 AS key", {"topic": "t"}, r"the column key is int, not a string: make it one, .* cast"),
+        ("'1' AS payload, '2' AS headers", {"topic": "t"}, "headers is string, not a map<string,string>"),
+        ("'1' AS payload, 'soon' AS run_at", {"queue": "q"}, "the column run_at is string, not a timestamp"),
+        ("'1' AS payload, 'high' AS priority", {"queue": "q"}, "the column priority is string, not a whole number"),
+        (
+            "'1' AS payload, 2 AS total",
+            {"topic": "t"},
+            r"column 'total' would not be written: select\(\) of topic,",
+        ),
+        ("1 AS id", {"topic": "t"}, "the column 'id' would not be written"),
+        ("'1' AS key", {"topic": "t"}, r"there is no column payload: make one, as in select\(to_json"),
+        ("'1' AS payload", {}, "not said where to write to: name it by option topic or queue, or in a column topic"),
+        ("'1' AS payload", {"topic": "t", "queue": "q"}, "topic publishes events and queue enqueues tasks: leave one"),
+        ("'1' AS payload", {"topik": "t"}, "no option topik: did you mean topic"),
+        ("'1' AS payload", {"topic": ""}, "1 to 255 characters"),
+    ],
+)
+def test_writing(spark: Any, sqlite_url: str, select: str, options: dict[str, str], told: str) -> None:
+    """Whatever is wrong with the columns or the options; nothing is written."""
+    frame = spark.sql(f"SELECT {select}")
+    writer = frame.write.format("eventkit").options(url=sqlite_url, **options).mode("append")
+    assert re.search(told, refusal(writer.save))
+    with eventkit.connect(sqlite_url) as kit:
+        assert kit.stream("t").head() == 0
+        assert kit.queue("q").size() == 0
+
+
+@proves("D2")
+@pytest.mark.parametrize(
+    ("mode", "columns", "options", "told"),
+    [
+        ("complete", "count(*)", {}, r"output mode complete writes everything again .*: use outputMode\('append'\)"),
+        ("append", "offset", {"writeId": "monday"}, "writeId is for single writes: a query has an id of its own"),
+    ],
+)
+def test_writing_streams(
+    spark: Any, sqlite_url: str, tmp_path: Path, mode: str, columns: str, options: dict[str, str], told: str
+) -> None:
+    """What goes with single writes only, or with none."""
+    with eventkit.connect(sqlite_url) as kit:
+        kit.stream("orders").publish(1)
+    stream = spark.readStream.format("eventkit").options(url=sqlite_url, topic="orders", startingOffsets="earliest")
+    rows = stream.load().selectExpr(f"to_json(struct({columns} AS n)) AS payload")
+    writer = rows.writeStream.format("eventkit").options(url=sqlite_url, topic="t", **options).outputMode(mode)
+    checkpoint = str(tmp_path / "checkpoint")
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    assert re.search(told, refusal(lambda: query.start().awaitTermination()))
+
+
+@proves("D2")
+@pytest.mark.parametrize("content", ["7", '{"orders": {"0": 7}}'])
+def test_a_checkpoint_of_something_else(spark: Any, sqlite_url: str, tmp_path: Path, content: str) -> None:
+    """It was written by another source: that of rates, or Kafka's."""
+    with eventkit.connect(sqlite_url) as kit:
+        kit.stream("orders").publish(1)
+    options = {"topic": "orders", "startingOffsets": "earliest"}
+    Query(spark, tmp_path, sqlite_url, **options).run()
+    [offsets] = [file for file in (tmp_path / "checkpoint" / "offsets").iterdir() if file.name == "0"]
+    lines = offsets.read_text("utf-8").splitlines()
+    offsets.write_text("\n".join([*lines[:-1], content]), "utf-8")
+    (tmp_path / "checkpoint" / "offsets" / ".0.crc").unlink(missing_ok=True)
+    told = refusal(Query(spark, tmp_path, sqlite_url, **options).run)
+    assert "not written by eventkit: name another checkpointLocation" in told

@@ -24,8 +24,11 @@ def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             namespace["kit"].close()
 
 
-def test_every_option_is_on_the_page() -> None:
+@pytest.mark.parametrize(
+    ("heading", "known"), [("| option | is | default |", options.READ), ("| option | is |\n", options.WRITE)]
+)
+def test_every_option_is_on_the_page(heading: str, known: dict[str, Any]) -> None:
     """Nothing is an option that is not documented, and the other way round."""
-    text = PAGE.read_text("utf-8").partition("## Options")[2].partition("\n## ")[0]
+    text = PAGE.read_text("utf-8").partition(heading)[2].partition("\n\n")[0]
     documented = [name for row in text.splitlines() if row.startswith("| `") for name in row.split("|")[1].split(",")]
-    assert {name.strip(" `") for name in documented} == set(options.READ)
+    assert {name.strip(" `") for name in documented} == set(known)

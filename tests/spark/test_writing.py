@@ -73,6 +73,15 @@ def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, 
     assert (event.payload, event.key, event.headers) == ({"n": 1}, "k", {"h": "1"})
 
 
+@proves("D1", "D6")
+def test_the_largest_event_there_may_be(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """512 KiB are read and written like any other."""
+    largest = "x" * (512 * 1024 - 2)
+    kit.stream("here").publish_many([largest, "small"])
+    write(spark.read.format("eventkit").options(url=url, topic="here").load(), url, topic="there")
+    assert [event.payload for event in kit.stream("there").read()] == [largest, "small"]
+
+
 @proves("D6")
 def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Keys, priorities and moments mean what they mean to `enqueue`."""
