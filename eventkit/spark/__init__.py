@@ -9,6 +9,7 @@ Spark finds the source by itself where eventkit is installed; `register` makes i
 writes runs in the worker processes of Spark, and comes with ``pip install 'eventkit[spark]'``.
 """
 
+from .pipeline import Pipeline, Ran
 from .starting import register, session
 
-__all__ = ["register", "session"]
+__all__ = ["Pipeline", "Ran", "register", "session"]

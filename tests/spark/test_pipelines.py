@@ -1,0 +1,92 @@
+"""Pipelines: from a stream through a function into a sink, where everybody can see how they are doing."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventkit import EventkitError
+from eventkit.conformance.clauses import proves
+from eventkit.operations.pipeline import ListPipelines
+from eventkit.spark import Pipeline
+
+
+def state(kit: Any) -> tuple[Any, ...]:
+    """How the one pipeline is doing."""
+    [found] = kit._connection.execute(ListPipelines())
+    return found.name, found.source, found.sink, found.state, found.rows, found.lag
+
+
+def doubled(frame: Any) -> Any:
+    """What the pipeline makes of events."""
+    from pyspark.sql.functions import concat
+
+    return frame.select(concat("payload", "payload").alias("payload"), "key")
+
+
+@proves("D16")
+def test_a_pipeline_runs_once_and_goes_on(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
+    """Each event is in the sink once, and the database knows about it."""
+    orders = kit.stream("orders")
+    orders.publish_many(list(range(1, 8)))
+    pipeline = Pipeline(
+        "double",
+        url=url,
+        source={"topic": "orders", "maxOffsetsPerTrigger": "4"},
+        transform=doubled,
+        sink={"topic": "doubled"},
+        checkpoint=str(tmp_path / "checkpoint"),
+    )
+    assert pipeline.run_once(spark)[:2] == (2, 7)
+    assert state(kit) == ("double", "orders", "topic=doubled", "done", 7, 0)
+    orders.publish(9)
+    assert pipeline.run_once(spark)[:2] == (1, 1)
+    assert sorted(event.payload for event in kit.stream("doubled").read()) == [11, 22, 33, 44, 55, 66, 77, 99]
+    assert state(kit)[3:] == ("done", 8, 0)
+    assert [(one.name, one.lag) for one in orders.consumers()] == [("double", 0)]
+
+
+@proves("D16")
+def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str, tmp_path: Path) -> None:
+    """And then it has ended as it should."""
+    import eventkit
+
+    with eventkit.connect(sqlite_url) as kit:
+        kit.stream("orders").publish_many([1, 2])
+        batches: list[int] = []
+
+        def collect(frame: Any, number: int) -> None:
+            batches.append(frame.count())
+
+        def interrupt() -> None:
+            deadline = time.monotonic() + 60
+            while not batches and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        checkpoint = str(tmp_path / "checkpoint")
+        Pipeline("collect", url=sqlite_url, source="orders", sink=collect, checkpoint=checkpoint).run(spark)
+        thread.join()
+        assert batches == [2]
+        assert state(kit) == ("collect", "orders", "collect", "done", 2, 0)
+
+
+@proves("D16")
+def test_what_fails_is_told_in_a_line(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
+    """Whoever runs it reads it, and whoever looks at the list."""
+    kit.stream("orders").publish(1)
+    source = {"topic": "orders", "startOffsets": "1"}
+    pipeline = Pipeline("p", url=url, source=source, sink={"topic": "t"}, checkpoint=str(tmp_path / "checkpoint"))
+    with pytest.raises(EventkitError, match="no option startoffsets: did you mean startingOffsets") as caught:
+        pipeline.run_once(spark)
+    assert "\n" not in str(caught.value)
+    assert state(kit)[3] == "failed"
+    with pytest.raises(ValueError, match="name the database by one of url"):
+        Pipeline("p", source="orders", sink={"topic": "t"}, checkpoint="c")
