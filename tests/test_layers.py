@@ -43,10 +43,10 @@ FLOORS = (
         "functions",
     },
     {"kit"},
-    {"copying", "app", "bulk", "noting"},
+    {"copying", "app", "bulk", "noting", "rollups"},
     {"testing", "archive", "lake"},
     {""},
-    {"sqlalchemy", "worker", "spark"},
+    {"sqlalchemy", "worker", "spark", "report"},
     {"conformance", "demo"},
     {"cli"},
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..report import Table
 from ..settings import Settings
-from . import archive, following, latency, reading, writing
+from . import archive, following, latency, query, reading, writing
 
 GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "spark-reading": reading.measure,
@@ -15,4 +15,5 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "spark-following": following.measure,
     "spark-latency": latency.measure,
     "spark-archive": archive.measure,
+    "spark-query": query.measure,
 }

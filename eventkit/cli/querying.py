@@ -1,16 +1,16 @@
 """SQL: over the streams, and over one file."""
 
-import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from . import opening, settings, show
+from .options import Url
+from .prompt import statements
 from .refusals import Failed, Refused
+from .sparking import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +32,44 @@ _ENDINGS: dict[str, Literal["json", "csv", "parquet"]] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
+
+
+def query(
+    sql: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SQL",
+            help="As in 'SELECT payload:to, count(*) FROM orders GROUP BY 1'; left out, statements come from stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: Format = None,
+    output: Output = None,
+    url: Url = None,
+) -> None:
+    """Ask all topics with SQL.
+
+    Without a statement it asks one after the other, each up to a semicolon.
+    """
+    format = _format(output_format, output)
+    if sql is None and output is not None:
+        raise Refused("--output is for one answer: give the statement as an argument, in quotes")
+    address = settings.url(url)
+    with opening.opened(address):
+        pass  # What cannot be opened is told before Spark is started.
+    if sql is None and sys.stdin.isatty():
+        show.note("a statement ends with a semicolon; exit leaves")
+    spark = session()
+    if sql is not None:
+        _answer(spark, address, sql, format, output)
+        return
+    for statement in statements():
+        try:
+            _answer(spark, address, statement, format, None)
+        except (Failed, ValueError) as error:
+            if not sys.stdin.isatty():
+                raise
+            show.note(f"eventkit: {' '.join(str(error).split())}")
 
 
 def select(
@@ -77,7 +115,7 @@ def select(
         csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
     rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
     query = prepare(sql, files.look(file, format=input_format, compression=compression, csv=rules, json=json))
-    spark = _session()
+    spark = session()
     from eventkit.spark.output import typed, write
 
     whole = query.translated.names is None
@@ -105,44 +143,25 @@ def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
     """Rows to where they are wanted."""
     from eventkit.spark.output import table, write
 
-    from . import show
-
     if format == "table":
         show.table(*table(frame))
     else:
         write(frame, format, output)
 
 
-def _session() -> "SparkSession":
-    """A session that says nothing but answers."""
-    import logging
-    import warnings
+def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: Path | None) -> None:
+    """Answer one statement."""
+    from eventkit.spark import query
+    from eventkit.spark.complaints import is_sparks, told
+    from eventkit.spark.events import ATTEMPTS, overtaken
+    from eventkit.spark.output import typed
 
-    from eventkit.spark import session
-
-    # What it tells here, it raises as well.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
-    warnings.simplefilter("ignore", FutureWarning)
-    with _aside() as log:
+    for attempt in range(ATTEMPTS):
         try:
-            return session()
+            _put(typed(query(spark, url, sql), whole=False), format, output)
+            return
         except Exception as error:
-            if type(error).__module__.startswith("pyspark"):
-                log.seek(0)
-                told = [line for line in log.read().splitlines() if line.strip()]
-                raise Failed(f"Spark does not start: {told[-1] if told else error}") from error
-            raise
-
-
-@contextmanager
-def _aside() -> Iterator[IO[str]]:
-    """Have what is started meanwhile write its stderr elsewhere: Java says much before it can be told not to."""
-    sys.stderr.flush()
-    before = os.dup(2)
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield log
-        finally:
-            os.dup2(before, 2)
-            os.close(before)
+            if not is_sparks(error):
+                raise
+            if not overtaken(error) or attempt == ATTEMPTS - 1:
+                raise Failed(told(error)) from error

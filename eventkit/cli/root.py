@@ -17,6 +17,7 @@ from . import (
     pipelines,
     querying,
     queues,
+    reporting,
     schedules,
     schema,
     streams,
@@ -53,7 +54,10 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     moving.copy,
     archiving.archive,
     archiving.replay,
+    querying.query,
     querying.select,
+    reporting.rollup,
+    reporting.report,
     trying.bench,
     trying.demo,
 )

@@ -11,5 +11,6 @@ writes runs in the worker processes of Spark, and comes with ``pip install 'even
 
 from .pipeline import Pipeline, Ran
 from .starting import register, session
+from .views import query, views
 
-__all__ = ["Pipeline", "Ran", "register", "session"]
+__all__ = ["Pipeline", "Ran", "query", "register", "session", "views"]

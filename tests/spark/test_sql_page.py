@@ -1,5 +1,6 @@
-"""The examples of docs/sql.md about one file run, as those of the other pages do in ``test_cli_docs``."""
+"""The examples of docs/sql.md run, as those of the other pages do in ``test_cli_docs``."""
 
+import io
 import shlex
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from test_cli_docs import SPARKS, examples
 
+import eventkit
 from eventkit.cli import main
 
 FILES = {
@@ -16,16 +18,22 @@ FILES = {
 """What the page takes for granted."""
 
 
-def test_its_examples_of_one_file_run(
+def test_its_examples_run(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And say what they are there to say."""
+    """One after the other, and say what they are there to say."""
     monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path}/shop.db"  # The session was begun in another folder.
+    monkeypatch.setenv("EVENTKIT_URL", url)
+    eventkit.connect(url).close()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, "utf-8")
-    lines = [line for line in examples(SPARKS) if line.startswith("eventkit select ")]
-    for line in lines:
+    for line in examples(SPARKS):
+        given, _, line = line.rpartition(" | ")
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(shlex.split(given)[1:])))
         assert main(shlex.split(line)[1:]) == 0, line
     told = capsys.readouterr().out
-    assert ("coffee" in told, "17.75" in told) == (True, True)
+    assert ("coffee" in told, "17.75" in told, "bob" in told) == (True, True, True)
     assert (tmp_path / "skus.csv").read_text("utf-8").split() == ["sku", "tea"]
+    assert (tmp_path / "best.csv").read_text("utf-8").split() == ["key,total", "1,12.5", "2,3.0"]
+    assert "emails" in (tmp_path / "shop.html").read_text("utf-8")

@@ -1,0 +1,181 @@
+"""What a query needs of each topic, as Spark's own optimizer has found.
+
+Spark brings conditions as near to the tables as its rules allow, and tables down to the columns that are used.  So a
+condition that stands right above a table, in the plan that it is about to run, holds for every row that can matter
+there, and only such conditions count here.  What is not recognised is needed in whole; and whatever is read, Spark
+applies its conditions once more.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+COLUMNS = frozenset({"offset", "topic", "key", "payload", "headers", "created_at"})
+
+
+class Need(NamedTuple):
+    """Some columns of the events behind *after* up to *last*, from a moment in milliseconds on, of some keys."""
+
+    columns: frozenset[str] = COLUMNS
+    after: int = 0
+    last: int | None = None
+    since: int | None = None
+    keys: tuple[str, ...] = ()
+
+    def narrowed(self, column: str, operator: str, values: list[Any]) -> "Need":
+        """What is left with one more condition."""
+        if column == "key" and operator in ("=", "in"):
+            return self._replace(keys=tuple(values))
+        low, high = operator in (">", ">=", "="), operator in ("<", "<=", "=")
+        if column == "offset":
+            offset = values[0]
+            after = max(self.after, offset if operator == ">" else offset - 1) if low else self.after
+            last = _least(self.last, offset - 1 if operator == "<" else offset) if high else self.last
+            return self._replace(after=after, last=last)
+        if column == "created_at" and low:
+            # A moment up to which is left to Spark: it may be one of now(), which is later when the query is run.
+            since = (values[0] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+            return self._replace(since=max(self.since or 0, since))
+        return self
+
+    def joined(self, other: "Need") -> "Need":
+        """What both need together."""
+        return Need(
+            self.columns | other.columns,
+            min(self.after, other.after),
+            None if self.last is None or other.last is None else max(self.last, other.last),
+            None if self.since is None or other.since is None else min(self.since, other.since),
+            tuple(dict.fromkeys(self.keys + other.keys)) if self.keys and other.keys else (),
+        )
+
+
+EVERYTHING = Need()
+
+
+def _least(bound: int | None, other: int) -> int:
+    return other if bound is None else min(bound, other)
+
+
+_LITERALS: dict[str, Callable[[str], Any]] = {
+    "long": int,
+    "string": str,
+    "timestamp": lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC),
+}
+_OPERATORS = {"GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<=", "EqualTo": "="}
+_TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "="}
+_NAME = re.compile(r"(\d+):(\w+)")
+
+
+class Node(NamedTuple):
+    """A node of a plan or of an expression."""
+
+    kind: str
+    fields: dict[str, Any]
+    children: list["Node"]
+
+
+def needs(plan: str, utc: bool) -> dict[int, Need]:
+    """What an optimized *plan*, as Spark's JSON, needs of each table whose columns are called ``number:name``.
+
+    Moments in it are readable where the session's time zone is *utc*.
+    """
+    found: dict[int, Need] = {}
+    for tree in _trees(json.loads(plan)):
+        for number, need in _leaves(tree, utc):
+            found[number] = need.joined(found[number]) if number in found else need
+    return found
+
+
+def _trees(value: Any) -> Iterator[Node]:
+    """Every plan and every expression in *value*, which may have others inside, however deep."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+            if _is_tree(value):
+                yield _tree(value)
+
+
+def _is_tree(value: Any) -> bool:
+    return bool(value) and isinstance(value, list) and isinstance(value[0], dict) and "num-children" in value[0]
+
+
+def _tree(nodes: list[dict[str, Any]]) -> Node:
+    """The tree whose nodes these are, each before its children."""
+    made: list[Node] = []
+    for fields in reversed(nodes):
+        children = [made.pop() for _ in range(fields["num-children"])]
+        made.append(Node(fields["class"].rpartition(".")[2], fields, children))
+    return made.pop()
+
+
+def _leaves(root: Node, utc: bool) -> Iterator[tuple[int, Need]]:
+    """The tables in a plan, and what is needed of each, by what stands right above it."""
+    waiting: list[tuple[Node, list[Node]]] = [(root, [])]
+    while waiting:
+        node, above = waiting.pop()
+        waiting += [(child, [node, *above[:1]]) for child in node.children]
+        if node.kind == "LogicalRDD" and (names := list(_references(node.fields["output"]))):
+            filters = above[:1] if above and above[0].kind == "Filter" else []
+            projects = [one for one in above[len(filters) :][:1] if one.kind == "Project"]
+            need = EVERYTHING
+            for conjunct in (one for found in filters for one in _conjuncts(_tree(found.fields["condition"]))):
+                need = _narrowed(need, conjunct, utc)
+            if projects:
+                used = _references([one.fields for one in (*filters, *projects)])
+                need = need._replace(columns=frozenset(column for _, column in used))
+            yield names[0][0], need
+
+
+def _references(value: Any) -> Iterator[tuple[int, str]]:
+    """The columns ``number:name`` that *value* has anywhere."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            if match := _NAME.fullmatch(str(value.get("name", ""))):
+                yield int(match[1]), match[2]
+
+
+def _conjuncts(condition: Node) -> Iterator[Node]:
+    waiting = [condition]
+    while waiting:
+        node = waiting.pop()
+        if node.kind == "And":
+            waiting += node.children
+        else:
+            yield node
+
+
+def _narrowed(need: Need, conjunct: Node, utc: bool) -> Need:
+    """*need* with one more condition, if that is one of a column and constants."""
+    if conjunct.kind not in (*_OPERATORS, "In"):
+        return need
+    operator = _OPERATORS.get(conjunct.kind, "in")
+    column, *others = conjunct.children
+    if operator != "in" and column.kind == "Literal":
+        column, others, operator = others[0], [column], _TURNED[operator]
+    match = _NAME.fullmatch(column.fields["name"]) if column.kind == "AttributeReference" else None
+    values = [_constant(node, utc) for node in others]
+    if match is None or not values or None in values:
+        return need
+    return need.narrowed(match[2], operator, values)
+
+
+def _constant(node: Node, utc: bool) -> Any:
+    """The value of a literal; None if it is not one of those that are of use."""
+    kind, value = node.fields.get("dataType"), node.fields.get("value")
+    if node.kind != "Literal" or kind not in _LITERALS or value is None or (kind == "timestamp" and not utc):
+        return None
+    try:
+        return _LITERALS[kind](value)
+    except ValueError:
+        return None

@@ -1,0 +1,161 @@
+"""SQL over topics, each of them archive and live events as one."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit import NewEvent
+from eventkit.conformance import proves
+from eventkit.lake import archive
+from eventkit.spark import query, views
+from eventkit.spark.needs import needs
+from eventkit.testing import advance
+
+
+@pytest.fixture
+def orders(kit: eventkit.EventKit, url: str, tmp_path: Path) -> Any:
+    """Three hundred events: a hundred of two hours ago in the archive only, the next in both, the others live."""
+    stream = kit.stream("orders")
+    for begin in (0, 100, 200):
+        numbers = range(begin, begin + 100)
+        stream.publish_many(
+            NewEvent({"to": f"p{n % 4}", "n": n}, key=f"k{n % 3}", headers={"n": str(n)}) for n in numbers
+        )
+        if begin == 0:
+            advance(kit, 7200)
+        if begin < 200:
+            archive(url, "orders", to=tmp_path / "lake [of] 100%", prune=begin == 0)
+    return stream
+
+
+def answer(spark: Any, url: str, sql: str) -> list[Any]:
+    return [tuple(row) for row in query(spark, url, sql).collect()]
+
+
+@proves("D17")
+def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> None:
+    """Each event once, with all its columns, wherever it is."""
+    assert len(orders.read()) == 200
+    rows = query(spark, url, "SELECT *, to_json(payload) AS text FROM orders ORDER BY offset").collect()
+    assert [json.loads(row.text)["n"] for row in rows] == list(range(300))
+    assert [(row.topic, row.key, row.headers) for row in rows] == [
+        ("orders", f"k{n % 3}", {"n": str(n)}) for n in range(300)
+    ]
+    assert [(row.offset, row.created_at) for row in rows[100:]] == [
+        (event.offset, event.created_at.replace(tzinfo=None)) for event in orders.read()
+    ]
+
+
+@proves("D17")
+def test_conditions_change_nothing_but_the_cost(spark: Any, url: str, orders: Any) -> None:
+    """Whatever bound reaches the database or the manifest, the answer is that of all rows."""
+    rows = query(spark, url, "SELECT offset, key, payload:n::int, created_at FROM orders").collect()
+    first, middle = rows[0][0], rows[150]
+    conditions = {
+        f"offset > {rows[250][0]}": lambda row: row[0] > rows[250][0],
+        f"{rows[90][0]} <= offset AND offset < {rows[210][0]}": lambda row: rows[90][0] <= row[0] < rows[210][0],
+        f"offset < {first} OR offset > {rows[290][0]}": lambda row: row[0] > rows[290][0],
+        "key = 'k1' AND key IN ('k1', 'k2')": lambda row: row[1] == "k1",
+        f"created_at >= TIMESTAMP '{middle[3]}'": lambda row: row[3] >= middle[3],
+        f"created_at < TIMESTAMP '{middle[3]}' AND key = 'k0'": lambda row: row[3] < middle[3] and row[1] == "k0",
+        "created_at > now() - INTERVAL 1 HOUR": lambda row: row[3] > rows[99][3] + timedelta(hours=1),
+        f"offset = (SELECT max(offset) FROM orders WHERE offset < {rows[9][0]})": lambda row: row[0] == rows[8][0],
+        f"offset IN (SELECT offset + 0 FROM orders WHERE offset > {rows[297][0]})": lambda row: row[0] > rows[297][0],
+    }
+    for condition, expected in conditions.items():
+        found = {row[0] for row in answer(spark, url, f"SELECT offset FROM orders WHERE {condition}")}
+        assert found == {row[0] for row in rows if expected(row)}, condition
+    joined = "SELECT count(*) FROM orders a JOIN orders b ON a.offset = b.offset"
+    both = f"{joined} WHERE a.offset > {rows[280][0]} AND b.key = 'k1'"
+    assert answer(spark, url, both) == [(len([row for row in rows[281:] if row[1] == "k1"]),)]
+    limited = f"SELECT count(*) FROM (SELECT * FROM orders ORDER BY offset LIMIT 10) WHERE offset > {rows[4][0]}"
+    assert answer(spark, url, limited) == [(5,)]
+
+
+@proves("D18")
+def test_a_bound_reaches_the_database(spark: Any) -> None:
+    """What stands right above a table in Spark's plan is looked up, and of the columns only those that are used."""
+    columns = {"offset": "long", "key": "string", "payload": "string", "created_at": "timestamp"}
+    schema = ", ".join(f"`0:{name}` {kind}" for name, kind in columns.items())
+    empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+    empty.toDF(*columns).createOrReplaceTempView("empty")
+
+    def need(sql: str) -> Any:
+        return needs(spark.sql(sql)._jdf.queryExecution().optimizedPlan().toJSON(), utc=True)[0]
+
+    assert need("SELECT count(*) FROM empty WHERE `offset` IN (6, 7) OR offset = 9")[:3] == ({"offset"}, 0, None)
+    assert need("SELECT count(*) FROM empty WHERE offset > 5 AND 9 >= offset")[:3] == ({"offset"}, 5, 9)
+    assert need("SELECT payload FROM empty WHERE key IN ('a', 'b')").keys == ("a", "b")
+    assert need("SELECT key FROM empty WHERE created_at BETWEEN '2026-01-01' AND now()").since == 1767225600000
+    assert need("SELECT * FROM empty WHERE offset > 5 OR key = 'a'")[1:] == (0, None, None, ())
+    assert (
+        need("SELECT 1 FROM empty WHERE offset > 5 UNION ALL SELECT 2 FROM empty WHERE offset > 3 AND key = 'a'").after
+        == 3
+    )
+    assert need("SELECT * FROM (SELECT * FROM empty LIMIT 3) WHERE offset > 5").after == 0
+    assert need("SELECT * FROM empty WHERE offset = (SELECT max(offset) FROM empty) AND offset > 7").after == 0
+    deep = " AND ".join(f"offset <> {number}" for number in range(300))
+    assert need(f"SELECT key FROM empty WHERE offset > 5 AND {deep}").after == 5
+
+
+def test_payloads_of_any_type_are_grouped(spark: Any, url: str, orders: Any) -> None:
+    """By their text, wherever the path stands, and only there."""
+    expected = [(f"p{n}", 75) for n in range(4)]
+    for group in ("1", "payload:to", "all"):
+        sql = f"SELECT payload:to, count(*) FROM orders WHERE 'payload:to' <> payload:to::string GROUP BY {group}"
+        assert sorted(answer(spark, url, sql)) == expected
+    assert query(spark, url, "SELECT payload:to, count(*) AS n FROM orders GROUP BY 1").columns == ["to", "n"]
+
+
+def test_names_of_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """Any name will do, in backticks; in whatever case where only one is meant."""
+    for name in ("eventkit.tasks", "it's `so`", "Orders"):
+        kit.stream(name).publish({"name": name})
+    for name in ("`eventkit.tasks`", "`it's ``so```", "orders"):
+        assert len(answer(spark, url, f"SELECT * FROM {name} WHERE topic <> ''")) == 1
+    kit.stream("orders").publish_many([1, 2])
+    try:
+        assert [len(answer(spark, url, f"SELECT * FROM {name}")) for name in ("Orders", "orders")] == [1, 2]
+        assert answer(spark, url, "SELECT count(*) FROM Orders a, orders b") == [(2,)]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+@proves("D18")
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT * FROM ordres", "there is no topic 'ordres': did you mean 'orders'?"),
+        ("SELECT * FROM eventkit.tasks", "in backticks, as in `eventkit.tasks`"),
+        ("SELECT keey FROM orders", "did you mean one of `key`"),
+        ("SELECT count(*) FROM orders WHERE payload:n > 5", "as in payload:total::double"),
+        ("SELEC 1", "Syntax error"),
+        ("DROP TABLE orders", "begins with SELECT or WITH, and changes nothing"),
+        ("INSERT INTO orders SELECT 1", "begins with SELECT or WITH, and changes nothing"),
+        ("SELECT 1; SELECT 2", "Syntax error"),
+        ("", "begins with SELECT"),
+    ],
+)
+def test_what_cannot_be_answered_is_told_in_a_line(spark: Any, sqlite_url: str, sql: str, said: str) -> None:
+    """With what helps, before anything is read, and nothing is changed."""
+    with eventkit.connect(sqlite_url) as kit:
+        kit.stream("orders").publish(1)
+    with pytest.raises(ValueError, match="^[^\n]+$") as refused:
+        query(spark, sqlite_url, sql)
+    assert said in str(refused.value)
+
+
+def test_views_of_a_session(spark: Any, url: str, orders: Any) -> None:
+    """Each topic is a view as of the call, and of the next call with what has come since."""
+    views(spark, url)
+    assert spark.sql("SELECT count(*) FROM orders").collect()[0][0] == 300
+    orders.publish(1)
+    assert answer(spark, url, "SELECT count(*) FROM Orders") == [(301,)]
+    assert spark.sql("SELECT count(*) FROM orders").collect()[0][0] == 300
+    views(spark, url, ["orders"])
+    assert spark.sql("SELECT count(*) FROM orders").collect()[0][0] == 301
+    spark.catalog.dropTempView("orders")

@@ -1,0 +1,78 @@
+"""The seam between archive and live: raced by publishers and by an archiver that prunes."""
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit.conformance import proves
+from eventkit.conformance.processes import spawn
+from eventkit.lake import archive
+from eventkit.spark import query
+from eventkit.spark.complaints import is_sparks
+from eventkit.spark.events import overtaken
+
+
+def publish(url: str, seconds: float) -> list[int]:
+    """Publish in transactions of all lengths; the offsets of what was committed."""
+    committed, end = [], time.monotonic() + seconds
+    with eventkit.connect(url) as kit:
+        while time.monotonic() < end:
+            with kit.transaction() as tx:
+                offsets = [kit.stream("orders").publish(n, tx=tx) for n in range(random.randint(1, 5))]
+                time.sleep(random.random() * 0.01)
+            committed += offsets
+            time.sleep(random.random() * 0.005)
+    return committed
+
+
+def archive_on(url: str, folder: Path, seconds: float) -> int:
+    """Archive and prune in small steps."""
+    end, covered = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        covered = archive(url, "orders", to=folder, prune=random.random() < 0.5).covered
+        time.sleep(random.random() * 0.2)
+    return covered
+
+
+def seen(spark: Any, url: str) -> list[int]:
+    while True:
+        try:
+            return [row.offset for row in query(spark, url, "SELECT offset FROM orders").collect()]
+        except Exception as error:
+            if not is_sparks(error) or not overtaken(error):
+                raise
+
+
+def race(spark: Any, url: str, folder: Path, publishers: int, seconds: float) -> None:
+    """Query all the while: each answer has every event that was ever committed up to its last one, once."""
+    with eventkit.connect(url) as kit:
+        kit.stream("orders").publish("the first")
+    end = time.monotonic() + seconds
+    processes = [spawn(publish, url, seconds) for _ in range(publishers)]
+    archiver = spawn(archive_on, url, folder, seconds + 1)
+    answers = [seen(spark, url)]
+    while time.monotonic() < end:
+        answers.append(seen(spark, url))
+    committed = sorted([1, *(offset for process in processes for offset in process.result())])
+    assert archiver.result() > 1
+    answers.append(seen(spark, url))
+    for answer in answers:
+        assert sorted(answer) == [offset for offset in committed if offset <= max(answer)]
+    assert len(answers[-1]) == len(committed)
+
+
+@proves("D17")
+def test_no_event_is_missing_or_there_twice(spark: Any, url: str, tmp_path: Path) -> None:
+    """While others publish, archive and prune."""
+    race(spark, url, tmp_path, publishers=2, seconds=3)
+
+
+@pytest.mark.slow
+@proves("D17")
+def test_no_event_is_missing_or_there_twice_for_long(spark: Any, url: str, tmp_path: Path) -> None:
+    """The same for most of a minute, with more who publish."""
+    race(spark, url, tmp_path, publishers=4, seconds=45)
