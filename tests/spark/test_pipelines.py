@@ -58,22 +58,27 @@ def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str,
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish_many([1, 2])
         batches: list[int] = []
+        ended = threading.Event()
 
         def collect(frame: Any, number: int) -> None:
             batches.append(frame.count())
 
         def interrupt() -> None:
             deadline = time.monotonic() + 60
-            while not batches and time.monotonic() < deadline:
-                time.sleep(0.1)
-            time.sleep(1)
-            os.kill(os.getpid(), signal.SIGINT)
+            while not batches and not ended.wait(0.1) and time.monotonic() < deadline:
+                pass
+            # Whoever has failed by then is not there to be interrupted, and other tests are.
+            if not ended.wait(1):
+                os.kill(os.getpid(), signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
         thread.start()
         checkpoint = str(tmp_path / "checkpoint")
-        Pipeline("collect", url=sqlite_url, source="orders", sink=collect, checkpoint=checkpoint).run(spark)
-        thread.join()
+        try:
+            Pipeline("collect", url=sqlite_url, source="orders", sink=collect, checkpoint=checkpoint).run(spark)
+        finally:
+            ended.set()
+            thread.join()
         assert batches == [2]
         assert state(kit) == ("collect", "orders", "collect", "done", 2, 0)
 
