@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "arguments", "telemetry"},
+    {"errors", "arguments", "telemetry", "signatures"},
     {"codec", "retry", "children", "cron"},
     {"records", "settings"},
     {"stats"},
@@ -44,7 +44,7 @@ FLOORS = (
     },
     {"kit"},
     {"copying", "app"},
-    {"testing", "archive"},
+    {"testing", "archive", "webhooks"},
     {""},
     {"sqlalchemy", "worker", "spark"},
     {"conformance", "demo"},
