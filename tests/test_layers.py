@@ -48,6 +48,7 @@ FLOORS = (
     {""},
     {"sqlalchemy", "worker", "spark"},
     {"conformance", "demo"},
+    {"http"},
     {"cli"},
 )
 """From the ground up; a floor's rooms do not know each other.  ``""`` is the package itself."""

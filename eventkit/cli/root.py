@@ -17,6 +17,7 @@ from . import (
     queues,
     schedules,
     schema,
+    serving,
     streams,
     trying,
     watching,
@@ -38,6 +39,7 @@ app = typer.Typer(
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     working.worker,
     working.scheduler,
+    serving.serve,
     watching.overview,
     watching.stats,
     watching.health,

@@ -1,0 +1,80 @@
+"""Bodies of requests: JSON, strictly, as one of our types.
+
+The framework hands the bytes of a body to `StrictJSON`, which reads them as the type that the route says; payloads in
+it stay the text that they came as (`msgspec.Raw`).  Nothing is read twice in meaning: a key that comes twice, what is
+nested deeper than 64 levels, NaN and numbers that no database has are refused, as `eventkit.codec` refuses them.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+from litestar.dto import AbstractDTO
+from litestar.typing import FieldDefinition
+
+from ..codec import Codec, encode_json
+from .problems import Refusal
+
+_plain = Codec(largest=2**62)
+
+
+def strict(body: bytes) -> None:
+    """Refuse *body* if it is not JSON, or says anything that would not be kept as it was said."""
+    try:
+        text = _plain.check(body.decode())
+        # As many colons as before are as many keys as before, unless a colon was written as an escape.
+        if b"\\u" in body or encode_json(_plain.decode(text)).count(":") != text.count(":"):
+            json.loads(text, object_pairs_hook=_once)
+    except UnicodeDecodeError as error:
+        raise Refusal(400, "malformed", f"the body is not UTF-8: {error}") from None
+    except OverflowError as error:
+        raise Refusal(400, "malformed", f"the body holds a number that no database has: {error}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Refusal(400, "malformed", str(error).replace("the payload is", "the body is", 1)) from None
+
+
+def read(body: bytes, decoder: "msgspec.json.Decoder[Any]") -> Any:
+    """*body* as the decoder's type."""
+    strict(body)
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Refusal(422, "invalid", f"the body is not what is expected here: {error}") from None
+    except msgspec.DecodeError as error:
+        raise Refusal(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+class StrictJSON(AbstractDTO[Any]):
+    """How the framework has bodies read; a subclass for each route that has one, made by `reading`."""
+
+    decoder: "msgspec.json.Decoder[Any]"
+
+    @classmethod
+    def create_for_field_definition(cls, field_definition: FieldDefinition, *args: Any, **kwargs: Any) -> None:
+        """Remember the type that the route says."""
+        if field_definition.name == "data":
+            cls.decoder = msgspec.json.Decoder(field_definition.annotation)
+
+    @classmethod
+    def create_openapi_schema(cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any) -> Any:
+        """The type as it is."""
+        return schema_creator.for_field_definition(field_definition)
+
+    def decode_bytes(self, value: bytes) -> Any:
+        """The body, as the route's type."""
+        media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
+        if media not in ("", "application/json"):
+            raise Refusal(415, "unsupported_media_type", f"send application/json, not {media}")
+        return read(value, self.decoder)
+
+
+def reading() -> type[StrictJSON]:
+    """A reader for one route."""
+    return type("StrictJSONOfRoute", (StrictJSON,), {})
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        again = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {again!r} comes twice in an object: say it once")

@@ -1,0 +1,112 @@
+"""Queues: making, configuring, emptying and forgetting them."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar.params import FromPath, FromQuery, JSONBody
+from msgspec import UNSET, UnsetType
+
+from .. import arguments
+from ..operations.queue import CreateQueue, FindQueue
+from ..queue import changes_of
+from ..retry import Policy
+from ..settings import QueueSettings
+from ..stats import QueueStats
+from .problems import Refusal
+from .routing import route
+from .service import Desk, Service
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue: what it is configured to, and how many tasks it has."""
+
+    name: str
+    settings: QueueSettings
+    stats: QueueStats
+
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_162_240_000)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a queue: null is the default again, and what is left out stays.  Durations are seconds."""
+
+    max_attempts: AtLeastOne | UnsetType | None = UNSET
+    lease: Seconds | UnsetType | None = UNSET
+    retry: Policy | str | list[Seconds] | UnsetType | None = UNSET
+    max_size: AtLeastOne | UnsetType | None = UNSET
+    rate: Annotated[float, msgspec.Meta(gt=0)] | UnsetType | None = UNSET
+    burst: Annotated[float, msgspec.Meta(ge=1)] | UnsetType | None = UNSET
+    max_running: AtLeastOne | UnsetType | None = UNSET
+    keep_done: Seconds | UnsetType | None = UNSET
+    keep_dead: Seconds | UnsetType | None = UNSET
+    key_ttl: Seconds | UnsetType | None = UNSET
+    dead_letter_to: Name | UnsetType | None = UNSET
+    history: bool | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """What is said."""
+        said = ((name, getattr(self, name)) for name in QueueChanges.__struct_fields__)
+        return {name: value for name, value in said if value is not UNSET}
+
+
+class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A queue to be made, with what is to be set of it."""
+
+    name: Name
+
+
+async def known(service: Desk, queue: str) -> None:
+    """Refuse a queue that nobody has made, configured, or enqueued anything in."""
+    if not await service.execute(FindQueue(queue)):
+        raise Refusal(404, "unknown_queue", f"there is no queue {queue!r}: make it with POST /queues")
+
+
+async def shown(service: Desk, queue: str) -> Queue:
+    """The queue as it is answered."""
+    handle = service.queue(queue)
+    return Queue(queue, await handle.settings(), await handle.stats())
+
+
+@route("GET", "/queues", scope="consume")
+async def list_queues(service: Service) -> dict[str, QueueStats]:
+    """All queues in numbers, by name."""
+    return (await service.kit.overview()).queues
+
+
+@route("POST", "/queues", scope="admin", status=201, problems=(409,))
+async def create_queue(service: Service, data: JSONBody[NewQueue]) -> Queue:
+    """Make a queue; one that is there already stays as it is, and the answer is 409."""
+    changes = changes_of(arguments.name("queue", data.name), **data.given())
+    if not await service.execute(CreateQueue(data.name, changes)):
+        raise Refusal(409, "queue_exists", f"there is a queue {data.name!r} already: PATCH it to change its settings")
+    return await shown(service, data.name)
+
+
+@route("GET", "/queues/{queue:str}", scope="consume", on="queue", problems=(404,))
+async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
+    """One queue: its settings, and how many tasks it has."""
+    await known(service, queue)
+    return await shown(service, queue)
+
+
+@route("PATCH", "/queues/{queue:str}", scope="admin", on="queue", problems=(404,))
+async def change_queue(service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]) -> Queue:
+    """Change the settings that are given; every process obeys at once."""
+    await known(service, queue)
+    await service.queue(queue).configure(**data.given())
+    return await shown(service, queue)
+
+
+@route("DELETE", "/queues/{queue:str}", scope="admin", on="queue", status=204, problems=(404, 409))
+async def delete_queue(service: Service, queue: FromPath[str], force: FromQuery[bool] = False) -> None:
+    """Forget a queue; one that has tasks only with *force*."""
+    await known(service, queue)
+    if not await service.queue(queue).drop(force=force):
+        raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them with it")
+
+
+routes = [list_queues, create_queue, get_queue, change_queue, delete_queue]

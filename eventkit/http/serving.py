@@ -1,0 +1,143 @@
+"""`serve`: the service as a process: a socket, a server on it, and an end that loses nothing.
+
+Without any key the service is for this machine only: it refuses to listen on anything but loopback.  Told to stop, it
+takes no more connections, answers at once whoever waits for something, ends streams of events where they are, and
+closes the kit when the last answer is out.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import uvicorn
+
+from ..kit import connect_async
+from ..protocols import AsyncEventKit
+from ..worker.signals import stopping
+from .application import Guard, app
+from .service import ServiceSettings
+
+logger = logging.getLogger("eventkit.http")
+
+Beside = Callable[[AsyncEventKit, asyncio.Event], Awaitable[Any]]
+"""What runs beside the service in its process, until the event is set or the kit's waiting ends."""
+
+
+class NotForOthers(ValueError):
+    """Raised where a service without keys is to be reached from other machines."""
+
+
+def serve(
+    url: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8888,
+    settings: ServiceSettings | None = None,
+    guard: Guard | None = None,
+    beside: Sequence[Beside] = (),
+    create: bool = True,
+) -> None:
+    """Serve the database at *url* until a signal; port 0 is any that is free, and the log says which."""
+    if guard is None and not is_loopback(host):
+        raise NotForOthers(
+            f"there is no key, so the service is for this machine alone and does not listen on {host}: "
+            f"make a key with eventkit key add, or leave --host at 127.0.0.1"
+        )
+    with contextlib.closing(_bound(host, port)) as listening, asyncio.Runner(loop_factory=_loops()) as runner:
+        runner.run(_serve(url, listening, settings or ServiceSettings(), guard, beside, create))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches *host*, an address or a name."""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise ValueError(f"there is no address {host!r} to listen on: {error}") from None
+    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)
+
+
+async def _serve(
+    url: str,
+    listening: socket.socket,
+    settings: ServiceSettings,
+    guard: Guard | None,
+    beside: Sequence[Beside],
+    create: bool,
+) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    async with connect_async(url, create=create) as kit:
+        service = app(kit, settings=settings, guard=guard)
+        server = _Server(_config(service))
+
+        def stop() -> None:
+            server.should_exit = True
+            loop.call_soon_threadsafe(end)
+
+        def end() -> None:
+            told.set()
+            service.state.desk.end_waiting()
+
+        with stopping(stop, lambda: True):
+            async with asyncio.TaskGroup() as running:
+                for one in beside:
+                    running.create_task(_beside(one, kit, told))
+                address, port = listening.getsockname()[:2]
+                shown = f"[{address}]" if ":" in address else address
+                logger.info("serving on http://%s:%s%s", shown, port, "" if guard else ", this machine alone: no keys")
+                await server.serve([listening])
+                end()
+        logger.info("the service has ended")
+
+
+async def _beside(one: Beside, kit: AsyncEventKit, told: asyncio.Event) -> None:
+    await one(kit, told)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, whose process has its signals handled elsewhere."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them."""
+        yield
+
+
+def _config(service: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        service,
+        http="httptools",
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ValueError(f"nothing can listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    return listening
+
+
+def _loops() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop, which there is not for every system."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
