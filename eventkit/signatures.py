@@ -2,7 +2,7 @@
 
 A signature is written ``t=1795053600,v1=5257a8…``: the moment in seconds since 1970, and HMAC-SHA256 over the moment, a
 *subject* and the body, in hexadecimal.  The subject says what the body is for, so that it cannot be sent for something
-else; a body that is signed with several secrets has a ``v1`` for each, so that each side may change its own in its time.
+else; a body that is signed with several secrets has a ``v1`` for each, so that each side changes its own in its time.
 """
 
 import hmac

@@ -105,6 +105,8 @@ class Worker:
         finally:
             if self._processes is not None:
                 self._processes.close()
+            for close in self._app.closing:
+                await close()
             if bound:
                 self._app.unbind()
             if blocking is not None:
