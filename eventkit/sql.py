@@ -18,6 +18,8 @@ import msgspec
 from . import operations
 from .operations import (
     Operation,
+    api_key,
+    audit,
     chain,
     channel,
     claim,
@@ -66,6 +68,8 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Every operation there is, by name."""
     modules = (
         operations,
+        api_key,
+        audit,
         stream,
         channel,
         enqueue,

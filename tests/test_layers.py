@@ -44,10 +44,11 @@ FLOORS = (
     },
     {"kit"},
     {"copying", "app"},
-    {"testing", "archive", "webhooks"},
+    {"testing", "archive", "webhooks", "access"},
     {""},
     {"sqlalchemy", "worker", "spark"},
     {"conformance", "demo"},
+    {"canary"},
     {"http"},
     {"cli"},
 )

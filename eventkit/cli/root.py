@@ -10,6 +10,7 @@ import typer
 from . import (
     channels,
     dead,
+    keys,
     locks,
     messages,
     moving,
@@ -18,6 +19,7 @@ from . import (
     schedules,
     schema,
     serving,
+    singing,
     streams,
     trying,
     watching,
@@ -40,6 +42,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     working.worker,
     working.scheduler,
     serving.serve,
+    singing.canary,
     watching.overview,
     watching.stats,
     watching.health,
@@ -66,6 +69,7 @@ for name, group in {
     "channel": channels,
     "schedule": schedules,
     "lock": locks,
+    "key": keys,
 }.items():
     app.add_typer(group.app, name=name)
 

@@ -1,6 +1,7 @@
 """``eventkit serve``: the service, for whoever speaks HTTP."""
 
 import logging
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,12 +24,22 @@ def serve(
         str | None, typer.Option("--worker", metavar="MODULE:APP", help="Run the tasks of an application, too.")
     ] = None,
     scheduler: Annotated[bool, typer.Option("--scheduler", help="Fire schedules, too.")] = False,
+    webhooks: Annotated[
+        list[str] | None,
+        typer.Option("--webhooks", metavar="QUEUE", help="Make the calls of its jobs, too; may be said several times."),
+    ] = None,
+    webhook_allow: Annotated[
+        list[str] | None,
+        typer.Option("--webhook-allow", metavar="NETWORK", help="What they may call that is not public."),
+    ] = None,
+    canary: Annotated[bool, typer.Option("--canary", help="Send messages through, and measure them.")] = False,
     url: Url = None,
 ) -> None:
     """Serve the database over HTTP.
 
     Until a signal: then whoever waits is answered, and the last answer is sent. Without any key, on
-    this machine alone.
+    this machine alone. Secrets are in the environment, with commas between several: webhooks are
+    signed with EVENTKIT_WEBHOOK_SECRETS, requests have to be with EVENTKIT_BODY_SECRETS.
     """
     try:
         from eventkit.http import serve as run
@@ -40,10 +51,15 @@ def serve(
     if scheduler:
         beside.append(_schedules)
     if worker is not None:
-        beside.append(_tasks(worker, settings.url(url)))
+        beside.append(_tasks(load(worker), settings.url(url)))
+    if webhooks:
+        beside.append(_calls(webhooks, webhook_allow or [], settings.url(url)))
+    if canary:
+        beside.append(_canary)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")
     try:
-        run(settings.url(url), host=host, port=port, beside=beside, create=False)
+        body_secrets = _secrets("EVENTKIT_BODY_SECRETS")
+        run(settings.url(url), host=host, port=port, body_secrets=body_secrets, beside=beside, create=False)
     except ValueError as error:
         raise Refused(str(error)) from None
 
@@ -52,11 +68,34 @@ async def _schedules(kit: "AsyncEventKit", told: "asyncio.Event") -> None:
     await kit.run_scheduler()
 
 
-def _tasks(name: str, url: str) -> Any:
+async def _canary(kit: "AsyncEventKit", told: "asyncio.Event") -> None:
+    import asyncio
+
+    from eventkit.canary import Canary
+
+    singing = asyncio.ensure_future(Canary(kit).run())
+    await told.wait()
+    singing.cancel()
+
+
+def _calls(queues: list[str], allow: list[str], url: str) -> Any:
+    from eventkit import App
+    from eventkit.webhooks.calling import Webhooks
+
+    app = App(url)
+    Webhooks(app, secret=_secrets("EVENTKIT_WEBHOOK_SECRETS"), allow=allow)
+    return _tasks(app, url, queues=queues)
+
+
+def _secrets(variable: str) -> list[str]:
+    return [secret for secret in os.environ.get(variable, "").split(",") if secret]
+
+
+def _tasks(app: Any, url: str, **given: Any) -> Any:
     async def work(kit: "AsyncEventKit", told: "asyncio.Event") -> None:
         import asyncio
 
-        one = load(name).worker(**{**settings.from_file().get("worker", {}), "url": url})
+        one = app.worker(**{**settings.from_file().get("worker", {}), **given, "url": url})
         serving = asyncio.ensure_future(one.serve())
         ending = asyncio.ensure_future(told.wait())
         await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)

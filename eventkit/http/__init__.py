@@ -12,7 +12,7 @@ one of our types, and says no with a `problems.Refusal`.
 
 **A guard** is asked before each route that is not ``open``: `application.app` is given one function, which gets the
 connection and the route's `routing.Access` (which right, on which kind of thing; the thing's name is the path's
-parameter of that kind), and raises a `Refusal` with 401 or 403.
+parameter of that kind), and raises a `Refusal` with 401, 403 or 429.  That of ``eventkit serve`` is `keys.Keys`.
 
 **Around all requests** goes the ``middleware`` of `app`: ASGI, inside the framework's routing, so that
 ``scope["path_template"]`` says which route it is.  **Pages** are handlers of the framework, which `app` is given as
@@ -23,9 +23,10 @@ parameter of that kind), and raises a `Refusal` with 401 or 403.
 """
 
 from .application import Guard, app
+from .keys import Keys
 from .problems import Problem, Refusal
 from .routing import Access
 from .service import ServiceSettings
 from .serving import serve
 
-__all__ = ["Access", "Guard", "Problem", "Refusal", "ServiceSettings", "app", "serve"]
+__all__ = ["Access", "Guard", "Keys", "Problem", "Refusal", "ServiceSettings", "app", "serve"]

@@ -25,7 +25,7 @@ ROUTES = (health, queues, messages)
 """The modules that have routes, in the order in which the document tells of them."""
 
 Guard = Callable[["ASGIConnection[Any, Any, Any, Any]", Access], Awaitable[None]]
-"""What is asked before each route whose scope is not ``open``; it raises a `Refusal` (401 or 403), or lets it pass."""
+"""What is asked before each route whose scope is not ``open``; it raises a `Refusal`, or lets it pass."""
 
 
 def app(

@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
@@ -19,7 +19,8 @@ import uvicorn
 from ..kit import connect_async
 from ..protocols import AsyncEventKit
 from ..worker.signals import stopping
-from .application import Guard, app
+from .application import app
+from .keys import Keys
 from .service import ServiceSettings
 
 logger = logging.getLogger("eventkit.http")
@@ -38,18 +39,17 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8888,
     settings: ServiceSettings | None = None,
-    guard: Guard | None = None,
+    body_secrets: Iterable[str] = (),
     beside: Sequence[Beside] = (),
     create: bool = True,
 ) -> None:
-    """Serve the database at *url* until a signal; port 0 is any that is free, and the log says which."""
-    if guard is None and not is_loopback(host):
-        raise NotForOthers(
-            f"there is no key, so the service is for this machine alone and does not listen on {host}: "
-            f"make a key with eventkit key add, or leave --host at 127.0.0.1"
-        )
+    """Serve the database at *url* until a signal; port 0 is any that is free, and the log says which.
+
+    With *body_secrets*, what changes anything has to be signed with one of them.
+    """
+    alone = is_loopback(host)
     with contextlib.closing(_bound(host, port)) as listening, asyncio.Runner(loop_factory=_loops()) as runner:
-        runner.run(_serve(url, listening, settings or ServiceSettings(), guard, beside, create))
+        runner.run(_serve(url, listening, settings or ServiceSettings(), alone, list(body_secrets), beside, create))
 
 
 def is_loopback(host: str) -> bool:
@@ -65,13 +65,21 @@ async def _serve(
     url: str,
     listening: socket.socket,
     settings: ServiceSettings,
-    guard: Guard | None,
+    alone: bool,
+    body_secrets: list[str],
     beside: Sequence[Beside],
     create: bool,
 ) -> None:
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     async with connect_async(url, create=create) as kit:
-        service = app(kit, settings=settings, guard=guard)
+        keys = Keys(kit, open_without_keys=alone, body_secrets=body_secrets)
+        locked = await keys.locked()
+        if not (alone or locked):
+            raise NotForOthers(
+                f"there is no key, so the service is for this machine alone and does not listen on "
+                f"{listening.getsockname()[0]}: make a key with eventkit key add, or leave --host at 127.0.0.1"
+            )
+        service = app(kit, settings=settings, guard=keys)
         server = _Server(_config(service))
 
         def stop() -> None:
@@ -88,7 +96,7 @@ async def _serve(
                     running.create_task(_beside(one, kit, told))
                 address, port = listening.getsockname()[:2]
                 shown = f"[{address}]" if ":" in address else address
-                logger.info("serving on http://%s:%s%s", shown, port, "" if guard else ", this machine alone: no keys")
+                logger.info("serving on http://%s:%s%s", shown, port, "" if locked else ", this machine alone: no keys")
                 await server.serve([listening])
                 end()
         logger.info("the service has ended")

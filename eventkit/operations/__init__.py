@@ -125,6 +125,7 @@ class Advance(Operation[None], frozen=True):
             AdvanceLakes,
             AdvanceLakeFiles,
             AdvancePipelines,
+            AdvanceApiKeys,
         ):
             yield table(self.milliseconds)
 
@@ -203,6 +204,12 @@ class AdvanceLakeFiles(Operation[None], frozen=True):
 
 class AdvancePipelines(Operation[None], frozen=True):
     """Move the moments of pipelines back."""
+
+    milliseconds: int
+
+
+class AdvanceApiKeys(Operation[None], frozen=True):
+    """Move the moments of keys of callers back."""
 
     milliseconds: int
 

@@ -35,6 +35,8 @@ What the columns alone do not say:
   has a row in ``eventkit_lake_file`` without ``retired_at``; a retired one stays for those who read it still.
 * ``eventkit_rollup`` holds sums by the hour: of a topic or a queue (``subject``), of what is measured there; a latency
   is counted under the bucket that it falls into.
+* ``eventkit_api_key`` has the keys of who calls the service: ``hash`` of its secret, and ``former`` of the one before
+  for as long as that is good.  ``scopes`` is a JSON array.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
 
 On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
@@ -318,6 +320,22 @@ SQLITE_UPGRADE = (
     ) WITHOUT ROWID
     """,
     f"""
+    CREATE TABLE eventkit_api_key (
+        id TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL,
+        hash TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        rate REAL,
+        burst REAL,
+        quota INTEGER,
+        created_at INTEGER NOT NULL DEFAULT ({NOW}),
+        expires_at INTEGER,
+        revoked_at INTEGER,
+        former TEXT,
+        former_until INTEGER
+    ) WITHOUT ROWID
+    """,
+    f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
         t.id, t.queue,
@@ -346,6 +364,7 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_api_key",
     "DROP TABLE eventkit_rollup",
     "DROP TABLE eventkit_pipeline",
     "DROP TABLE eventkit_lake_file",
@@ -378,7 +397,7 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
-    "DROP TABLE eventkit_rollup, eventkit_pipeline, eventkit_lake_file, eventkit_lake",
+    "DROP TABLE eventkit_api_key, eventkit_rollup, eventkit_pipeline, eventkit_lake_file, eventkit_lake",
     "DROP TABLE eventkit_written, eventkit_staged, eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
     "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "

@@ -455,6 +455,21 @@ CREATE TABLE eventkit_rollup (
     PRIMARY KEY (subject, name, hour, measure)
 ) WITH (fillfactor = 50)
 
+CREATE TABLE eventkit_api_key (
+    id text COLLATE "C" NOT NULL PRIMARY KEY,
+    name text NOT NULL,
+    hash text NOT NULL,
+    scopes text NOT NULL,
+    rate float8,
+    burst float8,
+    quota bigint,
+    created_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    former text,
+    former_until timestamptz
+)
+
 CREATE TABLE eventkit_schedule (
     name text NOT NULL PRIMARY KEY,
     timing text NOT NULL,
