@@ -1,4 +1,4 @@
-"""Messages that a canary sends to itself: E15."""
+"""Messages that a canary sends to itself."""
 
 import asyncio
 import json
@@ -11,7 +11,6 @@ import working
 import eventkit
 from eventkit import AsyncEventKit
 from eventkit.canary import NAME, Canary
-from eventkit.conformance import proves
 
 url = working.url
 
@@ -30,7 +29,6 @@ def rendered(canary: Canary) -> list[str]:
     return [line for metric in canary.metrics for line in metric.lines()]
 
 
-@proves("E15")
 def test_messages_come_through(url: str) -> None:
     """A queue and a stream, with what is left behind cleared away; metrics tell how long it took."""
 
@@ -50,7 +48,6 @@ def test_messages_come_through(url: str) -> None:
     on(url, sing)
 
 
-@proves("E15")
 def test_two_canaries_take_turns(url: str) -> None:
     """Neither has the other's messages."""
 
@@ -64,7 +61,6 @@ def test_two_canaries_take_turns(url: str) -> None:
     on(url, sing)
 
 
-@proves("E15")
 def test_what_does_not_come_is_told(url: str) -> None:
     """A queue that is paused: the event comes, the task does not."""
 
