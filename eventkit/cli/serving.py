@@ -39,10 +39,12 @@ def serve(
 
     Until a signal: then whoever waits is answered, and the last answer is sent. Without any key, on
     this machine alone. Secrets are in the environment, with commas between several: webhooks are
-    signed with EVENTKIT_WEBHOOK_SECRETS, requests have to be with EVENTKIT_BODY_SECRETS.
+    signed with EVENTKIT_WEBHOOK_SECRETS, requests have to be with EVENTKIT_BODY_SECRETS. What can
+    be set besides is under [tool.eventkit.server].
     """
     try:
         from eventkit.http import serve as run
+        from eventkit.http import settings_of
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("litestar", "uvicorn", "uvloop", "httptools"):
             raise
@@ -58,8 +60,17 @@ def serve(
         beside.append(_canary)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")
     try:
+        chosen = settings_of(settings.from_file().get("server", {}))
         body_secrets = _secrets("EVENTKIT_BODY_SECRETS")
-        run(settings.url(url), host=host, port=port, body_secrets=body_secrets, beside=beside, create=False)
+        run(
+            settings.url(url),
+            host=host,
+            port=port,
+            settings=chosen,
+            body_secrets=body_secrets,
+            beside=beside,
+            create=False,
+        )
     except ValueError as error:
         raise Refused(str(error)) from None
 

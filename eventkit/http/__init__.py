@@ -26,7 +26,7 @@ from .application import Guard, app
 from .keys import Keys
 from .problems import Problem, Refusal
 from .routing import Access
-from .service import ServiceSettings
+from .service import ServiceSettings, settings_of
 from .serving import serve
 
-__all__ = ["Access", "Guard", "Keys", "Problem", "Refusal", "ServiceSettings", "app", "serve"]
+__all__ = ["Access", "Guard", "Keys", "Problem", "Refusal", "ServiceSettings", "app", "serve", "settings_of"]

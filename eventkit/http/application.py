@@ -12,16 +12,41 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import BaseRouteHandler
-from litestar.openapi import OpenAPIConfig
 from litestar.types import ControllerRouterHandler, Middleware
 
 from ..protocols import AsyncEventKit
-from . import health, messages, queues
+from . import (
+    channels,
+    deadletters,
+    documents,
+    health,
+    jobs,
+    limits,
+    locks,
+    messages,
+    queues,
+    results,
+    schedules,
+    streams,
+)
 from .problems import handlers
 from .routing import ACCESS, Access
 from .service import Desk, ServiceSettings
 
-ROUTES = (health, queues, messages)
+ROUTES = (
+    queues,
+    messages,
+    deadletters,
+    jobs,
+    schedules,
+    streams,
+    channels,
+    results,
+    locks,
+    limits,
+    health,
+    documents,
+)
 """The modules that have routes, in the order in which the document tells of them."""
 
 Guard = Callable[["ASGIConnection[Any, Any, Any, Any]", Access], Awaitable[None]]
@@ -58,17 +83,8 @@ def app(
         guards=[ask],
         middleware=middleware,
         exception_handlers=handlers(),
-        openapi_config=_document(),
+        openapi_config=documents.document(),
         request_max_body_size=desk.settings.max_body,
         logging_config=None,
         debug=False,
-    )
-
-
-def _document() -> OpenAPIConfig:
-    return OpenAPIConfig(
-        title="eventkit",
-        version="1",
-        description="Durable streams, a task queue and notifications in the database you have.",
-        use_handler_docstrings=True,
     )

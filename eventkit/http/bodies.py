@@ -48,6 +48,7 @@ class StrictJSON(AbstractDTO[Any]):
     """How the framework has bodies read; a subclass for each route that has one, made by `reading`."""
 
     decoder: "msgspec.json.Decoder[Any]"
+    lines: bool
 
     @classmethod
     def create_for_field_definition(cls, field_definition: FieldDefinition, *args: Any, **kwargs: Any) -> None:
@@ -63,14 +64,16 @@ class StrictJSON(AbstractDTO[Any]):
     def decode_bytes(self, value: bytes) -> Any:
         """The body, as the route's type."""
         media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
-        if media not in ("", "application/json"):
+        if self.lines and media == "application/x-ndjson":
+            value = b"[" + b",".join([line for line in value.splitlines() if line.strip()]) + b"]"
+        elif media not in ("", "application/json"):
             raise Refusal(415, "unsupported_media_type", f"send application/json, not {media}")
         return read(value, self.decoder)
 
 
-def reading() -> type[StrictJSON]:
-    """A reader for one route."""
-    return type("StrictJSONOfRoute", (StrictJSON,), {})
+def reading(lines: bool) -> type[StrictJSON]:
+    """A reader for one route; of *lines*, too."""
+    return type("StrictJSONOfRoute", (StrictJSON,), {"lines": lines})
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:

@@ -1,13 +1,13 @@
 """Queues: making, configuring, emptying and forgetting them."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, UnsetType
 
 from .. import arguments
-from ..operations.queue import CreateQueue, FindQueue
+from ..operations.queue import CreateQueue
 from ..queue import changes_of
 from ..retry import Policy
 from ..settings import QueueSettings
@@ -15,8 +15,11 @@ from ..stats import QueueStats
 from .problems import Refusal
 from .routing import route
 from .service import Desk, Service
+from .terms import AtLeastOne, Count, Name, Seconds
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+State = Literal["scheduled", "ready", "leased", "dead", "done"]
+
+InState = Annotated[State, QueryParameter(name="state", description="Which of them.")]
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -25,10 +28,6 @@ class Queue(msgspec.Struct, frozen=True):
     name: str
     settings: QueueSettings
     stats: QueueStats
-
-
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_162_240_000)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,12 +58,6 @@ class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: Name
 
 
-async def known(service: Desk, queue: str) -> None:
-    """Refuse a queue that nobody has made, configured, or enqueued anything in."""
-    if not await service.execute(FindQueue(queue)):
-        raise Refusal(404, "unknown_queue", f"there is no queue {queue!r}: make it with POST /queues")
-
-
 async def shown(service: Desk, queue: str) -> Queue:
     """The queue as it is answered."""
     handle = service.queue(queue)
@@ -89,24 +82,69 @@ async def create_queue(service: Service, data: JSONBody[NewQueue]) -> Queue:
 @route("GET", "/queues/{queue:str}", scope="consume", on="queue", problems=(404,))
 async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
     """One queue: its settings, and how many tasks it has."""
-    await known(service, queue)
+    await service.known(queue)
     return await shown(service, queue)
 
 
 @route("PATCH", "/queues/{queue:str}", scope="admin", on="queue", problems=(404,))
 async def change_queue(service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]) -> Queue:
     """Change the settings that are given; every process obeys at once."""
-    await known(service, queue)
-    await service.queue(queue).configure(**data.given())
+    await (await service.known(queue)).configure(**data.given())
     return await shown(service, queue)
 
 
 @route("DELETE", "/queues/{queue:str}", scope="admin", on="queue", status=204, problems=(404, 409))
 async def delete_queue(service: Service, queue: FromPath[str], force: FromQuery[bool] = False) -> None:
     """Forget a queue; one that has tasks only with *force*."""
-    await known(service, queue)
-    if not await service.queue(queue).drop(force=force):
+    handle = await service.known(queue)
+    service.forget(queue)
+    if not await handle.drop(force=force):
         raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them with it")
 
 
-routes = [list_queues, create_queue, get_queue, change_queue, delete_queue]
+@route("GET", "/queues/{queue:str}/stats", scope="consume", on="queue", problems=(404,))
+async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
+    """The queue in numbers, each counted up to 10,000."""
+    return await (await service.known(queue)).stats()
+
+
+@route("POST", "/queues/{queue:str}/purge", scope="admin", on="queue", problems=(404,))
+async def purge_queue(service: Service, queue: FromPath[str], in_state: InState = "ready") -> Count:
+    """Delete the messages in one state."""
+    return Count(await (await service.known(queue)).purge(in_state))
+
+
+@route("POST", "/queues/{queue:str}/pause", scope="admin", on="queue", problems=(404,))
+async def pause_queue(service: Service, queue: FromPath[str]) -> Queue:
+    """Take messages in and hand none out, until it is resumed."""
+    await (await service.known(queue)).pause()
+    return await shown(service, queue)
+
+
+@route("POST", "/queues/{queue:str}/resume", scope="admin", on="queue", problems=(404,))
+async def resume_queue(service: Service, queue: FromPath[str]) -> Queue:
+    """Hand messages out again."""
+    await (await service.known(queue)).resume()
+    return await shown(service, queue)
+
+
+@route("POST", "/queues/{queue:str}/compact", scope="admin", on="queue", problems=(404,))
+async def compact_queue(service: Service, queue: FromPath[str]) -> Count:
+    """Move what is due or expired in the queue now, and let housekeeping delete what was kept long enough."""
+    moved = await (await service.known(queue)).sweep()
+    await service.kit.maintain()
+    return Count(moved)
+
+
+routes = [
+    list_queues,
+    create_queue,
+    get_queue,
+    change_queue,
+    delete_queue,
+    queue_stats,
+    purge_queue,
+    pause_queue,
+    resume_queue,
+    compact_queue,
+]

@@ -13,10 +13,11 @@ anybody may have; and for which kind of thing, whose name is the path's paramete
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from litestar import delete, get, patch, post, put
+from litestar import Response, delete, get, patch, post, put
 from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
 
 from .bodies import reading
 from .problems import documented
@@ -46,15 +47,25 @@ def route(
     scope: Scope,
     on: Kind | None = None,
     status: int = 200,
+    also: int | None = None,
     problems: tuple[int, ...] = (),
+    lines: bool = False,
+    live: bool = False,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
-    """Declare a route, which answers with *status*, and with *problems* beside those that any route may have."""
+    """Declare a route, which answers with *status* or *also* another, and with *problems* beside those of any route.
+
+    With *lines* it takes NDJSON as well, and with *live* it answers with server-sent events.
+    """
 
     def declare(function: Callable[..., Any]) -> HTTPRouteHandler:
         bodily = "data" in function.__annotations__
         statuses = {*_ALWAYS, *problems, *(_WITH_BODY if bodily else ())}
         answers = documented(*sorted(statuses)) | more.pop("responses", {})
+        if live:
+            answers[status] = ResponseSpec(str, generate_examples=False, media_type="text/event-stream")
+        if also is not None:
+            answers[also] = ResponseSpec(_answer_of(function), generate_examples=False, description="Nothing new")
         handler: HTTPRouteHandler = _VERBS[method](
             path,
             status_code=status,
@@ -63,9 +74,15 @@ def route(
             summary=(function.__doc__ or "").partition("\n")[0],
             tags=[path.split("/")[1] or "service"],
             responses=answers,
-            dto=reading() if bodily else None,
+            dto=reading(lines) if bodily else None,
             **more,
         )(function)
         return handler
 
     return declare
+
+
+def _answer_of(function: Callable[..., Any]) -> Any:
+    """What the function answers, without the framework's `Response` around it."""
+    answer: Any = function.__annotations__["return"]
+    return get_args(answer)[0] if get_origin(answer) == Response else answer

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..kit import connect_async
 from ..protocols import AsyncEventKit
@@ -80,7 +81,7 @@ async def _serve(
                 f"{listening.getsockname()[0]}: make a key with eventkit key add, or leave --host at 127.0.0.1"
             )
         service = app(kit, settings=settings, guard=keys)
-        server = _Server(_config(service))
+        server = _Server(_config(service, settings))
 
         def stop() -> None:
             server.should_exit = True
@@ -96,6 +97,7 @@ async def _serve(
                     running.create_task(_beside(one, kit, told))
                 address, port = listening.getsockname()[:2]
                 shown = f"[{address}]" if ":" in address else address
+                listening.listen(2048)
                 logger.info("serving on http://%s:%s%s", shown, port, "" if locked else ", this machine alone: no keys")
                 await server.serve([listening])
                 end()
@@ -115,10 +117,48 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(service: Any) -> uvicorn.Config:
+class _Impatient(HttpToolsProtocol):
+    """uvicorn's, which lets go of whoever takes too long to say what it wants."""
+
+    patience: float
+    _giving_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of it."""
+        if self._giving_up is None:
+            self._wait()
+        super().data_received(data)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more comes."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._giving_up = self.loop.call_later(self.patience, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+
+def _config(service: Any, settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         service,
-        http="httptools",
+        http=type("Impatient", (_Impatient,), {"patience": settings.max_receive}),
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=settings.max_ending,
         ws="none",
         loop="none",
         lifespan="off",
