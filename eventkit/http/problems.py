@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, InternalServerException
 from litestar.openapi.datastructures import ResponseSpec
 
 from .. import errors
@@ -63,8 +63,12 @@ _STATUS: tuple[tuple[type[Exception], int, str], ...] = (
 )
 """From the closest to the farthest; whatever else the library raises has to do with the database."""
 
-RETRY_AFTER = {429: "1", 503: "1"}
-"""Seconds after which it is worth another try, where nobody knows better."""
+_HEADERS: dict[int, dict[str, str]] = {
+    413: {"connection": "close"},  # What is left of the body is not read.
+    429: {"retry-after": "1"},
+    503: {"retry-after": "1"},
+}
+"""What is said with a status where nobody knows better."""
 
 
 def handlers() -> dict[Any, Any]:
@@ -83,18 +87,18 @@ def documented(*statuses: int) -> dict[int, ResponseSpec]:
 def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
     """What is said of *error*, and the headers with it."""
     if isinstance(error, Refusal):
-        return error.problem, RETRY_AFTER_HEADERS.get(error.problem.status, {}) | error.headers
+        return error.problem, _HEADERS.get(error.problem.status, {}) | error.headers
+    if isinstance(error, InternalServerException):  # The framework's word for a body that does not come to its end.
+        return Problem("the client went away before its request was there", 499, "gone"), {}
     if isinstance(error, HTTPException):
         status = error.status_code
-        return Problem(_told(error), status, CODES.get(status, "refused")), dict(error.headers or {})
+        headers = _HEADERS.get(status, {}) | dict(error.headers or {})
+        return Problem(_told(error), status, CODES.get(status, "refused")), headers
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
-            return Problem(str(error), status, code), RETRY_AFTER_HEADERS.get(status, {})
+            return Problem(str(error), status, code), _HEADERS.get(status, {})
     logger.error("a request failed", exc_info=error)
     return Problem("something failed here; the log of the service says what", 500, CODES[500]), {}
-
-
-RETRY_AFTER_HEADERS = {status: {"retry-after": seconds} for status, seconds in RETRY_AFTER.items()}
 
 
 def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
@@ -106,4 +110,6 @@ def _told(error: HTTPException) -> str:
     """The framework's own words, with what it says of single parameters."""
     extra = error.extra if isinstance(error.extra, list) else []
     single = "; ".join(f"{one['key']}: {one['message']}" for one in extra if "key" in one and "message" in one)
+    if any(one.get("key") == "data" for one in extra):
+        return "a body is missing: send JSON"
     return f"{error.detail}: {single}" if single else error.detail

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from services import Served, Started, connected
+from services import Served, Started, connected, database
 
 import eventkit
 from eventkit.http import app
@@ -15,9 +15,7 @@ from eventkit.http import app
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of either kind, with nothing in it."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'served.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return database(request, tmp_path)
 
 
 @pytest.fixture
@@ -33,10 +31,17 @@ def served(url: str) -> Iterator[Served]:
 
 
 @pytest.fixture
-def started(url: str, tmp_path: Path) -> Iterator[Started]:
+def settings() -> str:
+    """What a test sets of the service."""
+    return ""
+
+
+@pytest.fixture
+def started(url: str, tmp_path: Path, settings: str) -> Iterator[Started]:
     """The service as a process of its own."""
     eventkit.connect(url).close()
-    service = Started(url, tmp_path / "service.log")
+    (tmp_path / "eventkit.toml").write_text(f"[server]\n{settings}\n")
+    service = Started(url, tmp_path)
     yield service
     if service.process.poll() is None:
         service.process.kill()

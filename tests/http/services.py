@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import eventkit
+
+
+def database(request: pytest.FixtureRequest, folder: Path) -> str:
+    """The URL of a database of the kind that the fixture has as its parameter."""
+    if request.param == "sqlite":
+        return f"sqlite:///{folder / 'served.db'}"
+    return str(request.getfixturevalue("postgres_url"))
 
 
 class Served:
@@ -38,11 +46,11 @@ async def connected(url: str) -> eventkit.AsyncEventKit:
 class Started:
     """``eventkit serve`` as a process, and where it listens."""
 
-    def __init__(self, url: str, log: Path, *options: str) -> None:
-        self.log = log
-        with log.open("w") as output:
+    def __init__(self, url: str, folder: Path, *options: str) -> None:
+        self.log = folder / "service.log"
+        with self.log.open("w") as output:
             command = [sys.executable, "-m", "eventkit.cli", "serve", "--url", url, "--port", "0", *options]
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT)
         self.address = self._address()
 
     def _address(self) -> str:
