@@ -20,6 +20,7 @@ from .operations import (
     Operation,
     api_key,
     audit,
+    browse,
     chain,
     channel,
     claim,
@@ -46,6 +47,7 @@ from .operations import (
     staging,
     stream,
     tick,
+    worker,
 )
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -97,6 +99,8 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         retention,
         rollup,
         staging,
+        worker,
+        browse,
     )
     return {
         name: value

@@ -12,10 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "arguments", "telemetry", "signatures"},
+    {"errors", "arguments", "telemetry", "signatures", "metrics", "logs"},
     {"codec", "retry", "children", "cron"},
     {"records", "settings"},
-    {"stats"},
+    {"stats", "looks"},
     {"operations"},
     {"protocols"},
     {"sql", "execute", "handling", "messages", "rota"},

@@ -14,8 +14,9 @@ from working import until
 
 from eventkit import App, EventKit
 from eventkit.conformance import proves
+from eventkit.metrics import Histogram
 from eventkit.worker.instruments import shown
-from eventkit.worker.metrics import Histogram, Metrics
+from eventkit.worker.metrics import Metrics
 from eventkit.worker.readiness import Readiness
 
 url, kit = working.url, working.kit

@@ -126,6 +126,7 @@ class Advance(Operation[None], frozen=True):
             AdvanceLakeFiles,
             AdvancePipelines,
             AdvanceApiKeys,
+            AdvanceWorkers,
         ):
             yield table(self.milliseconds)
 
@@ -210,6 +211,12 @@ class AdvancePipelines(Operation[None], frozen=True):
 
 class AdvanceApiKeys(Operation[None], frozen=True):
     """Move the moments of keys of callers back."""
+
+    milliseconds: int
+
+
+class AdvanceWorkers(Operation[None], frozen=True):
+    """Move the moments of workers back."""
 
     milliseconds: int
 

@@ -204,6 +204,8 @@ CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)
 
 CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE dedup IS NOT NULL
 
+CREATE INDEX eventkit_event_task ON eventkit_event (key, id) WHERE topic = 'eventkit.tasks'
+
 CREATE TABLE eventkit_topic (
     name text NOT NULL PRIMARY KEY,
     pruned_to bigint NOT NULL DEFAULT 0,
@@ -445,6 +447,15 @@ CREATE TABLE eventkit_pipeline (
     started_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
     updated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
 ) WITH (fillfactor = 50)
+
+CREATE TABLE eventkit_worker (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    queues text NOT NULL,
+    slots bigint NOT NULL,
+    running bigint NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    seen_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
 CREATE TABLE eventkit_rollup (
     subject text COLLATE "C" NOT NULL,
