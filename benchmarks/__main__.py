@@ -9,6 +9,7 @@ from pathlib import Path
 from . import (
     commands,
     crowd,
+    dashboard,
     idling,
     limits,
     locking,
@@ -38,6 +39,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "sessions": sessions.measure,
     "limits": limits.measure,
     "overview": overview.measure,
+    "dashboard": dashboard.measure,
     "commands": commands.measure,
     "working": working.measure,
     **POSTGRES_GROUPS,

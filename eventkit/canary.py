@@ -13,8 +13,8 @@ from typing import Any
 from . import arguments
 from .arguments import Duration
 from .errors import EventkitError
+from .metrics import Counter, Gauge, Histogram, Registry
 from .protocols import AsyncEventKit
-from .worker.metrics import Counter, Gauge, Histogram
 
 logger = logging.getLogger("eventkit.canary")
 
@@ -27,7 +27,7 @@ _ASLEEP = 0.05
 _KEPT = 10
 
 
-class Metrics:
+class Metrics(Registry):
     """What canaries of a process have measured."""
 
     def __init__(self) -> None:
@@ -38,9 +38,6 @@ class Metrics:
             "eventkit_canary_failures_total", "Canary's messages that did not come in time.", "path"
         )
         self.last = Gauge("eventkit_canary_last_success_seconds", "When the last one came, since 1970.", "path")
-
-    def __iter__(self) -> Any:
-        return iter(vars(self).values())
 
 
 class Canary:

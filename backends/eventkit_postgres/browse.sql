@@ -49,6 +49,14 @@ WHERE
 ORDER BY eventkit_task_now.finished_at DESC, id DESC
 LIMIT :limit OFFSET :skip
 
+-- name: FindTask
+SELECT
+    id, state, key, left(payload::text, :clip::integer), length(payload::text), priority, attempt, max_attempts,
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(lease_expires_at), worker, eventkit_ms(claimed_at),
+    eventkit_ms(finished_at), reason, left(error, :clip::integer)
+FROM eventkit_task_now
+WHERE queue = :queue AND id = :id
+
 -- name: FindTasksOfKey
 SELECT
     id, state, key, left(payload::text, :clip::integer), length(payload::text), priority, attempt, max_attempts,

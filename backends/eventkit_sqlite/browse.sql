@@ -45,6 +45,13 @@ WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL AND r
 ORDER BY finished_at DESC, id DESC
 LIMIT :limit OFFSET :skip
 
+-- name: FindTask
+SELECT
+    id, state, key, substr(payload, 1, :clip), length(payload), priority, attempt, max_attempts, run_at, enqueued_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, substr(error, 1, :clip)
+FROM eventkit_task_now
+WHERE queue = :queue AND id = :id
+
 -- name: FindTasksOfKey
 SELECT
     id, state, key, substr(payload, 1, :clip), length(payload), priority, attempt, max_attempts, run_at, enqueued_at,

@@ -11,6 +11,7 @@ from . import (
     bloat,
     commands,
     crew,
+    dashboard,
     idling,
     limits,
     overview,
@@ -33,6 +34,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-sessions": sessions.measure,
     "postgres-limits": limits.measure,
     "postgres-overview": overview.measure,
+    "postgres-dashboard": dashboard.measure,
     "postgres-commands": commands.measure,
     "postgres-working": working.measure,
 }

@@ -2,9 +2,12 @@
 
 import logging
 import os
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from eventkit.logs import JSONLines
 
 from . import settings
 from .application import load
@@ -15,6 +18,14 @@ if TYPE_CHECKING:
     import asyncio
 
     from eventkit import AsyncEventKit
+    from eventkit.metrics import Registry
+
+
+class LogFormat(StrEnum):
+    """How a line of the log is written."""
+
+    text = "text"
+    json = "json"
 
 
 def serve(
@@ -33,6 +44,10 @@ def serve(
         typer.Option("--webhook-allow", metavar="NETWORK", help="What they may call that is not public."),
     ] = None,
     canary: Annotated[bool, typer.Option("--canary", help="Send messages through, and measure them.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Pages only show, and change nothing.")] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How each line of the log is.")
+    ] = LogFormat.text,
     url: Url = None,
 ) -> None:
     """Serve the database over HTTP.
@@ -46,7 +61,7 @@ def serve(
         from eventkit.http import serve as run
         from eventkit.http import settings_of
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("litestar", "uvicorn", "uvloop", "httptools"):
+        if (error.name or "").partition(".")[0] not in ("jinja2", "litestar", "uvicorn", "uvloop", "httptools"):
             raise
         raise Failed("the service is not installed: pip install 'eventkit[server]'") from None
     beside: list[Any] = []
@@ -58,9 +73,9 @@ def serve(
         beside.append(_calls(webhooks, webhook_allow or [], settings.url(url)))
     if canary:
         beside.append(_canary)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+    _log(log_format)
     try:
-        chosen = settings_of(settings.from_file().get("server", {}))
+        chosen = settings_of(settings.from_file().get("server", {}) | ({"read_only": True} if read_only else {}))
         body_secrets = _secrets("EVENTKIT_BODY_SECRETS")
         run(
             settings.url(url),
@@ -75,16 +90,29 @@ def serve(
         raise Refused(str(error)) from None
 
 
-async def _schedules(kit: "AsyncEventKit", told: "asyncio.Event") -> None:
+def _log(format: LogFormat) -> None:
+    """Have what is logged on standard error; requests too where it is for programs, who can leave them out."""
+    handler = logging.StreamHandler()
+    if format is LogFormat.json:
+        handler.setFormatter(JSONLines())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+        logging.getLogger("eventkit.http.access").setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+async def _schedules(kit: "AsyncEventKit", told: "asyncio.Event", registries: "list[Registry]") -> None:
     await kit.run_scheduler()
 
 
-async def _canary(kit: "AsyncEventKit", told: "asyncio.Event") -> None:
+async def _canary(kit: "AsyncEventKit", told: "asyncio.Event", registries: "list[Registry]") -> None:
     import asyncio
 
     from eventkit.canary import Canary
 
-    singing = asyncio.ensure_future(Canary(kit).run())
+    canary = Canary(kit)
+    registries.append(canary.metrics)
+    singing = asyncio.ensure_future(canary.run())
     await told.wait()
     singing.cancel()
 
@@ -103,10 +131,11 @@ def _secrets(variable: str) -> list[str]:
 
 
 def _tasks(app: Any, url: str, **given: Any) -> Any:
-    async def work(kit: "AsyncEventKit", told: "asyncio.Event") -> None:
+    async def work(kit: "AsyncEventKit", told: "asyncio.Event", registries: "list[Registry]") -> None:
         import asyncio
 
         one = app.worker(**{**settings.from_file().get("worker", {}), **given, "url": url})
+        registries.append(one.metrics)
         serving = asyncio.ensure_future(one.serve())
         ending = asyncio.ensure_future(told.wait())
         await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)

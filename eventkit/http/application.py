@@ -5,6 +5,7 @@ is wrapped around all of them, and the pages.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from litestar import Litestar
@@ -27,8 +28,11 @@ from . import (
     queues,
     results,
     schedules,
+    scraping,
     streams,
 )
+from .dashboard import pages as dashboard
+from .observed import Observed
 from .problems import handlers
 from .routing import ACCESS, Access
 from .service import Desk, ServiceSettings
@@ -45,6 +49,7 @@ ROUTES = (
     locks,
     limits,
     health,
+    scraping,
     documents,
 )
 """The modules that have routes, in the order in which the document tells of them."""
@@ -77,11 +82,11 @@ def app(
             await guard(connection, access)
 
     return Litestar(
-        state=State({"desk": desk}),
-        route_handlers=[*(handler for module in ROUTES for handler in module.routes), *pages],
+        state=State({"desk": desk, "guard": guard}),
+        route_handlers=[*(handler for module in ROUTES for handler in module.routes), dashboard(), *pages],
         dependencies={"service": Provide(service, sync_to_thread=False)},
         guards=[ask],
-        middleware=middleware,
+        middleware=[partial(Observed, metrics=desk.metrics), *middleware],
         exception_handlers=handlers(),
         openapi_config=documents.document(),
         request_max_body_size=desk.settings.max_body,

@@ -7,7 +7,9 @@ this machine reaches lets everybody in.
 
 import time
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from litestar import Request
 from litestar.connection import ASGIConnection
@@ -65,6 +67,11 @@ class Keys:
         if self._body_secrets and isinstance(connection, Request) and connection.method not in ("GET", "HEAD"):
             await self._signed(connection)
 
+    def allows(self, connection: Connection, access: Access) -> bool:
+        """Whether whoever was let in might do that as well."""
+        key = connection.scope["state"].get(_KEY)
+        return key is None or permits(key.scopes, access.scope, access.on, None)
+
     async def locked(self) -> bool:
         """Whether there has ever been a key, so that it takes one."""
         return bool(await self._execute(AnyApiKey()))
@@ -88,6 +95,8 @@ class Keys:
         presented = connection.headers.get("authorization")
         if presented is None:
             if self._open_without_keys and await self._no_key():
+                if not to_this_machine(connection):
+                    raise Refusal(403, "forbidden", "without keys the service answers to localhost and addresses alone")
                 return None
             raise _unauthorized("this takes a key: send Authorization: Bearer ek_…, as eventkit key add makes it")
         scheme, _, text = presented.partition(" ")
@@ -128,6 +137,19 @@ class Keys:
             )
         except SignatureRefused as error:
             raise Refusal(401, "not_signed", f"{error}") from None
+
+
+def to_this_machine(connection: Connection) -> bool:
+    """Whether a request names this machine by ``localhost`` or an address.
+
+    Where no key is needed, a page of somebody else's whose name they have made to mean this machine could otherwise ask
+    for everything, because to a browser it is of the same origin.
+    """
+    name = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
+    try:
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 def caller(connection: Connection) -> str:

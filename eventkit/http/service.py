@@ -11,11 +11,15 @@ from litestar.di import NamedDependency
 
 from ..codec import Codec
 from ..kit import AsyncKit
+from ..metrics import Registry
 from ..operations import Operation, Probe
 from ..operations.queue import FindQueue
 from ..protocols import AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
+from .measured import Measured
+from .metrics import ServiceMetrics
 from .pressure import Pressure
 from .problems import Refusal
+from .watch import Watch
 
 T = TypeVar("T")
 
@@ -57,6 +61,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_writing: int = 1_000
     """How many writes may wait for the database at once."""
 
+    read_only: bool = False
+    """Whether the dashboard only shows, and changes nothing."""
+
 
 def settings_of(given: dict[str, Any]) -> ServiceSettings:
     """The settings that *given* is, as a file has them."""
@@ -75,12 +82,17 @@ class Desk:
     def __init__(self, kit: AsyncEventKit, settings: ServiceSettings) -> None:
         if not isinstance(kit, AsyncKit):
             raise TypeError("the service works with an async kit: await eventkit.connect_async(url)")
-        self.kit: AsyncEventKit = kit
         self.settings = settings
-        self._connection = kit._connection
-        self._loops = kit._loops
+        self.metrics = ServiceMetrics()
+        self.registries: list[Registry] = [self.metrics]
+        """What is told of whoever reads metrics: ours, and those of what runs beside us."""
+        self._connection = Measured(kit._connection, self.metrics)
+        measured = AsyncKit(self._connection)
+        self.kit: AsyncEventKit = measured
+        self.watch = Watch(self._connection.execute, self.metrics.show)
+        self._loops = measured._loops
         self.raw = Codec(msgspec.Raw, self._connection.max_payload)
-        self.pressure = Pressure(self._connection, settings.max_wal, settings.max_commit, settings.max_writing)
+        self.pressure = Pressure(kit._connection, settings.max_wal, settings.max_commit, settings.max_writing)
         self.listeners = 0
         self.dropped = 0
         """How many listeners were let go of because they did not read."""
@@ -98,6 +110,11 @@ class Desk:
         """The answer to what no handle asks."""
         answer: T = await self._connection.execute(operation)
         return answer
+
+    @property
+    def largest(self) -> int:
+        """The most bytes of JSON text that a payload may have."""
+        return self._connection.max_payload
 
     async def sleep(self, probe: Probe, timeout: float) -> bool:
         """Wait until *probe* is ready; False when the time has passed, or waiting has ended."""

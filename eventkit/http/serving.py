@@ -18,6 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..kit import connect_async
+from ..metrics import Registry
 from ..protocols import AsyncEventKit
 from ..worker.signals import stopping
 from .application import app
@@ -26,8 +27,11 @@ from .service import ServiceSettings
 
 logger = logging.getLogger("eventkit.http")
 
-Beside = Callable[[AsyncEventKit, asyncio.Event], Awaitable[Any]]
-"""What runs beside the service in its process, until the event is set or the kit's waiting ends."""
+Beside = Callable[[AsyncEventKit, asyncio.Event, list[Registry]], Awaitable[Any]]
+"""What runs beside the service in its process, until the event is set or the kit's waiting ends.
+
+It adds what it counts to the registries, so that the service tells of that too.
+"""
 
 
 class NotForOthers(ValueError):
@@ -93,19 +97,21 @@ async def _serve(
 
         with stopping(stop, lambda: True):
             async with asyncio.TaskGroup() as running:
+                watching = running.create_task(service.state.desk.watch.run())
                 for one in beside:
-                    running.create_task(_beside(one, kit, told))
+                    running.create_task(_beside(one, kit, told, service.state.desk.registries))
                 address, port = listening.getsockname()[:2]
                 shown = f"[{address}]" if ":" in address else address
                 listening.listen(2048)
                 logger.info("serving on http://%s:%s%s", shown, port, "" if locked else ", this machine alone: no keys")
                 await server.serve([listening])
                 end()
+                watching.cancel()
         logger.info("the service has ended")
 
 
-async def _beside(one: Beside, kit: AsyncEventKit, told: asyncio.Event) -> None:
-    await one(kit, told)
+async def _beside(one: Beside, kit: AsyncEventKit, told: asyncio.Event, registries: list[Registry]) -> None:
+    await one(kit, told, registries)
 
 
 class _Server(uvicorn.Server):

@@ -51,6 +51,14 @@ class BrowseDead(_Tasks, frozen=True):
     clip: int = CLIP
 
 
+class FindTask(_Tasks, frozen=True):
+    """The queue's task of an id, in whatever state; none if there is none."""
+
+    queue: str
+    id: int
+    clip: int = CLIP
+
+
 class FindTasksOfKey(_Tasks, frozen=True):
     """The queue's tasks of a key that are not done: the one it is unique for, or those of a lane, the latest first."""
 

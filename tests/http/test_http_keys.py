@@ -25,7 +25,7 @@ class Guarded:
     def __init__(self, runner: asyncio.Runner, kit: Any, **settings: Any) -> None:
         self.run, self.kit, self.keys = runner.run, kit, ApiKeys(kit)
         transport = httpx.ASGITransport(app(kit, guard=Keys(kit, **settings)), raise_app_exceptions=False)
-        self.client = httpx.AsyncClient(transport=transport, base_url="http://service")
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     def key(self, *scopes: str, **more: Any) -> Any:
         """A new key."""
@@ -144,6 +144,10 @@ def test_where_there_was_never_a_key_a_service_may_be_open(guarded: Callable[...
     service, closed = guarded(open_without_keys=True), guarded()
     assert service.ask("GET", "/queues").status_code == 200
     assert closed.ask("GET", "/queues").status_code == 401
+    service.client.base_url = httpx.URL("http://evil.example")  # A name that was made to mean this machine.
+    assert service.ask("GET", "/queues").status_code == 403
+    service.client.base_url = httpx.URL("http://localhost:8888")
+    assert service.ask("GET", "/queues").status_code == 200
     key = service.key("consume")
     time.sleep(1)
     assert service.ask("GET", "/queues").status_code == 401
