@@ -1,7 +1,7 @@
 """Connections to what a `Guard` permits, for httpcore."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import httpcore
 
@@ -13,7 +13,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._network = httpcore.AnyIOBackend()
+        self._network = cast("httpcore.AsyncNetworkBackend", httpcore.AnyIOBackend())
 
     async def connect_tcp(
         self,
