@@ -12,6 +12,7 @@ from eventkit.access import AUDIT, ApiKeys, NewKey, permits
 from eventkit.access.scopes import scopes
 from eventkit.access.secrets import hash_of, id_of
 from eventkit.access.secrets import proves as is_proved
+from eventkit.conformance import proves
 from eventkit.conformance.flavours import Loop, unwrapped
 from eventkit.testing import advance
 
@@ -38,6 +39,7 @@ def lets_in(keys: ApiKeys, now: Any, key: str) -> bool:
     return held is not None and is_proved(key, held.hashes)
 
 
+@proves("E18")
 def test_a_key_is_kept_as_a_hash(keys: ApiKeys, kit: Any, now: Any, url: str) -> None:
     """And all else that was said of it as it was said."""
     key = now(keys.add("the shop", ["produce:queue:emails", "consume"], rate=2.5, burst=7, quota=1000))
@@ -55,6 +57,7 @@ def test_a_key_is_kept_as_a_hash(keys: ApiKeys, kit: Any, now: Any, url: str) ->
     assert secret not in str(kit.stream(AUDIT).read())
 
 
+@proves("E18")
 def test_a_key_that_is_revoked_lets_nobody_in(keys: ApiKeys, now: Any) -> None:
     key, other = now(keys.add("one", ["admin"])), now(keys.add("other", ["admin"]))
     assert now(keys.revoke(key.id))
@@ -65,6 +68,7 @@ def test_a_key_that_is_revoked_lets_nobody_in(keys: ApiKeys, now: Any) -> None:
     assert [found.revoked_at is None for found in now(keys.list())] == [False, True]
 
 
+@proves("E18")
 def test_a_key_that_expires_lets_nobody_in(keys: ApiKeys, kit: Any, now: Any) -> None:
     """By the database's clock."""
     key = now(keys.add("one", ["admin"], expires=60))
@@ -75,6 +79,7 @@ def test_a_key_that_expires_lets_nobody_in(keys: ApiKeys, kit: Any, now: Any) ->
     assert now(keys.rotate(key.id)) is None
 
 
+@proves("E18")
 def test_a_key_gets_another_secret(keys: ApiKeys, kit: Any, now: Any) -> None:
     """The old one is good for as long as was said, and then no more."""
     first = now(keys.add("one", ["admin"]))
@@ -88,6 +93,7 @@ def test_a_key_gets_another_secret(keys: ApiKeys, kit: Any, now: Any) -> None:
     assert [lets_in(keys, now, key) for key in (first, second, third)] == [False, False, True]
 
 
+@proves("E19")
 def test_changes_of_keys_are_told(keys: ApiKeys, kit: Any, now: Any) -> None:
     """Each by one event, with who did it; and what was not done is not told."""
     key = now(keys.add("the shop", ["produce"]))
@@ -102,6 +108,7 @@ def test_changes_of_keys_are_told(keys: ApiKeys, kit: Any, now: Any) -> None:
     ]
 
 
+@proves("E19")
 def test_a_change_and_its_event_are_one(url: str) -> None:
     """In the caller's transaction too: both, or neither."""
     with eventkit.connect(url) as kit:
@@ -175,6 +182,7 @@ GIVEN: dict[str, Callable[[str, str | None, str | None], bool]] = {
 }
 
 
+@proves("E18")
 @pytest.mark.parametrize("scope", GIVEN)
 def test_what_a_scope_permits(scope: str) -> None:
     """That right, on those things, and nothing beside it; who administrates may do the rest there."""

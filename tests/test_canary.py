@@ -11,6 +11,7 @@ import working
 import eventkit
 from eventkit import AsyncEventKit
 from eventkit.canary import NAME, Canary
+from eventkit.conformance import proves
 
 url = working.url
 
@@ -29,6 +30,7 @@ def rendered(canary: Canary) -> list[str]:
     return [line for metric in canary.metrics for line in metric.lines()]
 
 
+@proves("E20")
 def test_messages_come_through(url: str) -> None:
     """A queue and a stream, with what is left behind cleared away; metrics tell how long it took."""
 
@@ -48,6 +50,7 @@ def test_messages_come_through(url: str) -> None:
     on(url, sing)
 
 
+@proves("E20")
 def test_two_canaries_take_turns(url: str) -> None:
     """Neither has the other's messages."""
 
@@ -61,6 +64,7 @@ def test_two_canaries_take_turns(url: str) -> None:
     on(url, sing)
 
 
+@proves("E20")
 def test_what_does_not_come_is_told(url: str) -> None:
     """A queue that is paused: the event comes, the task does not."""
 

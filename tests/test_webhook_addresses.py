@@ -10,6 +10,7 @@ from receiving import Reply, receiving
 from working import error_of, until
 
 from eventkit import App, EventKit
+from eventkit.conformance import proves
 from eventkit.webhooks import Job
 from eventkit.webhooks.addresses import AddressRefused, Guard
 from eventkit.webhooks.calling import Webhooks
@@ -35,6 +36,7 @@ def addresses(guard: Guard, host: str) -> list[str]:
     return asyncio.run(guard.addresses(host, 80))
 
 
+@proves("E15")
 @pytest.mark.parametrize("host", INSIDE.split())
 def test_what_is_not_of_the_public_internet_is_refused(host: str) -> None:
     """Loopback, local, private, shared and multicast networks, metadata, and all of them in IPv6's other forms."""
@@ -79,6 +81,7 @@ class Names:
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
+@proves("E15")
 def test_a_name_that_comes_to_something_else_the_second_time(
     kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_name_that_comes_to_something_else_the_second_time(
         assert names.asked == ["rebinding.test"]
 
 
+@proves("E15")
 def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not called at all, whichever comes first."""
     app = App(url)
@@ -110,6 +114,7 @@ def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypa
         assert (outside.received, inside.received) == ([], [])
 
 
+@proves("E15")
 @pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "[::ffff:127.0.0.1]"])
 def test_a_job_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host: str) -> None:
     app = App(url)
@@ -124,6 +129,7 @@ def test_a_job_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host: str
         assert (info.reason, info.attempt) == ("failed", 1)
 
 
+@proves("E15")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirects_are_not_followed(kit: EventKit, url: str, status: int) -> None:
     app = App(url)

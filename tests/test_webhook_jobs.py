@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 from eventkit import Exponential, Fixed, Linear
+from eventkit.conformance import proves
 from eventkit.signatures import SignatureRefused, check, sign
 from eventkit.webhooks import Call, Job, Replays, call_of, verify
 
 URL = "https://example.com/hook?for=ann"
 
 
+@proves("E14")
 def test_a_job_is_a_task() -> None:
     """What it says of runs, times and keys is the task's; what it says of the call is in the payload."""
     job = Job(
@@ -31,6 +33,7 @@ def test_a_job_is_a_task() -> None:
     assert call_of(msgspec.json.decode(msgspec.json.encode(task.payload))) == Call(URL, {"to": "ann"}, 1500)
 
 
+@proves("E14")
 def test_what_is_left_out_is_as_the_queue_says() -> None:
     task = Job(callback_url=URL).task()
     assert (task.queue, task.priority, task.max_attempts, task.key, task.delay) == ("default", 0, None, None, None)
@@ -106,6 +109,7 @@ def headers(body: bytes, secret: str, job: str = "7", at: float | None = None) -
     return {"x-eventkit-job-id": job, "X-EVENTKIT-SIGNATURE": sign(body, secrets=[secret], subject=job, at=at)}
 
 
+@proves("E17")
 def test_a_call_is_verified() -> None:
     """By any of the secrets, in headers of whatever case."""
     assert verify(b"{}", headers(b"{}", "one"), secret="one") == "7"
@@ -115,6 +119,7 @@ def test_a_call_is_verified() -> None:
         assert verify(b"{}", two, secret=secret) == "7"
 
 
+@proves("E17")
 @pytest.mark.parametrize(
     ("body", "changed"),
     [
@@ -134,6 +139,7 @@ def test_what_was_not_sent_by_us_is_refused(body: bytes, changed: dict[str, str]
         verify(b"{}", headers(b"{}", "one"), secret="two")
 
 
+@proves("E17")
 @pytest.mark.parametrize("off", [-301, 301])
 def test_a_call_of_another_time_is_refused(off: int) -> None:
     """Of the past, and of the future; a moment that was changed is no longer signed."""
@@ -146,6 +152,7 @@ def test_a_call_of_another_time_is_refused(off: int) -> None:
         check(b"{}", f"t={int(now)},{signed}", secrets=["one"], subject="7")
 
 
+@proves("E17")
 def test_a_call_that_comes_again_is_refused() -> None:
     """Where calls are remembered; another attempt is signed anew."""
     replays, now = Replays(), time.time()

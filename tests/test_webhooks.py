@@ -13,6 +13,7 @@ from receiving import Reply, receiving
 from working import error_of, gone, until
 
 from eventkit import App, EventKit, Fixed, TaskInfo
+from eventkit.conformance import proves
 from eventkit.webhooks import Job, verify
 from eventkit.webhooks.calling import Webhooks
 
@@ -38,6 +39,7 @@ def info(kit: EventKit, id: int, queue: str = "default") -> TaskInfo[Any]:
     return found
 
 
+@proves("E14")
 def test_a_job_arrives_as_it_was_asked_for(kit: EventKit, url: str) -> None:
     """The payload as it is, who sends it, signed; and the answer is the result."""
     payload = {"z": "ü \x00 😀", "a": [2**53 + 1, -0.0, 1e308, None, ""]}
@@ -63,6 +65,7 @@ def test_a_job_arrives_as_it_was_asked_for(kit: EventKit, url: str) -> None:
         assert verify(received.body, received.headers, secret=secret) == str(id)
 
 
+@proves("E14")
 @pytest.mark.parametrize(("size", "kept"), [(65_536, 65_536), (65_537, 65_536), (5_000_000, 65_536)])
 def test_of_a_long_answer_the_beginning_is_kept(kit: EventKit, url: str, size: int, kept: int) -> None:
     with receiving(reply=lambda path: Reply(body=b"x" * size)) as receiver, working.working(calling(url)):
@@ -71,6 +74,7 @@ def test_of_a_long_answer_the_beginning_is_kept(kit: EventKit, url: str, size: i
     assert (len(answer["body"]), answer["truncated"]) == (kept, size > kept)
 
 
+@proves("E14")
 def test_what_an_answer_means(kit: EventKit, url: str) -> None:
     """Done, tried again, or dead at once; a connection that is cut or refused is worth another try."""
     done, again = [200, 201, 202, 204, 299], [408, 425, 429, 500, 502, 503, 504, 599, 0]
@@ -94,6 +98,7 @@ def test_what_an_answer_means(kit: EventKit, url: str) -> None:
     assert "127.0.0.1 could not be asked" in (info(kit, refused).error or "")
 
 
+@proves("E14")
 @pytest.mark.parametrize("retries", [0, 2])
 def test_retries_are_runs_beyond_the_first(kit: EventKit, url: str, retries: int) -> None:
     """Each with its number; and each is signed anew."""
@@ -111,6 +116,7 @@ def waits(kit: EventKit, id: int) -> float:
     return (info(kit, id).run_at - datetime.now(UTC)).total_seconds()
 
 
+@proves("E14")
 def test_who_says_when_it_is_tried_again(kit: EventKit, url: str) -> None:
     """The job, else its queue; the receiver may want it later than that."""
     soon = datetime.now(UTC).replace(microsecond=0)
@@ -142,6 +148,7 @@ def test_who_says_when_it_is_tried_again(kit: EventKit, url: str) -> None:
         assert 170 < waits(kit, id) <= 250
 
 
+@proves("E14")
 @pytest.mark.parametrize("reply", [Reply(late=60), Reply(body=b"x" * 600, drip=0.1)])
 def test_an_answer_has_to_be_there_in_time(kit: EventKit, url: str, reply: Reply) -> None:
     """All of it: one that comes in drops is as late as one that does not begin."""
@@ -150,6 +157,7 @@ def test_an_answer_has_to_be_there_in_time(kit: EventKit, url: str, reply: Reply
         assert error_of(kit, id) == "127.0.0.1 has not answered within 300 ms"
 
 
+@proves("E14")
 def test_the_lease_outlasts_the_call(kit: EventKit, url: str) -> None:
     """Also where the queue's is shorter: nobody else begins while the first one may still be answered."""
     kit.queue("default").configure(lease=2)
@@ -162,6 +170,7 @@ def test_the_lease_outlasts_the_call(kit: EventKit, url: str) -> None:
         receiver.close()
 
 
+@proves("E16")
 def test_connections_are_used_again(kit: EventKit, url: str) -> None:
     with receiving() as receiver, working.working(calling(url), concurrency=1):
         enqueue(kit, *[Job(callback_url=f"{receiver.url}/{number}") for number in range(20)])
@@ -169,6 +178,7 @@ def test_connections_are_used_again(kit: EventKit, url: str) -> None:
     assert len({received.connection for received in receiver.received}) == 1
 
 
+@proves("E16")
 def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
     """No more at once than it may, and others do not stand in line behind it; nor do its own cost an attempt."""
     slow = Reply(late=0.3)
@@ -188,6 +198,7 @@ def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
     assert {received.headers["X-Eventkit-Attempt"] for received in one.received} == {"1"}
 
 
+@proves("E16")
 def test_what_is_sent_and_answered_is_not_logged(kit: EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Nor are secrets and what is behind the host of a URL; receivers repeat what they were sent, and logs are read."""
     caplog.set_level(logging.DEBUG, "eventkit")

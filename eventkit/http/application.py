@@ -31,7 +31,9 @@ from . import (
     scraping,
     streams,
 )
+from .auditing import forget, tell
 from .dashboard import pages as dashboard
+from .keys import caller
 from .observed import Observed
 from .problems import handlers
 from .routing import ACCESS, Access
@@ -77,9 +79,13 @@ def app(
         return desk
 
     async def ask(connection: "ASGIConnection[Any, Any, Any, Any]", handler: BaseRouteHandler) -> None:
+        # One request may run in the context of the one before it.
+        forget()
         access = handler.opt.get(ACCESS)
         if guard is not None and access is not None and access.scope != "open":
             await guard(connection, access)
+        if access is not None and access.scope == "admin":
+            tell(f"{connection.scope.get('method')} {connection.scope['path']}", caller(connection))
 
     return Litestar(
         state=State({"desk": desk, "guard": guard}),

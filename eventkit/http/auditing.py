@@ -9,7 +9,11 @@ from typing import Any, cast
 from ..codec import encode_json
 from ..operations import Operation
 from ..operations.audit import Audited
+from ..operations.lock import AcquireLock, ReleaseLock
 from ..protocols import AsyncConnection
+
+_UNTOLD = (AcquireLock, ReleaseLock)
+"""What a route does beside, so that nobody else does the same meanwhile."""
 
 _entry: ContextVar[str | None] = ContextVar("eventkit_audit", default=None)
 
@@ -17,6 +21,11 @@ _entry: ContextVar[str | None] = ContextVar("eventkit_audit", default=None)
 def tell(action: str, by: str) -> None:
     """Have what this request writes from now on told as *action*."""
     _entry.set(encode_json({"action": action, "by": by}))
+
+
+def forget() -> None:
+    """Have nothing told that this request writes."""
+    _entry.set(None)
 
 
 def auditing(connection: AsyncConnection) -> AsyncConnection:
@@ -33,6 +42,6 @@ class _Auditing:
 
     async def execute(self, operation: Operation[Any], tx: Any = None) -> Any:
         entry = _entry.get()
-        if entry is not None and operation.writes:
+        if entry is not None and operation.writes and not isinstance(operation, _UNTOLD):
             operation = Audited(operation, entry)
         return await self._connection.execute(operation, tx)

@@ -7,12 +7,13 @@ when it is done, its queue says for how long it is kept.
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response
+from litestar import Request, Response
 from litestar.params import JSONBody, QueryParameter
 
 from ..operations.job import GetJob, ListJobs
 from ..records import TaskInfo
 from ..webhooks import Job, call_of
+from .keys import require
 from .problems import Refusal
 from .queues import State
 from .routing import route
@@ -51,8 +52,9 @@ Offset = Annotated[Number, QueryParameter(description="How many to pass over.")]
 
 
 @route("POST", "/jobs", scope="produce", on="job", status=201, also=200)
-async def create_job(service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
+async def create_job(request: Request[Any, Any, Any], service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
     """Have a URL called.  201 for a new job, 200 for one whose key was known."""
+    require(request, "produce", "queue", data.queue_name)
     with service.pressure.write():
         [answer] = await service.kit.queue(data.queue_name).enqueue_many([data.task()])
     return Response(await _job(service, answer.id), status_code=201 if answer.created else 200)

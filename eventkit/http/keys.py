@@ -158,11 +158,11 @@ def caller(connection: Connection) -> str:
     return key.id if isinstance(key, ApiKey) else "anybody"
 
 
-def require(connection: Connection, access: Access, name: str) -> None:
-    """Refuse a caller who may not do that to the thing of that name, which the body says and not the path."""
+def require(connection: Connection, right: str, kind: str, name: str) -> None:
+    """Refuse a caller who may not do that to a thing which the body names, and not the path."""
     key = connection.scope["state"].get(_KEY)
-    if isinstance(key, ApiKey) and not permits(key.scopes, access.scope, access.on, name):
-        raise _forbidden(access.scope, access.on, name)
+    if isinstance(key, ApiKey) and not permits(key.scopes, right, kind, name):
+        raise _forbidden(right, kind, name)
 
 
 def _unauthorized(error: str) -> Refusal:

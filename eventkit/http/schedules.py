@@ -3,11 +3,13 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
+from litestar import Request
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, UnsetType
 
 from ..records import Schedule
 from ..webhooks import Job
+from .keys import require
 from .problems import Refusal
 from .routing import route
 from .service import Desk, Service
@@ -78,8 +80,9 @@ async def list_schedules(service: Service) -> list[Schedule]:
 
 
 @route("POST", "/schedules", scope="admin", on="schedule", status=201, problems=(409,))
-async def create_schedule(service: Service, data: JSONBody[NewSchedule]) -> Schedule:
+async def create_schedule(request: Request[Any, Any, Any], service: Service, data: JSONBody[NewSchedule]) -> Schedule:
     """Make a schedule; one of that name stays as it is, and the answer is 409."""
+    require(request, "produce", "queue", data.queue_name)
     given = data.given()
     lock = service.kit.lock("eventkit:schedules", ttl=10)
     if not await lock.acquire(wait=5):
@@ -100,8 +103,12 @@ async def get_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
 
 
 @route("PATCH", "/schedules/{schedule:str}", scope="admin", on="schedule", problems=(404,))
-async def change_schedule(service: Service, schedule: FromPath[str], data: JSONBody[ScheduleChanges]) -> Schedule:
+async def change_schedule(
+    request: Request[Any, Any, Any], service: Service, schedule: FromPath[str], data: JSONBody[ScheduleChanges]
+) -> Schedule:
     """Change what is given of a schedule; another time has its first fire after now."""
+    if data.queue_name is not UNSET:
+        require(request, "produce", "queue", data.queue_name)
     if not await service.kit.schedules.update(schedule, **data.given()):
         raise _unknown(schedule)
     return await _schedule(service, schedule)

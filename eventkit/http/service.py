@@ -15,6 +15,7 @@ from ..metrics import Registry
 from ..operations import Operation, Probe
 from ..operations.queue import FindQueue
 from ..protocols import AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
+from .auditing import auditing
 from .measured import Measured
 from .metrics import ServiceMetrics
 from .pressure import Pressure
@@ -86,7 +87,7 @@ class Desk:
         self.metrics = ServiceMetrics()
         self.registries: list[Registry] = [self.metrics]
         """What is told of whoever reads metrics: ours, and those of what runs beside us."""
-        self._connection = Measured(kit._connection, self.metrics)
+        self._connection = Measured(auditing(kit._connection), self.metrics)
         measured = AsyncKit(self._connection)
         self.kit: AsyncEventKit = measured
         self.watch = Watch(self._connection.execute, self.metrics.show)

@@ -12,7 +12,8 @@ import pytest
 from services import Started, connected
 
 import eventkit
-from eventkit.access import ApiKeys
+from eventkit.access import AUDIT, ApiKeys
+from eventkit.conformance import proves
 from eventkit.http import Keys, app
 from eventkit.signatures import sign
 
@@ -72,26 +73,29 @@ ASKED = (
     ("admin", "PATCH", "/queues/emails", {"max_attempts": 5}),
     ("consume", "GET", "/queues", None),
     ("admin", "POST", "/queues", {"name": "another"}),
+    ("consume", "GET", "/queues/orders", None),
 )
 
 
+@proves("E18")
 @pytest.mark.parametrize(
     ("scope", "may"),
     [
-        ("produce", [True, False, False, False, False]),
-        ("consume", [False, True, False, True, False]),
-        ("admin", [True, True, True, True, True]),
-        ("produce:queue", [True, False, False, False, False]),
-        ("consume:queue:em*", [False, True, False, False, False]),
-        ("admin:queue:emails", [True, True, True, False, False]),
-        ("admin:queue:orders", [False] * 5),
-        ("admin:stream", [False] * 5),
+        ("produce", [True, False, False, False, False, False]),
+        ("consume", [False, True, False, True, False, True]),
+        ("admin", [True, True, True, True, True, True]),
+        ("produce:queue", [True, False, False, False, False, False]),
+        ("consume:queue:em*", [False, True, False, False, False, False]),
+        ("admin:queue:emails", [True, True, True, False, False, False]),
+        ("admin:queue:orders", [False, False, False, False, False, True]),
+        ("admin:stream", [False] * 6),
     ],
 )
 def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope: str, may: list[bool]) -> None:
     """And nothing else: 403, which says what it would take."""
     service = guarded()
-    service.do(lambda: service.kit.queue("emails").configure(max_attempts=3))
+    for name in ("emails", "orders"):
+        service.do(lambda name=name: service.kit.queue(name).configure(max_attempts=3))
     key = service.key(scope)
     for (right, method, path, body), allowed in zip(ASKED, may, strict=True):
         answer = service.ask(method, path, key, json=body)
@@ -103,6 +107,7 @@ def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope
             assert f"the scope {right}" in answer.json()["error"]
 
 
+@proves("E18")
 def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarded]) -> None:
     """401, and nothing is said of why; what is open is open to all."""
     service = guarded()
@@ -122,6 +127,7 @@ def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarde
     assert service.ask("GET", "/healthz").status_code == 200
 
 
+@proves("E18")
 def test_a_key_that_is_revoked_is_refused_within_a_second(guarded: Callable[..., Guarded]) -> None:
     """Also by a service that has just let it in; and a rotated one likewise."""
     service = guarded()
@@ -139,6 +145,7 @@ def test_a_key_that_is_revoked_is_refused_within_a_second(guarded: Callable[...,
     assert answers == [401, 401, 200]
 
 
+@proves("E18")
 def test_where_there_was_never_a_key_a_service_may_be_open(guarded: Callable[..., Guarded]) -> None:
     """Until there is one; and revoking it does not open the service again."""
     service, closed = guarded(open_without_keys=True), guarded()
@@ -157,6 +164,7 @@ def test_where_there_was_never_a_key_a_service_may_be_open(guarded: Callable[...
     assert [service.ask("GET", "/queues", one).status_code for one in (None, key)] == [401, 401]
 
 
+@proves("E18")
 def test_a_key_has_its_rate_and_its_quota(guarded: Callable[..., Guarded]) -> None:
     """Of all services together: beyond it 429, with when to come again; others are not held up."""
     one, two = guarded(), guarded()
@@ -170,6 +178,7 @@ def test_a_key_has_its_rate_and_its_quota(guarded: Callable[..., Guarded]) -> No
     assert one.ask("GET", "/queues", free).status_code == 200
 
 
+@proves("E18")
 def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     """For the method and the path that they are sent with, and not long ago; what only reads has no need to be."""
     service = guarded(body_secrets=["one", "two"], open_without_keys=True)
@@ -194,6 +203,7 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     assert service.ask("GET", "/queues/emails").status_code == 200
 
 
+@proves("E19")
 def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a service in use, and in trouble: neither keys nor payloads nor secrets, nor how to reach the database."""
     monkeypatch.setenv("EVENTKIT_BODY_SECRETS", "BODYSECRET")
@@ -222,6 +232,7 @@ def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pyt
     assert [secret for secret in ("BODYSECRET", "HOOKSECRET", "PAYLOAD", key[-64:], url) if secret in said] == []
 
 
+@proves("E18")
 def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
     """Told to listen on every address, it does once there is a key, and asks for it."""
     url = f"sqlite:///{tmp_path / 'shared.db'}"
@@ -236,3 +247,51 @@ def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
         assert service.stop() == 0
     finally:
         service.process.kill()
+
+
+@proves("E19")
+def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None:
+    """Once for each thing that was done, with whose key it was; nothing of what reads, produces, or was refused."""
+    service = guarded()
+    key = service.key("admin", "produce", "consume")
+    already = len(service.do(lambda: service.kit.stream(AUDIT).read()))
+    schedule = {"name": "nightly", "cron_expression": "0 3 * * *", "queue_name": "emails"}
+    asked: list[tuple[str, str, Any, int]] = [
+        ("POST", "/queues", {"name": "emails"}, 201),
+        ("POST", "/queues", {"name": "emails"}, 409),
+        ("PATCH", "/queues/emails", {"max_attempts": 5}, 200),
+        ("POST", "/queues/emails/messages", {"payload": 1}, 201),
+        ("GET", "/queues/emails", None, 200),
+        ("POST", "/queues/emails/pause", None, 200),
+        ("POST", "/schedules", schedule, 201),
+        ("POST", "/schedules", schedule, 409),
+        ("DELETE", "/queues/emails", None, 409),
+        ("DELETE", "/queues/emails?force=true", None, 204),
+    ]
+    for method, path, body, status in asked:
+        assert (path, service.ask(method, path, key, json=body).status_code) == (path, status)
+    assert service.ask("POST", "/queues/emails/pause").status_code == 401
+    told = [event.payload for event in service.do(lambda: service.kit.stream(AUDIT).read())][already:]
+    assert told == [
+        {"action": action, "by": key.id}
+        for action in (
+            "POST /queues",
+            "PATCH /queues/emails",
+            "POST /queues/emails/pause",
+            "POST /schedules",
+            "DELETE /queues/emails",
+        )
+    ]
+
+
+@proves("E18")
+def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
+    """Nobody gets into a queue by way of a job or a schedule who may not produce there."""
+    service = guarded()
+    key = service.key("produce:job", "admin:schedule", "produce:queue:hooks")
+    for queue, status in (("hooks", 201), ("emails", 403)):
+        job = {"callback_url": "https://example.com/", "queue_name": queue}
+        assert service.ask("POST", "/jobs", key, json=job).status_code == status
+        schedule = {"name": queue, "cron_expression": "@every 1h", "queue_name": queue}
+        assert service.ask("POST", "/schedules", key, json=schedule).status_code == status
+    assert service.ask("PATCH", "/schedules/hooks", key, json={"queue_name": "emails"}).status_code == 403

@@ -42,7 +42,7 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
     assert [one["name"] for one in served("GET", "/streams/s/consumers").json()] == ["search"]
     changed = served("PATCH", "/streams/s", json={"retain": 60}).json()
     assert (changed["settings"]["retain"], changed["head"]) == (60, offsets[-1])
-    assert list(served("GET", "/streams").json()) == ["s"]
+    assert list(served("GET", "/streams").json()) == ["eventkit.audit", "s"]
 
 
 def test_a_job_is_a_task_that_calls(served: Served) -> None:
