@@ -17,6 +17,7 @@ from . import (
     memory,
     overview,
     schedules,
+    service,
     sessions,
     sharing,
     throughput,
@@ -42,6 +43,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "dashboard": dashboard.measure,
     "commands": commands.measure,
     "working": working.measure,
+    "http": service.measure,
     **POSTGRES_GROUPS,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -17,6 +17,7 @@ from . import (
     overview,
     pinned,
     schedules,
+    service,
     sessions,
     throughput,
     waking,
@@ -37,4 +38,5 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "postgres-dashboard": dashboard.measure,
     "postgres-commands": commands.measure,
     "postgres-working": working.measure,
+    "postgres-http": service.measure,
 }

@@ -20,14 +20,9 @@ CatchUp = Literal["all", "latest", "none"]
 Retries = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 2)]
 
 
-class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be changed of a schedule; what is left out stays.
+class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be said of a schedule beside its time."""
 
-    *cron_expression* has five fields, six with the seconds first, or is ``@hourly`` and the like or ``@every 30s``, by
-    the clock of *tz*.  With *callback_url* a fire is a job that sends *payload* there; without, a message of it.
-    """
-
-    cron_expression: When | UnsetType = UNSET
     tz: Annotated[str, msgspec.Meta(max_length=255)] | UnsetType = UNSET
     queue_name: Name | UnsetType = UNSET
     payload: msgspec.Raw | UnsetType = UNSET
@@ -42,7 +37,6 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def given(self) -> dict[str, Any]:
         """What is said, as `AsyncSchedules.update` has it."""
         named = {
-            "when": self.cron_expression,
             "tz": self.tz,
             "queue": self.queue_name,
             "payload": self._payload(),
@@ -65,8 +59,18 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return Job(callback_url=self.callback_url, **call).task_payload
 
 
-class NewSchedule(ScheduleChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A schedule."""
+class ScheduleChanges(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be changed of a schedule; what is left out stays.
+
+    *cron_expression* has five fields, six with the seconds first, or is ``@hourly`` and the like or ``@every 30s``, by
+    the clock of *tz*.  With *callback_url* a fire is a job that sends *payload* there; without, a message of it.
+    """
+
+    cron_expression: When | UnsetType = UNSET
+
+
+class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule; its *cron_expression* is as `ScheduleChanges` says."""
 
     name: Name
     cron_expression: When
@@ -90,7 +94,7 @@ async def create_schedule(request: Request[Any, Any, Any], service: Service, dat
     try:
         if await service.kit.schedules.get(data.name) is not None:
             raise Refusal(409, "schedule_exists", f"there is a schedule {data.name!r} already: PATCH it to change it")
-        await service.kit.schedules.add(data.name, **given)
+        await service.kit.schedules.add(data.name, data.cron_expression, **given)
     finally:
         await lock.release()
     return await _schedule(service, data.name)
@@ -109,7 +113,8 @@ async def change_schedule(
     """Change what is given of a schedule; another time has its first fire after now."""
     if data.queue_name is not UNSET:
         require(request, "produce", "queue", data.queue_name)
-    if not await service.kit.schedules.update(schedule, **data.given()):
+    when: dict[str, Any] = {} if data.cron_expression is UNSET else {"when": data.cron_expression}
+    if not await service.kit.schedules.update(schedule, **when, **data.given()):
         raise _unknown(schedule)
     return await _schedule(service, schedule)
 

@@ -58,7 +58,10 @@ def test_a_key_makes_one_message(served: Served, queue: str) -> None:
 
 
 @proves("E2")
-@pytest.mark.parametrize("text", ['{"b": 1,\n "a": 9007199254740993}', "-0.0", "1e308", '"\\u0000é😀"', "null", "[ ]"])
+@pytest.mark.parametrize(
+    "text",
+    ['{"b": 1,\n "a": 9007199254740993}', "-0.0", "1e308", "123456789012345678901", '"\\u0000é😀"', "null", "[ ]"],
+)
 def test_a_payload_is_passed_on_as_it_was_sent(served: Served, queue: str, text: str) -> None:
     """Neither its numbers, nor its text, nor the order of its keys change on the way."""
     body = f'{{"payload": {text}}}'.encode()
