@@ -22,6 +22,10 @@ _BEHIND = 1_000
 """How many events a consumer may be behind before it does."""
 
 
+_APART = 3
+"""How many queues that are late are told of one by one."""
+
+
 class Concern(NamedTuple):
     """What wants attention: how badly, what it is, and where to look."""
 
@@ -74,21 +78,28 @@ def _concerns(sample: Sample) -> Iterator[Concern]:
         if queue.dead:
             letters = "1 dead letter" if queue.dead == 1 else f"{number(queue.dead)} dead letters"
             yield Concern("bad", f"{letters} in {name}", "/dashboard/dead", {"queue": name})
-    for name, queue in seen.queues.items():
-        if queue.oldest_ready_age and queue.oldest_ready_age > _LATE and not queue.paused:
-            text = f"{name} has a task that is due for {span(queue.oldest_ready_age)}"
-            yield Concern("warn", text, "/dashboard/queue", {"name": name})
-    for topic, stream in seen.topics.items():
-        for consumer in stream.consumers:
-            if consumer.lag >= _BEHIND:
-                text = f"{consumer.name} is {number(consumer.lag)} events behind on {topic}"
-                yield Concern("warn", text, "/dashboard/stream", {"topic": topic})
     for name, schedule in seen.schedules.items():
         if schedule.next_ms is not None and now - schedule.next_ms / 1000 > _LATE:
             text = (
                 f"schedule {name} should have fired {span(now - schedule.next_ms / 1000)} ago: nobody fires schedules"
             )
             yield Concern("bad", text, "/dashboard/schedules", {})
+    late = {
+        name: queue.oldest_ready_age
+        for name, queue in seen.queues.items()
+        if queue.oldest_ready_age and queue.oldest_ready_age > _LATE and not queue.paused
+    }
+    if len(late) > _APART:
+        text = f"{len(late)} queues have tasks that are due for up to {span(max(late.values()))}"
+        yield Concern("warn", text, "/dashboard/queues", {})
+    else:
+        for name, age in late.items():
+            yield Concern("warn", f"{name} has a task that is due for {span(age)}", "/dashboard/queue", {"name": name})
+    for topic, stream in seen.topics.items():
+        for consumer in stream.consumers:
+            if consumer.lag >= _BEHIND:
+                text = f"{consumer.name} is {number(consumer.lag)} events behind on {topic}"
+                yield Concern("warn", text, "/dashboard/stream", {"topic": topic})
     for worker in sample.workers:
         if not worker.alive and worker.seen_ms is not None:
             text = f"worker {worker.name} was heard of last {span(now - worker.seen_ms / 1000)} ago"
