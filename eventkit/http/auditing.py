@@ -18,9 +18,9 @@ _UNTOLD = (AcquireLock, ReleaseLock)
 _entry: ContextVar[str | None] = ContextVar("eventkit_audit", default=None)
 
 
-def tell(action: str, by: str) -> None:
-    """Have what this request writes from now on told as *action*."""
-    _entry.set(encode_json({"action": action, "by": by}))
+def tell(action: str, by: str, **about: Any) -> None:
+    """Have what this request writes from now on told as *action*, with what it is *about*."""
+    _entry.set(encode_json({"action": action, "by": by, **about}))
 
 
 def forget() -> None:

@@ -9,12 +9,12 @@ from litestar import Request as HTTPRequest
 from litestar import Response, post
 from litestar.response import Redirect
 
-from ...codec import Codec, encode_json
+from ...codec import Codec
 from ...operations import Operation
-from ...operations.audit import Audited
 from ...operations.browse import FindDead, PurgeLetters, RequeueEdited
 from ...operations.queue import Cancel, Purge, Requeue, SetPaused
 from ...operations.schedule import ChangeSchedule
+from ..auditing import tell
 from ..keys import caller
 from ..problems import Refusal
 from ..service import Desk, Service
@@ -63,10 +63,9 @@ class Request(NamedTuple):
         return int(text)
 
     async def do(self, operation: Operation[T], **about: Any) -> T:
-        """The answer to *operation*, which is told on the stream ``eventkit.audit`` by the same transaction."""
-        entry = encode_json({"action": f"dashboard.{self.text('do')}", "by": self.by, **about})
-        answer: T = await self.service.execute(Audited(operation, entry))
-        return answer
+        """The answer to *operation*, which is told with what it is *about*."""
+        tell(f"dashboard.{self.text('do')}", self.by, **about)
+        return await self.service.execute(operation)
 
 
 async def pause_queue(asked: Request) -> Done:
