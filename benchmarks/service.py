@@ -333,7 +333,7 @@ class Load:
 
 
 def _request(method: str, path: str, body: bytes) -> bytes:
-    fields = {"Host": "x", "Content-Type": "application/json", "Content-Length": len(body)}
+    fields = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": len(body)}
     head = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*head, "", ""]).encode() + body
 
