@@ -97,6 +97,20 @@ class Receiver:
 
 
 @contextlib.contextmanager
+def receiving_inside_and_outside() -> Iterator[tuple[Receiver, Receiver]]:
+    """Receivers on 127.0.0.1 and 127.0.0.2 that have one port, as hosts have that one name comes to."""
+    with contextlib.ExitStack() as open_ones:
+        while True:
+            inside = open_ones.enter_context(receiving())
+            try:
+                outside = open_ones.enter_context(receiving("127.0.0.2", port=inside.port))
+            except OSError:
+                continue  # Somebody else has that port there.
+            yield inside, outside
+            return
+
+
+@contextlib.contextmanager
 def receiving(
     host: str = "127.0.0.1", *, port: int = 0, reply: Callable[[str], Reply] = lambda path: Reply()
 ) -> Iterator[Receiver]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import working
-from receiving import Reply, receiving
+from receiving import Reply, receiving, receiving_inside_and_outside
 from working import error_of, until
 
 from eventkit import App, EventKit
@@ -88,7 +88,7 @@ def test_a_name_that_comes_to_something_else_the_second_time(
     """It is asked for once, and the connection goes to the address that was judged."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
-    with receiving("127.0.0.2") as outside, receiving("127.0.0.1", port=outside.port) as inside:
+    with receiving_inside_and_outside() as (inside, outside):
         names = Names(monkeypatch, rebinding=[["127.0.0.2"], ["127.0.0.1"]])
         with working.working(app):
             job = Job(callback_url=f"http://rebinding.test:{outside.port}/", max_retries=0)
@@ -105,7 +105,7 @@ def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypa
     """It is not called at all, whichever comes first."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
-    with receiving("127.0.0.2") as outside, receiving("127.0.0.1", port=outside.port) as inside:
+    with receiving_inside_and_outside() as (inside, outside):
         Names(monkeypatch, mixed=[["127.0.0.2", "127.0.0.1"]])
         with working.working(app):
             job = Job(callback_url=f"http://mixed.test:{outside.port}/", max_retries=5)

@@ -212,7 +212,7 @@ def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pyt
         key = ApiKeys(kit).add("a test", ["admin"])
         kit.queue("emails").configure(max_attempts=3)
     statuses: list[int] = []
-    service = Started(url, tmp_path / "service.log", "--webhooks", "default", "--canary")
+    service = Started(url, tmp_path, "--webhooks", "default", "--canary")
     try:
         body = b'{"payload": "PAYLOAD"}'
         signature = sign(body, secrets=["BODYSECRET"], subject="POST /queues/emails/messages")
@@ -238,7 +238,7 @@ def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     with eventkit.connect(url) as kit:
         key = ApiKeys(kit).add("a test", ["consume"])
-    service = Started(url, tmp_path / "service.log", "--host", "0.0.0.0")
+    service = Started(url, tmp_path, "--host", "0.0.0.0")
     try:
         address = service.address.replace("0.0.0.0", "127.0.0.1")
         assert httpx.get(f"{address}/queues").status_code == 401
