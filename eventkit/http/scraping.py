@@ -3,19 +3,20 @@
 from typing import Any
 
 from litestar import Request, Response
+from litestar.openapi.datastructures import ResponseSpec
 
 from .routing import route
 from .service import Desk, Service
 
 
-@route("GET", "/metrics", scope="consume")
+@route("GET", "/metrics", scope="consume", responses={200: ResponseSpec(str, media_type="text/plain")})
 async def metrics(request: Request[Any, Any, Any], service: Service) -> Response[str]:
     """What the service counts: as Prometheus' text, or as JSON for whoever asks for that."""
     if "application/json" in request.headers.get("accept", ""):
         return await _as_json(service)
     await service.watch.look()
     text = "".join(registry.render() for registry in service.registries)
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(text, media_type="text/plain; version=0.0.4")
 
 
 @route("GET", "/metrics.json", scope="consume")
