@@ -9,6 +9,7 @@ from pathlib import Path
 from . import (
     commands,
     crowd,
+    dashboard,
     idling,
     limits,
     locking,
@@ -16,6 +17,7 @@ from . import (
     memory,
     overview,
     schedules,
+    service,
     sessions,
     sharing,
     throughput,
@@ -39,8 +41,10 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "sessions": sessions.measure,
     "limits": limits.measure,
     "overview": overview.measure,
+    "dashboard": dashboard.measure,
     "commands": commands.measure,
     "working": working.measure,
+    "http": service.measure,
     **POSTGRES_GROUPS,
     **SPARK_GROUPS,
 }

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .findings import DeadLetters, Maintained
     from .handling import Permanent, Retry, Snooze
     from .kit import connect, connect_async
+    from .looks import LimitInfo, WorkerInfo
     from .protocols import (
         AsyncEventKit,
         AsyncEventStream,
@@ -124,6 +125,7 @@ __all__ = [
     "Inbox",
     "InboxSettings",
     "LeaseLost",
+    "LimitInfo",
     "Linear",
     "Lock",
     "LockHeld",
@@ -163,6 +165,7 @@ __all__ = [
     "Unavailable",
     "Undecodable",
     "UnknownBackend",
+    "WorkerInfo",
     "connect",
     "connect_async",
     "copy",
@@ -211,6 +214,10 @@ _PLACES = {
     "kit": (
         "connect",
         "connect_async",
+    ),
+    "looks": (
+        "LimitInfo",
+        "WorkerInfo",
     ),
     "protocols": (
         "AsyncEventKit",

@@ -20,8 +20,10 @@ from .inbox import Inbox
 from .locks import AsyncLock, Lock
 from .loops import Loops
 from .loops_async import AsyncLoops
+from .operations.browse import ListLimits
 from .operations.claim import ReadOutlooks
 from .operations.overview import ReadOverview
+from .operations.worker import ListWorkers
 from .outbox import Outbox
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
@@ -170,6 +172,14 @@ class _Handles:
     def overview(self) -> Any:
         """Everything in numbers."""
         return self._connection.execute(ReadOverview())
+
+    def workers(self) -> Any:
+        """Who works, by name."""
+        return self._connection.execute(ListWorkers())
+
+    def limits(self, limit: int = 1000) -> Any:
+        """The windows and buckets that have something to say, by name."""
+        return self._connection.execute(ListLimits(arguments.count("limit", limit, least=1)))
 
     def transaction(self) -> Any:
         """A transaction for ``tx=``."""

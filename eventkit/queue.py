@@ -253,19 +253,20 @@ class Queue:
         history: bool | None = KEEP,
     ) -> Any:
         """Store settings for every process; None is the default again, what is left out stays."""
-        changes = arguments.settings(
-            max_attempts=(max_attempts, _at_least_one),
-            lease=(lease, lambda name, value: arguments.milliseconds(name, value, least=1)),
-            retry=(retry, _policy),
-            max_size=(max_size, _at_least_one),
-            rate=(rate, arguments.positive),
-            burst=(burst, lambda name, value: arguments.burst(value)),
-            max_running=(max_running, _at_least_one),
-            keep_done=(keep_done, arguments.milliseconds),
-            keep_dead=(keep_dead, arguments.milliseconds),
-            key_ttl=(key_ttl, arguments.milliseconds),
-            dead_letter_to=(dead_letter_to, self._other_queue),
-            history=(history, arguments.flag),
+        changes = changes_of(
+            self.name,
+            max_attempts=max_attempts,
+            lease=lease,
+            retry=retry,
+            max_size=max_size,
+            rate=rate,
+            burst=burst,
+            max_running=max_running,
+            keep_done=keep_done,
+            keep_dead=keep_dead,
+            key_ttl=key_ttl,
+            dead_letter_to=dead_letter_to,
+            history=history,
         )
         return self._execute(queue_settings.Configure(self.name, changes))
 
@@ -286,10 +287,30 @@ class Queue:
         """For what is not of the handle's type."""
         return Codec(largest=self._codec.largest)
 
-    def _other_queue(self, setting: str, name: str) -> str:
-        if arguments.name("queue", name) == self.name:
-            raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
-        return name
+
+def changes_of(queue: str, **given: Any) -> dict[str, Any]:
+    """What `configure` of *queue* is given, checked, as the database gets it; `KEEP` is not given."""
+    checks: dict[str, Callable[[str, Any], Any]] = {
+        "max_attempts": _at_least_one,
+        "lease": lambda name, value: arguments.milliseconds(name, value, least=1),
+        "retry": _policy,
+        "max_size": _at_least_one,
+        "rate": arguments.positive,
+        "burst": lambda name, value: arguments.burst(value),
+        "max_running": _at_least_one,
+        "keep_done": arguments.milliseconds,
+        "keep_dead": arguments.milliseconds,
+        "key_ttl": arguments.milliseconds,
+        "dead_letter_to": lambda name, value: _other_queue(queue, value),
+        "history": arguments.flag,
+    }
+    return arguments.settings(**{name: (value, checks[name]) for name, value in given.items()})
+
+
+def _other_queue(queue: str, name: str) -> str:
+    if arguments.name("queue", name) == queue:
+        raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
+    return name
 
 
 def _at_least_one(setting: str, value: Any) -> int:

@@ -23,11 +23,11 @@ class _Handle:
     def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> Any:
         """Save a value for some time, in place of an earlier one."""
         lasts = arguments.milliseconds("ttl", ttl, least=1)
-        return self._execute(SaveResult(_key(id), self._codec.encode(value), lasts), tx)
+        return self._execute(SaveResult(key_of(id), self._codec.encode(value), lasts), tx)
 
     def get(self, id: int | str, default: Any = None) -> Any:
         """The value, or *default* where there is none."""
-        return self._execute(GetResult(_key(id), default))
+        return self._execute(GetResult(key_of(id), default))
 
     def sweep(self) -> Any:
         """Delete what has expired; how many results."""
@@ -35,7 +35,7 @@ class _Handle:
 
     def _attempt(self, id: int | str, timeout: Duration) -> Any:
         """What the id has come to, once it has come to something."""
-        key, task = _key(id), None if isinstance(id, str) else id
+        key, task = key_of(id), None if isinstance(id, str) else id
         seconds = arguments.milliseconds("timeout", timeout) / 1000
         return self._loops.attempt(AwaitResult(key, task), ResultAhead(key, task), seconds)
 
@@ -66,6 +66,6 @@ class AsyncResults(_Handle):
         return self._value(id, await self._attempt(id, timeout))
 
 
-def _key(id: Any) -> str:
+def key_of(id: Any) -> str:
     """The id as the database has it: a number is not the same as its digits."""
     return encode_json(arguments.name("result", id) if isinstance(id, str) else arguments.count("id", id))

@@ -18,6 +18,9 @@ import msgspec
 from . import operations
 from .operations import (
     Operation,
+    api_key,
+    audit,
+    browse,
     chain,
     channel,
     claim,
@@ -28,6 +31,7 @@ from .operations import (
     finish,
     history,
     inbox,
+    job,
     lake,
     limit,
     lock,
@@ -44,6 +48,7 @@ from .operations import (
     staging,
     stream,
     tick,
+    worker,
 )
 
 _HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -67,6 +72,8 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Every operation there is, by name."""
     modules = (
         operations,
+        api_key,
+        audit,
         stream,
         channel,
         enqueue,
@@ -78,6 +85,7 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         chain,
         collected,
         copy,
+        job,
         outbox,
         overview,
         history,
@@ -93,6 +101,8 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
         retention,
         rollup,
         staging,
+        worker,
+        browse,
     )
     return {
         name: value

@@ -28,6 +28,7 @@ GROUPS = [
     "overview",
     "commands",
     "working",
+    "http",
 ]
 """Those on SQLite."""
 

@@ -12,10 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "arguments", "telemetry"},
+    {"errors", "arguments", "telemetry", "signatures", "metrics", "logs"},
     {"codec", "retry", "children", "cron"},
     {"records", "findings", "settings", "arrays"},
-    {"stats"},
+    {"stats", "looks"},
     {"operations"},
     {"protocols"},
     {"sql", "execute", "handling", "messages", "rota"},
@@ -44,10 +44,12 @@ FLOORS = (
     },
     {"kit"},
     {"copying", "app", "bulk", "noting", "rollups"},
-    {"testing", "archive", "lake"},
+    {"testing", "archive", "lake", "webhooks", "access"},
     {""},
     {"sqlalchemy", "worker", "spark", "report"},
     {"conformance", "demo"},
+    {"canary"},
+    {"http"},
     {"cli"},
 )
 """From the ground up; a floor's rooms do not know each other.  ``""`` is the package itself."""

@@ -358,3 +358,24 @@ FROM unnest(
     :rows.0::text[], :rows.1::text[], :rows.2::bigint[], :rows.3::text[], :rows.4::bigint[]
 ) AS r (subject, name, hour, measure, amount)
 ON CONFLICT DO NOTHING
+
+-- name: ExportApiKeys
+SELECT
+    id, name, hash, scopes, rate, burst, quota, eventkit_ms(created_at), eventkit_ms(expires_at),
+    eventkit_ms(revoked_at), former, eventkit_ms(former_until)
+FROM eventkit_api_key
+WHERE id > :id
+ORDER BY id
+LIMIT :limit
+
+-- name: ImportApiKeys
+INSERT INTO eventkit_api_key
+    (id, name, hash, scopes, rate, burst, quota, created_at, expires_at, revoked_at, former, former_until)
+SELECT
+    id, name, hash, scopes, rate, burst, quota, eventkit_moment(created_at), eventkit_moment(expires_at),
+    eventkit_moment(revoked_at), former, eventkit_moment(former_until)
+FROM unnest(
+    :rows.0::text[], :rows.1::text[], :rows.2::text[], :rows.3::text[], :rows.4::float8[], :rows.5::float8[],
+    :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[], :rows.10::text[], :rows.11::bigint[]
+) AS r (id, name, hash, scopes, rate, burst, quota, created_at, expires_at, revoked_at, former, former_until)
+ON CONFLICT DO NOTHING

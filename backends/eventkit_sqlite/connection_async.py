@@ -71,6 +71,13 @@ class AsyncConnection:
         """Whether `end_sleep` was called."""
         return self._closing
 
+    def wal_size(self) -> int:
+        """The bytes of the write-ahead log."""
+        try:
+            return os.stat(self._address.path + "-wal").st_size
+        except OSError:
+            return 0
+
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
         if self._closed:

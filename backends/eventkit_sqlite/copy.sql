@@ -308,3 +308,19 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING
+
+-- name: ExportApiKeys
+SELECT
+    id, name, hash, scopes, rate, burst, quota, created_at, expires_at, revoked_at, former, former_until
+FROM eventkit_api_key
+WHERE id > :id
+ORDER BY id
+LIMIT :limit
+
+-- name: ImportApiKeys
+INSERT INTO eventkit_api_key
+    (id, name, hash, scopes, rate, burst, quota, created_at, expires_at, revoked_at, former, former_until)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 11
+FROM json_each(:rows)
+WHERE true
+ON CONFLICT DO NOTHING

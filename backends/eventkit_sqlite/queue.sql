@@ -149,6 +149,24 @@ VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 
+-- name: AddQueue
+INSERT INTO eventkit_queue (name)
+SELECT :queue
+WHERE
+    NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    AND NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
+ON CONFLICT (name) DO NOTHING
+RETURNING name
+
+-- name: FindQueue
+SELECT 1
+WHERE
+    EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue)
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
+    OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
+
 -- name: HoldSettings
 INSERT INTO eventkit_queue (name)
 VALUES (:queue)

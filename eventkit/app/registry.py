@@ -1,7 +1,7 @@
 """What an application has declared so far, and whether it goes together."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -26,6 +26,8 @@ class Registry:
         self._planned: dict[Callable[..., Any], list[Callable[[TaskDeclaration], None]]] = {}
         self.success_hooks: tuple[Hook, ...] = ()
         self.failure_hooks: tuple[Hook, ...] = ()
+        self.closing: tuple[Callable[[], Awaitable[None]], ...] = ()
+        """What a worker awaits when it has ended, in the event loop that it ran in."""
 
     @property
     def tasks(self) -> Mapping[str, TaskDeclaration]:

@@ -11,6 +11,7 @@ from . import (
     archiving,
     channels,
     dead,
+    keys,
     locks,
     messages,
     moving,
@@ -20,6 +21,8 @@ from . import (
     reporting,
     schedules,
     schema,
+    serving,
+    singing,
     streams,
     trying,
     watching,
@@ -41,6 +44,8 @@ app = typer.Typer(
 _COMMANDS: tuple[Callable[..., Any], ...] = (
     working.worker,
     working.scheduler,
+    serving.serve,
+    singing.canary,
     watching.overview,
     watching.stats,
     watching.health,
@@ -73,6 +78,7 @@ for name, group in {
     "schedule": schedules,
     "lock": locks,
     "pipeline": pipelines,
+    "key": keys,
 }.items():
     app.add_typer(group.app, name=name)
 

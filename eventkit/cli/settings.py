@@ -9,7 +9,7 @@ from typing import Any
 
 from .refusals import Refused
 
-_KNOWN = {"url": str, "worker": dict}
+_KNOWN = {"url": str, "worker": dict, "server": dict}
 """What the file may say, and what that is."""
 
 _SAID = {str: "text", dict: "table"}

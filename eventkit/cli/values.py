@@ -12,8 +12,10 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
-def duration(text: str) -> float:
-    """Seconds: ``90``, ``1.5``, ``500ms``, ``1h30m``, ``7d``."""
+def duration(text: str | float) -> float:
+    """Seconds: ``90``, ``1.5``, ``500ms``, ``1h30m``, ``7d``; a default, which is asked about as well, is seconds."""
+    if not isinstance(text, str):
+        return text
     if re.fullmatch(r"-?\d+(\.\d+)?", text):
         return float(text)
     if not re.fullmatch(rf"(?:{_PARTS.pattern})+", text):

@@ -125,6 +125,8 @@ class Advance(Operation[None], frozen=True):
             AdvanceLakes,
             AdvanceLakeFiles,
             AdvancePipelines,
+            AdvanceApiKeys,
+            AdvanceWorkers,
         ):
             yield table(self.milliseconds)
 
@@ -203,6 +205,18 @@ class AdvanceLakeFiles(Operation[None], frozen=True):
 
 class AdvancePipelines(Operation[None], frozen=True):
     """Move the moments of pipelines back."""
+
+    milliseconds: int
+
+
+class AdvanceApiKeys(Operation[None], frozen=True):
+    """Move the moments of keys of callers back."""
+
+    milliseconds: int
+
+
+class AdvanceWorkers(Operation[None], frozen=True):
+    """Move the moments of workers back."""
 
     milliseconds: int
 

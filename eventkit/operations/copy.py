@@ -316,6 +316,19 @@ class ImportRollups(_Import, frozen=True):
     rows: Rows
 
 
+class ExportApiKeys(_Export, frozen=True):
+    """Read keys of callers; of their secrets there are hashes, so callers go on with what they have."""
+
+    id: str
+    limit: int
+
+
+class ImportApiKeys(_Import, frozen=True):
+    """Write keys of callers."""
+
+    rows: Rows
+
+
 class Table(NamedTuple):
     """How a table is read and written, and a key that lies before all of its rows."""
 
@@ -344,6 +357,7 @@ TABLES = (
     Table("eventkit_lake_file", ExportLakeFiles, ImportLakeFiles, ("", "")),
     Table("eventkit_pipeline", ExportPipelines, ImportPipelines, ("",)),
     Table("eventkit_rollup", ExportRollups, ImportRollups, ("", "", _LOWEST, "")),
+    Table("eventkit_api_key", ExportApiKeys, ImportApiKeys, ("",)),
     Table("eventkit_schedule", ExportSchedules, ImportSchedules, ("",)),
 )
 """In the order in which they are written: a reservation after the task that it outlives, and schedules last."""

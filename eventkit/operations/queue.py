@@ -25,7 +25,8 @@ MOST_COUNTED = 10_000
 """How far `ReadStats` counts."""
 
 
-def _info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
+def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
+    """The task of a row that has what `TaskInfo` has."""
     columns = list(row)
     columns[3], columns[5] = codec.decode_or_wrap(row[3], row[5])
     columns[-1] = row[-1] and msgspec.json.decode(row[-1])
@@ -42,7 +43,7 @@ class GetTask(Operation[TaskInfo[Any] | None], frozen=True):
 
     def decode(self, rows: Rows) -> TaskInfo[Any] | None:
         """The task, or None."""
-        return _info(rows[0], self.codec) if rows else None
+        return task_info(rows[0], self.codec) if rows else None
 
 
 class _ManyTasks(Operation[list[TaskInfo[Any]]], frozen=True):
@@ -53,7 +54,7 @@ class _ManyTasks(Operation[list[TaskInfo[Any]]], frozen=True):
 
     def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
         """One task a row."""
-        return [_info(row, self.codec) for row in rows]
+        return [task_info(row, self.codec) for row in rows]
 
 
 class ListTasks(_ManyTasks, frozen=True):

@@ -55,6 +55,37 @@ class Configure(Operation[None], frozen=True):
         yield WriteSettings(self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes)))
 
 
+class CreateQueue(Operation[bool], frozen=True):
+    """Make a queue of which nothing is known yet, with these settings; False if there is one."""
+
+    queue: str
+    changes: dict[str, Any]
+
+    def plan(self) -> Plan[bool]:
+        """Its row, and its settings."""
+        created = bool((yield AddQueue(self.queue)))
+        if created:
+            yield from Configure(self.queue, self.changes).plan()
+        return created
+
+
+class AddQueue(Operation[None], frozen=True):
+    """A row for a queue that has neither settings nor tasks."""
+
+    queue: str
+
+
+class FindQueue(Operation[bool], frozen=True):
+    """Whether there is a queue of that name: it has settings, or tasks."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether there is a row."""
+        return bool(rows)
+
+
 class HoldSettings(Operation[None], frozen=True):
     """Let nobody else write the queue's settings until the transaction ends."""
 

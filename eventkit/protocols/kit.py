@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self, overload
 
 from ..arguments import Duration
 from ..findings import Maintained
+from ..looks import LimitInfo, WorkerInfo
 from ..records import Message, Notification, Task
 from ..stats import Overview
 from .channels import AsyncNotificationChannel, NotificationChannel
@@ -122,6 +123,14 @@ class EventKit(Protocol):
         """All queues, topics, schedules, locks and results in numbers, in one statement."""
         ...
 
+    def workers(self) -> list[WorkerInfo]:
+        """Who works, by name: each `App`'s worker, heard of every ten seconds, and whoever has tasks leased."""
+        ...
+
+    def limits(self, limit: int = 1000) -> list[LimitInfo]:
+        """The windows and buckets that have something to say, by name."""
+        ...
+
     def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
         ...
@@ -208,6 +217,10 @@ class AsyncEventKit(Protocol):
     async def run_maintenance(self, every: Duration = 60) -> None: ...
 
     async def overview(self) -> Overview: ...
+
+    async def workers(self) -> list[WorkerInfo]: ...
+
+    async def limits(self, limit: int = 1000) -> list[LimitInfo]: ...
 
     def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
 

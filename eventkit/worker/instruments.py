@@ -13,7 +13,8 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from .metrics import SECONDS, Counter, Histogram, Metrics
+from ..metrics import SECONDS, Counter, Histogram
+from .metrics import Metrics
 
 _lock = Lock()
 _workers: list[Metrics] = []

@@ -5,9 +5,10 @@ from typing import Any
 
 from ..app.context import AsyncTaskContext, TaskContext
 from ..app.declarations import TaskDeclaration
+from ..metrics import Number
 from ..protocols import AsyncEventKit, EventKit
 from ..records import Task
-from .metrics import Metrics, Number
+from .metrics import Metrics
 
 OUTCOMES = ("succeeded", "retried", "dead", "snoozed", "released", "cancelled")
 """How a run may end, as metrics name it."""

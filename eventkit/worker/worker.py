@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from .. import arguments
 from ..app.application import Application, AsyncApp
-from ..errors import Closed
+from ..errors import Closed, Unavailable
 from ..kit import AsyncKit, backend_of, connect
 from ..operations.queue import CANCELLED
 from ..protocols import AsyncConnection, EventKit
@@ -21,6 +21,7 @@ from .intake import Intake
 from .leases import Leases
 from .metrics import Metrics
 from .preparation import Preparation
+from .presence import Presence
 from .processes import Processes, check
 from .readiness import Readiness
 from .recovery import Recovery
@@ -105,6 +106,8 @@ class Worker:
         finally:
             if self._processes is not None:
                 self._processes.close()
+            for close in self._app.closing:
+                await close()
             if bound:
                 self._app.unbind()
             if blocking is not None:
@@ -175,12 +178,14 @@ class Worker:
             most=settings.concurrency + settings.prefetch,
             poll=settings.notify_poll_interval_ms / 1000,
         )
+        presence = Presence(connection, self.name, sorted(self._weights), metrics)
         subscriptions = Subscriptions(kit, threads, self._recovery, metrics)
         claiming = self._begin(intake.run)
         self._begin(leases.run)
         self._begin(lambda: self._hear_of_cancellations(kit, crew))
         self._begin(kit.run_maintenance)
         self._begin(self._readiness.watch)
+        present = self._begin(presence.run)
         if app.schedules:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
@@ -204,9 +209,14 @@ class Worker:
             async with asyncio.timeout(_FAREWELL):
                 await hooks.ended()
                 await acks.settled()
+                present.cancel()
+                await asyncio.wait({present})
+                await presence.leave()
         except TimeoutError:
             logger.warning("the database could not be told of %s tasks: they are done again", len(acks))
             acks.abandon()
+        except Unavailable:
+            logger.warning("the database could not be told that worker %s has ended", self.name)
         for service in self._services:
             service.cancel()
         if self._services:

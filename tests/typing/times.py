@@ -13,6 +13,7 @@ from eventkit import (
     AsyncSchedules,
     EventKit,
     Fire,
+    LimitInfo,
     Lock,
     Maintained,
     Overview,
@@ -21,6 +22,7 @@ from eventkit import (
     Schedules,
     Task,
     TaskQueue,
+    WorkerInfo,
 )
 
 
@@ -41,6 +43,8 @@ def schedules(kit: EventKit, moment: datetime) -> None:
     assert_type(kit.run_scheduler(), None)
     assert_type(kit.maintain(), Maintained)
     assert_type(kit.overview(), Overview)
+    assert_type(kit.workers(), list[WorkerInfo])
+    assert_type(kit.limits(), list[LimitInfo])
     assert_type(kit.run_maintenance(every=60), None)
 
 
@@ -56,6 +60,8 @@ async def async_schedules(kit: AsyncEventKit, moment: datetime) -> None:
     assert_type(await kit.run_scheduler(), None)
     assert_type(await kit.maintain(), Maintained)
     assert_type(await kit.overview(), Overview)
+    assert_type(await kit.workers(), list[WorkerInfo])
+    assert_type(await kit.limits(), list[LimitInfo])
     assert_type(await kit.run_maintenance(every=60), None)
 
 

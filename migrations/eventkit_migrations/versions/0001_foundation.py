@@ -35,6 +35,10 @@ What the columns alone do not say:
   has a row in ``eventkit_lake_file`` without ``retired_at``; a retired one stays for those who read it still.
 * ``eventkit_rollup`` holds sums by the hour: of a topic or a queue (``subject``), of what is measured there; a latency
   is counted under the bucket that it falls into.
+* ``eventkit_api_key`` has the keys of who calls the service: ``hash`` of its secret, and ``former`` of the one before
+  for as long as that is good.  ``scopes`` is a JSON array.
+* ``eventkit_worker`` has a row of each worker that runs, which says every ten seconds how it is; ``queues`` is JSON.
+* The index ``eventkit_event_task`` has the events of histories by the task that they are of, for whoever looks at one.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
 
 On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
@@ -71,6 +75,7 @@ SQLITE_UPGRADE = (
     """,
     "CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)",
     "CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE dedup IS NOT NULL",
+    "CREATE INDEX eventkit_event_task ON eventkit_event (key, id) WHERE topic = 'eventkit.tasks'",
     """
     CREATE TABLE eventkit_topic (
         name TEXT NOT NULL PRIMARY KEY,
@@ -307,6 +312,16 @@ SQLITE_UPGRADE = (
         updated_at INTEGER NOT NULL DEFAULT ({NOW})
     ) WITHOUT ROWID
     """,
+    f"""
+    CREATE TABLE eventkit_worker (
+        name TEXT NOT NULL PRIMARY KEY,
+        queues TEXT NOT NULL,
+        slots INTEGER NOT NULL,
+        running INTEGER NOT NULL,
+        started_at INTEGER NOT NULL DEFAULT ({NOW}),
+        seen_at INTEGER NOT NULL DEFAULT ({NOW})
+    ) WITHOUT ROWID
+    """,
     """
     CREATE TABLE eventkit_rollup (
         subject TEXT NOT NULL,
@@ -315,6 +330,22 @@ SQLITE_UPGRADE = (
         measure TEXT NOT NULL,
         amount INTEGER NOT NULL,
         PRIMARY KEY (subject, name, hour, measure)
+    ) WITHOUT ROWID
+    """,
+    f"""
+    CREATE TABLE eventkit_api_key (
+        id TEXT NOT NULL PRIMARY KEY,
+        name TEXT NOT NULL,
+        hash TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        rate REAL,
+        burst REAL,
+        quota INTEGER,
+        created_at INTEGER NOT NULL DEFAULT ({NOW}),
+        expires_at INTEGER,
+        revoked_at INTEGER,
+        former TEXT,
+        former_until INTEGER
     ) WITHOUT ROWID
     """,
     f"""
@@ -346,7 +377,9 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_api_key",
     "DROP TABLE eventkit_rollup",
+    "DROP TABLE eventkit_worker",
     "DROP TABLE eventkit_pipeline",
     "DROP TABLE eventkit_lake_file",
     "DROP TABLE eventkit_lake",
@@ -378,7 +411,8 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
-    "DROP TABLE eventkit_rollup, eventkit_pipeline, eventkit_lake_file, eventkit_lake",
+    "DROP TABLE eventkit_api_key, eventkit_rollup, eventkit_worker, eventkit_pipeline, eventkit_lake_file, "
+    "eventkit_lake",
     "DROP TABLE eventkit_written, eventkit_staged, eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
     "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "

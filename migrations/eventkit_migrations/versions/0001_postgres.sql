@@ -204,6 +204,8 @@ CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)
 
 CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE dedup IS NOT NULL
 
+CREATE INDEX eventkit_event_task ON eventkit_event (key, id) WHERE topic = 'eventkit.tasks'
+
 CREATE TABLE eventkit_topic (
     name text NOT NULL PRIMARY KEY,
     pruned_to bigint NOT NULL DEFAULT 0,
@@ -446,6 +448,15 @@ CREATE TABLE eventkit_pipeline (
     updated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
 ) WITH (fillfactor = 50)
 
+CREATE TABLE eventkit_worker (
+    name text COLLATE "C" NOT NULL PRIMARY KEY,
+    queues text NOT NULL,
+    slots bigint NOT NULL,
+    running bigint NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    seen_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
 CREATE TABLE eventkit_rollup (
     subject text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -454,6 +465,21 @@ CREATE TABLE eventkit_rollup (
     amount bigint NOT NULL,
     PRIMARY KEY (subject, name, hour, measure)
 ) WITH (fillfactor = 50)
+
+CREATE TABLE eventkit_api_key (
+    id text COLLATE "C" NOT NULL PRIMARY KEY,
+    name text NOT NULL,
+    hash text NOT NULL,
+    scopes text NOT NULL,
+    rate float8,
+    burst float8,
+    quota bigint,
+    created_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    former text,
+    former_until timestamptz
+)
 
 CREATE TABLE eventkit_schedule (
     name text NOT NULL PRIMARY KEY,

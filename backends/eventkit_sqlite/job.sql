@@ -1,0 +1,17 @@
+-- Jobs: the tasks whose payload says so.
+
+-- name: GetJob
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE id = :id AND substr(payload, 1, length(:beginning)) = :beginning
+
+-- name: ListJobs
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE (:queue IS NULL OR queue = :queue) AND (:state IS NULL OR state = :state) AND substr(payload, 1, length(:beginning)) = :beginning
+ORDER BY id
+LIMIT :limit OFFSET :skip

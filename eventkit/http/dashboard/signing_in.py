@@ -1,0 +1,66 @@
+"""Signing in with a key, and what is shown to whoever may not see what they have asked for."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from litestar import Request, Response, get, post
+from litestar.response import Redirect
+
+from ..problems import Refusal, problem_of
+from ..routing import ACCESS
+from . import access
+from .viewing import base_of, render
+
+
+def excuse(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """What went wrong, as a page; whoever has not said who they are is asked first."""
+    problem, _ = problem_of(error)
+    if problem.status == 401 and request.method == "GET":
+        return Redirect(f"{base_of(request)}/dashboard/login?{urlencode({'next': _address(request)})}", status_code=303)
+    return render(request, "problem", "Not possible", problem.status, problem=problem)
+
+
+@get("/dashboard/login")
+async def login_page(request: Request[Any, Any, Any]) -> Response[Any]:
+    """The form that asks for a key."""
+    return render(request, "login", "Sign in", next=request.query_params.get("next", "/"), failed=None)
+
+
+@post("/dashboard/login")
+async def login(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Keep the key in a cookie, if it lets its owner see something."""
+    form = await request.form()
+    access.check_form(request, form.get("csrf"))
+    key, wanted = str(form.get("key", "")).strip(), str(form.get("next", "/"))
+    guard = access.guard_of(request)
+    try:
+        if guard is not None:
+            await guard(Request(access.as_holder_of(key, request.scope)), access.SEES[ACCESS])
+    except Refusal as error:
+        return render(request, "login", "Sign in", 401, next=wanted, failed=str(error))
+    answer = Redirect(_inside(request, wanted), status_code=303)
+    answer.set_cookie(access.cookie(request, access.COOKIE, key))
+    return answer
+
+
+@post("/dashboard/logout")
+async def logout(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Forget the key."""
+    access.check_form(request, (await request.form()).get("csrf"))
+    answer = Redirect(_inside(request, "/dashboard/login"), status_code=303)
+    answer.set_cookie(access.cookie(request, access.COOKIE, ""))
+    return answer
+
+
+def _address(request: Request[Any, Any, Any]) -> str:
+    query = request.scope["query_string"].decode("latin-1")
+    return request.scope["path"] + (f"?{query}" if query else "")
+
+
+def _inside(request: Request[Any, Any, Any], path: str) -> str:
+    """*path*, if it is one of ours; whoever has written the address must not send anybody elsewhere."""
+    ours = path == "/" or path.startswith(("/?", "/dashboard/"))
+    return base_of(request) + (path if ours and path.isprintable() and "\\" not in path else "/")
+
+
+routes = [login_page, login, logout]

@@ -1,0 +1,98 @@
+"""Streams: all of them, one of them with its consumers and events, and a single event."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from litestar import Request, Response, get
+
+from ...errors import Truncated
+from ...operations.browse import BrowseEvents
+from ..problems import Refusal
+from ..service import Service
+from . import access
+from .queues import AT_ONCE, named
+from .viewing import document, page
+
+WINDOW = 100_000
+"""Through how many offsets a key is looked for at a time: no index has the keys of events."""
+
+_LAST = 2**63 - 1
+
+
+@get("/dashboard/streams", opt=access.SEES)
+async def streams(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
+    """All streams, with their consumers."""
+    sample = await service.watch.look()
+    points = list(service.watch.points)
+    return await page(
+        request,
+        "streams",
+        "Streams",
+        topics=sample.overview.topics.items(),
+        behind=lambda name: [point.lag.get(name, 0) for point in points],
+    )
+
+
+@get("/dashboard/stream", opt=access.SEES)
+async def stream(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
+    """One stream: its consumers, and its events from the latest back; those of a key, or from a moment or offset on."""
+    topic, key = named(request, "topic"), request.query_params.get("key", "").strip() or None
+    handle = service.stream(topic)
+    head = await handle.head()
+    before, at = _whole(request, "before"), request.query_params.get("at", "").strip()
+    if at:
+        # The events right after the moment, as they would be read; a page of them ends there.
+        start = await handle.offset_at(_moment(at))
+        following = await handle.read(start, AT_ONCE, on_truncated="skip")
+        before = following[-1].offset + 1 if following else head + 1
+    before = min(before, _LAST) if before is not None else _LAST
+    least = max(0, min(before, head + 1) - WINDOW) if key else 0
+    events = await service.execute(BrowseEvents(topic, key, before, least, AT_ONCE + 1))
+    older = events[AT_ONCE - 1].offset if len(events) > AT_ONCE else least or None
+    return await page(
+        request,
+        "stream",
+        topic,
+        topic=topic,
+        head=head,
+        consumers=await handle.consumers(),
+        settings=await handle.settings(),
+        events=events[:AT_ONCE],
+        key=key or "",
+        at=at,
+        before=before if before <= head else None,
+        older=older,
+        least=least,
+    )
+
+
+@get("/dashboard/event", opt=access.SEES)
+async def event(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
+    """One event, whole."""
+    topic, offset = named(request, "topic"), _whole(request, "offset") or 0
+    try:
+        found = await service.stream(topic).read(max(0, offset - 1), 1, on_truncated="skip")
+    except Truncated:
+        found = []
+    if not found or found[0].offset != offset:
+        raise Refusal(404, "not_found", f"{topic} has no event at {offset}: it was pruned, or there never was one")
+    return await page(
+        request, "event", f"Event {offset}", topic=topic, event=found[0], payload=document(found[0].payload)
+    )
+
+
+def _whole(request: Request[Any, Any, Any], what: str) -> int | None:
+    given: str = request.query_params.get(what, "").strip()
+    return int(given) if given.isdecimal() and len(given) < 19 else None
+
+
+def _moment(text: str) -> datetime:
+    """The moment that a form has, in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Refusal(422, "invalid", f"{text!r} is no moment: write it as 2030-01-31T12:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+routes = [streams, stream, event]

@@ -1,0 +1,129 @@
+"""Server-sent events: what is followed as it is committed, for one client each.
+
+A client that has lost its connection comes back with the ``Last-Event-ID`` it has seen, and goes on there.  So one that
+does not read is simply let go of: nothing is kept for it but what its socket holds, and a send that takes longer than
+`ServiceSettings.slow_reader` ends the connection.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+from litestar import Request, Response
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from ..codec import encode_json
+from ..errors import PASSING, EventkitError
+from ..operations import Operation, Origin, Probe
+from .problems import Refusal, problem_of
+from .service import Desk
+
+AT_ONCE = 100
+"""How many are read and sent at a time."""
+
+
+class Source(Protocol):
+    """What is followed: how it is read after a position, and what is slept on until there is more."""
+
+    def read(self, after: int, limit: int) -> Operation[Sequence[Any]]:
+        """What comes after the position."""
+        ...
+
+    def ahead(self, after: int) -> Probe:
+        """Whether there is more."""
+        ...
+
+    def position(self, item: Any) -> int:
+        """Where the item stands."""
+        ...
+
+
+def framed(position: int, item: Any) -> str:
+    """An item as an event of the protocol; JSON text may have line breaks between its parts."""
+    text = encode_json(item).replace("\r", " ").replace("\n", "\ndata: ")
+    return f"id: {position}\ndata: {text}\n\n"
+
+
+class Live(Response[Any]):
+    """An answer that goes on: the *first* items, read to see that nothing is wrong, and all to come."""
+
+    def __init__(self, desk: Desk, source: Source, origin: Origin, first: Sequence[Any]) -> None:
+        super().__init__(None, media_type="text/event-stream")
+        self._desk = desk
+        self._source = source
+        self._origin = origin
+        self._first = first
+
+    def to_asgi_response(self, request: Request[Any, Any, Any], **more: Any) -> ASGIApp:  # type: ignore[override]
+        """The answer, as the server has it."""
+        return self._answer
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._desk.listener():
+            sending, leaving = asyncio.ensure_future(self._send(send)), asyncio.ensure_future(_left(receive))
+            try:
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sending.cancel()
+                leaving.cancel()
+                await asyncio.wait({sending, leaving})
+        if not sending.cancelled() and (error := sending.exception()) is not None:
+            raise error
+
+    async def _send(self, send: Send) -> None:
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for text in self._texts():
+                async with asyncio.timeout(self._desk.settings.slow_reader):
+                    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        except TimeoutError:
+            self._desk.dropped += 1
+            raise SlowReader from None
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _texts(self) -> AsyncIterator[str]:
+        desk, source, found = self._desk, self._source, self._first
+        after, seen = self._origin
+        yield "retry: 1000\n\n"
+        try:
+            while True:
+                if found:
+                    places = [source.position(item) for item in found]
+                    yield "".join([framed(at, item) for at, item in zip(places, found, strict=True) if at not in seen])
+                    after = places[-1]
+                elif not await desk.sleep(source.ahead(after), desk.settings.heartbeat):
+                    if desk.closing:
+                        return
+                    yield ": still here\n\n"
+                try:
+                    found = await desk.execute(source.read(after, AT_ONCE))
+                except PASSING:
+                    found = ()
+        except EventkitError as error:
+            problem, _ = problem_of(error)
+            yield f"event: error\ndata: {encode_json(problem)}\n\n"
+
+
+class SlowReader(Exception):
+    """Raised to the server when a client reads too slowly, which ends its connection."""
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def live(desk: Desk, source: Source, start: Operation[Origin] | Operation[int] | int, seen: str | None) -> Live:
+    """Follow *source* from *start*, or after the id that the client has *seen* last."""
+    if seen is not None and seen.isdecimal() and len(seen) <= 18:
+        start = int(seen)
+    place: Any = await desk.execute(start) if isinstance(start, Operation) else start
+    origin = place if isinstance(place, Origin) else Origin(place)
+    if desk.listeners >= desk.settings.max_listeners:
+        raise Refusal(429, "too_many_listeners", f"there are {desk.listeners:,} listeners: come back later")
+    return Live(desk, source, origin, await desk.execute(source.read(origin.after, AT_ONCE)))

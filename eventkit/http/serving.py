@@ -1,0 +1,197 @@
+"""`serve`: the service as a process: a socket, a server on it, and an end that loses nothing.
+
+Without any key the service is for this machine only: it refuses to listen on anything but loopback.  Told to stop, it
+takes no more connections, answers at once whoever waits for something, ends streams of events where they are, and
+closes the kit when the last answer is out.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ..kit import connect_async
+from ..metrics import Registry
+from ..protocols import AsyncEventKit
+from ..worker.signals import stopping
+from .application import app
+from .keys import Keys
+from .service import ServiceSettings
+
+logger = logging.getLogger("eventkit.http")
+
+Beside = Callable[[AsyncEventKit, asyncio.Event, list[Registry]], Awaitable[Any]]
+"""What runs beside the service in its process, until the event is set or the kit's waiting ends.
+
+It adds what it counts to the registries, so that the service tells of that too.
+"""
+
+
+class NotForOthers(ValueError):
+    """Raised where a service without keys is to be reached from other machines."""
+
+
+def serve(
+    url: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8888,
+    settings: ServiceSettings | None = None,
+    body_secrets: Iterable[str] = (),
+    beside: Sequence[Beside] = (),
+    create: bool = True,
+) -> None:
+    """Serve the database at *url* until a signal; port 0 is any that is free, and the log says which.
+
+    With *body_secrets*, what changes anything has to be signed with one of them.
+    """
+    alone = is_loopback(host)
+    with contextlib.closing(_bound(host, port)) as listening, asyncio.Runner(loop_factory=_loops()) as runner:
+        runner.run(_serve(url, listening, settings or ServiceSettings(), alone, list(body_secrets), beside, create))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches *host*, an address or a name."""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    except OSError as error:
+        raise ValueError(f"there is no address {host!r} to listen on: {error}") from None
+    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)
+
+
+async def _serve(
+    url: str,
+    listening: socket.socket,
+    settings: ServiceSettings,
+    alone: bool,
+    body_secrets: list[str],
+    beside: Sequence[Beside],
+    create: bool,
+) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    async with connect_async(url, create=create) as kit:
+        keys = Keys(kit, open_without_keys=alone, body_secrets=body_secrets)
+        locked = await keys.locked()
+        if not (alone or locked):
+            raise NotForOthers(
+                f"there is no key, so the service is for this machine alone and does not listen on "
+                f"{listening.getsockname()[0]}: make a key with eventkit key add, or leave --host at 127.0.0.1"
+            )
+        service = app(kit, settings=settings, guard=keys)
+        server = _Server(_config(service, settings))
+
+        def stop() -> None:
+            server.should_exit = True
+            loop.call_soon_threadsafe(end)
+
+        def end() -> None:
+            told.set()
+            service.state.desk.end_waiting()
+
+        with stopping(stop, lambda: True):
+            async with asyncio.TaskGroup() as running:
+                watching = running.create_task(service.state.desk.watch.run())
+                for one in beside:
+                    running.create_task(_beside(one, kit, told, service.state.desk.registries))
+                address, port = listening.getsockname()[:2]
+                shown = f"[{address}]" if ":" in address else address
+                listening.listen(2048)
+                logger.info("serving on http://%s:%s%s", shown, port, "" if locked else ", this machine alone: no keys")
+                await server.serve([listening])
+                end()
+                watching.cancel()
+        logger.info("the service has ended")
+
+
+async def _beside(one: Beside, kit: AsyncEventKit, told: asyncio.Event, registries: list[Registry]) -> None:
+    await one(kit, told, registries)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, whose process has its signals handled elsewhere."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them."""
+        yield
+
+
+class _Impatient(HttpToolsProtocol):
+    """uvicorn's, which lets go of whoever takes too long to say what it wants."""
+
+    patience: float
+    _giving_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of it."""
+        if self._giving_up is None:
+            self._wait()
+        super().data_received(data)
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing more comes."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._giving_up = self.loop.call_later(self.patience, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
+
+def _config(service: Any, settings: ServiceSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        service,
+        http=type("Impatient", (_Impatient,), {"patience": settings.max_receive}),
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=settings.max_ending,
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+    )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ValueError(f"nothing can listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    return listening
+
+
+def _loops() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster event loop, which there is not for every system."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop

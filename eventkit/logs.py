@@ -1,0 +1,44 @@
+"""Logs as lines of JSON, for whoever collects them: what was logged, and of which request and task it is.
+
+What a record has beside its message, such as the ``task_id`` that a worker gives it, becomes fields of the line.
+"""
+
+import logging
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+REQUEST: ContextVar[str | None] = ContextVar("eventkit_request", default=None)
+"""The id of the request that is being answered, wherever something is logged."""
+
+_ORDINARY = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"})
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class JSONLines(logging.Formatter):
+    """A line of JSON for each record: ``time``, ``level``, ``logger``, ``message``, and whatever else it has."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if (request := REQUEST.get()) is not None:
+            line["request_id"] = request
+        line |= {name: value for name, value in vars(record).items() if name not in _ORDINARY}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return _encode(_plain(line)).decode()
+
+
+def _plain(line: dict[str, Any]) -> dict[str, Any]:
+    """What has no UTF-8 would otherwise be no line at all."""
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for name, value in line.items()
+    }

@@ -1,0 +1,126 @@
+"""`Job`: a task that is a call of somebody's URL."""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from .. import arguments
+from ..records import NewTask
+from ..retry import Exponential, Fixed, Linear, Policy, policy
+
+CALL = "eventkit.webhook"
+"""The name of the task that workers run for a job."""
+
+DEFAULT_TIMEOUT_MS = 30_000
+LONGEST_TIMEOUT_MS = 3_600_000
+_LONGEST_MS = arguments.FOREVER
+_LONGEST_URL = 8192
+
+_POLICIES: dict[str, type[Exponential | Linear | Fixed]] = {
+    "exponential": Exponential,
+    "linear": Linear,
+    "fixed": Fixed,
+}
+
+Milliseconds = Annotated[int, Meta(ge=1, le=_LONGEST_MS)]
+
+
+class Call(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a worker is told of a job; *retry* is the queue's policy where it is None."""
+
+    url: str
+    payload: Any
+    timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
+    retry: Policy | None = None
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call that is made by a worker: *payload* is sent to *callback_url*, and again while that fails.
+
+    *max_retries* says how many runs there are beyond the first one, *retry_backoff*, *base_delay_ms* and *max_delay_ms*
+    how long is waited between them; whatever is left out is as the queue says.  *idempotency_key* is the task's key, of
+    which a queue has one.
+    """
+
+    callback_url: Annotated[str, Meta(max_length=_LONGEST_URL, description="http:// or https://, without credentials")]
+    queue_name: Annotated[str, Meta(min_length=1, max_length=255)] = "default"
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
+    payload: Any = msgspec.field(default_factory=dict)
+    max_retries: Annotated[int, Meta(ge=0, le=2**31 - 2)] | None = None
+    retry_backoff: Literal["exponential", "linear", "fixed"] | None = None
+    base_delay_ms: Milliseconds | None = None
+    max_delay_ms: Milliseconds | None = None
+    timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
+    idempotency_key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    delay_ms: Annotated[int, Meta(ge=0, le=_LONGEST_MS)] = 0
+
+    def __post_init__(self) -> None:
+        callable_url(self.callback_url)
+        arguments.name("queue", self.queue_name)
+        arguments.count("timeout_ms", self.timeout_ms, least=1, most=LONGEST_TIMEOUT_MS)
+
+    @property
+    def task_payload(self) -> dict[str, Any]:
+        """The payload of the task, for whoever enqueues it otherwise, as a schedule does."""
+        call = Call(self.callback_url, self.payload, self.timeout_ms, self._retry())
+        return {"task": CALL, "args": msgspec.to_builtins(call) | {"payload": self.payload}}
+
+    def task(self) -> NewTask:
+        """The task, for ``kit.queue(job.queue_name).enqueue_many([job.task()])``."""
+        return NewTask(
+            self.task_payload,
+            delay=self.delay_ms / 1000 if self.delay_ms else None,
+            priority=self.priority,
+            max_attempts=None if self.max_retries is None else self.max_retries + 1,
+            key=self.idempotency_key,
+            queue=self.queue_name,
+        )
+
+    def _retry(self) -> Policy | None:
+        """A policy of the job's own, if anything is said of it."""
+        given = {"base": self.base_delay_ms, "cap": self.max_delay_ms}
+        delays = {name: value / 1000 for name, value in given.items() if value is not None}
+        if self.retry_backoff is None and not delays:
+            return None
+        return policy(_POLICIES[self.retry_backoff or "exponential"](**delays))
+
+
+def call_of(payload: Any) -> Call | None:
+    """The call that a task with this payload is; None for a task of another kind."""
+    if not isinstance(payload, dict) or payload.get("task") != CALL:
+        return None
+    try:
+        return msgspec.convert(payload.get("args"), Call)
+    except msgspec.ValidationError:
+        return None
+
+
+def callable_url(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of *url*, or ``ValueError`` for what no worker would call.
+
+    What the host's addresses are is asked when it is called, and may have changed by then.
+    """
+    if (
+        not isinstance(url, str)
+        or not url.isascii()
+        or any(character <= " " or character == "\x7f" for character in url)
+    ):
+        raise ValueError("callback_url is a URL in ASCII: escape paths and queries, and write hosts in punycode")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"callback_url is no URL: {error}") from None
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("callback_url begins with http:// or https://")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "callback_url has a user or a password in it, which would be kept and shown: sign jobs instead"
+        )
+    if not parts.hostname or "\\" in url or port == 0:
+        raise ValueError("callback_url names a host, as in https://example.com/hook")
+    if len(url) > _LONGEST_URL:
+        raise ValueError(f"callback_url has at most {_LONGEST_URL} characters")
+    return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)

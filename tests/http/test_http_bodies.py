@@ -1,0 +1,103 @@
+"""Bodies are JSON, strictly; and what is too much is refused early."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from services import Served
+
+from eventkit.conformance.clauses import proves
+from eventkit.http import ServiceSettings, app
+
+DEEP = b"[" * 64 + b"]" * 64
+
+
+@pytest.fixture(params=["sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: object) -> str:
+    """Bodies are read before any database is asked."""
+    return f"sqlite:///{tmp_path}/served.db"
+
+
+@pytest.fixture
+def queue(served: Served) -> Iterator[str]:
+    """A queue, into which nothing gets."""
+    served("POST", "/queues", json={"name": "q"})
+    yield "/queues/q/messages"
+    assert served("GET", "/queues/q/stats").json()["ready"] == 0
+
+
+@proves("E2")
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b""),
+        (400, b"{"),
+        (400, b"payload=1"),
+        (400, b'{"payload": NaN}'),
+        (400, b'{"payload": -Infinity}'),
+        (400, b'{"payload": 1e999}'),
+        (400, b'{"payload": 1, "payload": 2}'),
+        (400, b'{"payload": {"a": 1, "b": {"c": 1, "c": 2}}}'),
+        (400, b'{"payload": {"a:b": 1, "\\u0061:b": 2}}'),
+        (400, b'{"payload": {"a": "\\u003a", "b": 1, "b": 2}}'),
+        (400, b'{"payload": "\\ud800"}'),
+        (400, b'{"payload": "\xff"}'),
+        (400, b'\xef\xbb\xbf{"payload": 1}'),
+        (400, b'{"payload": ' + DEEP + b"}"),
+        (400, b'{"payload": ' + b'[{"a":' * 32 + b"1" + b"}]" * 32 + b"}"),
+        (400, b'{"payload": ' + b'[{"\\"]":' * 32 + b"1" + b"}]" * 32 + b"}"),
+        (422, b"3"),
+        (422, b"{}"),
+        (422, b'{"payload": 1, "prio": 2}'),
+        (422, b'{"payload": 1, "priority": 2.5}'),
+        (422, b'{"payload": 1, "priority": 2147483648}'),
+        (422, b'{"payload": 1, "delay_ms": -1}'),
+        (422, b'{"payload": 1, "idempotency_key": ""}'),
+        (422, b'{"payload": 1, "idempotency_key": "a\\u0000"}'),
+        (422, b'[{"payload": 1}, 2]'),
+        (413, b'{"payload": "' + b"x" * 524_288 + b'"}'),
+    ],
+)
+def test_what_is_not_strictly_json_is_refused(served: Served, queue: str, status: int, body: bytes) -> None:
+    """With a line that says why, and before anything is written."""
+    refused = served("POST", queue, content=body, headers={"content-type": "application/json"})
+    problem = refused.json()
+    assert (refused.status_code, problem["status"], list(problem)) == (status, status, ["error", "status", "code"])
+    assert 10 < len(problem["error"]) < 300, problem
+
+
+@proves("E2")
+def test_another_type_is_refused(served: Served, queue: str) -> None:
+    """Forms and plain text are no JSON, and NDJSON is for events."""
+    for media in ("application/x-www-form-urlencoded", "text/plain", "application/x-ndjson", "application/json5"):
+        refused = served("POST", queue, content=b'{"payload": 1}', headers={"content-type": media})
+        assert (refused.status_code, refused.json()["code"]) == (415, "unsupported_media_type")
+
+
+@proves("E2")
+def test_the_last_that_is_let_in(served: Served) -> None:
+    """What is just not too deep, or has a key twice in two objects, is as good as anything."""
+    body = b'{"payload": ' + DEEP[1:-1] + b', "headers": {"payload": "a:b"}}'
+    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    body = b'{"payload": "' + b"[{" * 99 + b'\\"' + b"]" * 99 + b'"}'
+    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    body = b'[{"payload": {"a": {"a": "\\u003a{}:"}}}, {"payload": {"a": ":::"}}]'
+    assert served("POST", "/streams/s/events", content=body).status_code == 201
+
+
+@proves("E6")
+@pytest.mark.parametrize("mark", ["max_wal", "max_writing"])
+def test_more_than_the_database_can_take_is_refused_early(served: Served, queue: str, mark: str) -> None:
+    """From the mark on what adds something is to come later, and what takes something out is served."""
+    strict = app(served.kit, settings=ServiceSettings(**{mark: 0}))
+
+    async def ask(method: str, path: str, body: object = None) -> httpx.Response:
+        transport = httpx.ASGITransport(strict, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            return await client.request(method, path, json=body)
+
+    for path in (queue, "/streams/s/events", "/channels/c"):
+        refused = served.run(ask("POST", path, {"payload": 1}))
+        assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (429, "overloaded", "1")
+    assert served.run(ask("POST", "/queues/q/poll")).status_code == 200
+    assert served.run(ask("GET", "/health")).json()["refused"] == 3

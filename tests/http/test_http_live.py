@@ -1,0 +1,216 @@
+"""What waits and what goes on: long-polls, server-sent events, and how both end.  Real servers, real sockets."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from services import Started, database
+from working import until
+
+import eventkit
+from eventkit.conformance.clauses import proves
+
+
+class Follower:
+    """A client of server-sent events: what it has heard, by id."""
+
+    def __init__(self, url: str, **headers: str) -> None:
+        self.heard: list[tuple[int, Any]] = []
+        self.ended = threading.Event()
+        self._leave = threading.Event()
+        self.attached = threading.Event()
+        self._thread = threading.Thread(target=self._follow, args=(url, headers), daemon=True)
+        self._thread.start()
+        assert self.attached.wait(20)
+
+    def _follow(self, url: str, headers: dict[str, str]) -> None:
+        with contextlib.suppress(httpx.HTTPError), httpx.stream("GET", url, headers=headers, timeout=60) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            id, text = 0, ""
+            for line in answer.iter_lines():
+                self.attached.set()
+                if line.startswith("id: "):
+                    id = int(line[4:])
+                elif line.startswith("data: "):
+                    text += line[6:]
+                elif not line and text:
+                    self.heard.append((id, json.loads(text)["payload"]))
+                    text = ""
+                if self._leave.is_set():
+                    return
+        self.ended.set()
+
+    def leave(self) -> None:
+        """Go away with the next line."""
+        self._leave.set()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of either kind: a process for each test takes its time, so Postgres is for the long run."""
+    return database(request, tmp_path)
+
+
+@pytest.fixture
+def kit(started: Started, url: str) -> Iterator[eventkit.EventKit]:
+    """A kit beside the service, as another program has it."""
+    with eventkit.connect(url) as kit:
+        yield kit
+
+
+@proves("E4")
+def test_a_poll_answers_as_soon_as_there_is_something(started: Started, kit: eventkit.EventKit) -> None:
+    """Whoever commits it: a program without HTTP wakes the poll."""
+    kit.queue("q").configure(lease=60)
+    with ThreadPoolExecutor() as pool:
+        poll = pool.submit(httpx.post, f"{started.address}/queues/q/poll?wait_s=30", timeout=60)
+        time.sleep(0.5)
+        kit.queue("q").enqueue("now")
+        began = time.monotonic()
+        assert [message["payload"] for message in poll.result(20).json()] == ["now"]
+        assert time.monotonic() - began < 5
+
+
+@proves("E4")
+def test_a_client_that_is_gone_has_no_message(started: Started, kit: eventkit.EventKit) -> None:
+    """What a poll would have got whose connection is closed is there for the next one, and has lost no attempt."""
+    kit.queue("q").configure(lease=600)
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as gone:
+            gone.sendall(b"POST /queues/q/poll?wait_s=30 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+            time.sleep(0.2)
+    time.sleep(0.3)
+    kit.queue("q").enqueue("kept")
+    [message] = httpx.post(f"{started.address}/queues/q/poll?wait_s=10", timeout=30).json()
+    assert (message["payload"], message["attempt"]) == ("kept", 1)
+
+
+@proves("E5")
+def test_events_are_followed_without_a_gap(started: Started, kit: eventkit.EventKit) -> None:
+    """Those that were there, those that come, and after a lost connection those behind the last id that was seen."""
+    orders = kit.stream("orders")
+    offsets = orders.publish_many(range(250))
+    follower = Follower(f"{started.address}/streams/orders/sse?after=0")
+    offsets += orders.publish_many(range(250, 260))
+    until(lambda: len(follower.heard) == 260)
+    assert follower.heard == list(zip(offsets, range(260), strict=True))
+    follower.leave()
+    more = orders.publish_many(["a", "b"])
+    url = f"{started.address}/streams/orders/sse?after=0"
+    again = Follower(url, **{"Last-Event-ID": str(offsets[-1])})
+    until(lambda: again.heard == list(zip(more, ["a", "b"], strict=True)))
+
+
+@proves("E5")
+def test_a_consumer_is_where_it_has_acknowledged_to_be(started: Started, kit: eventkit.EventKit) -> None:
+    """Following saves nothing: a client that dies before it has handled an event gets it again."""
+    orders = kit.stream("orders")
+    offsets = orders.publish_many(["a", "b", "c"])
+    url = f"{started.address}/streams/orders/sse?consumer=search"
+    first = Follower(url)
+    until(lambda: len(first.heard) == 3)
+    assert orders.offset("search") == 0
+    acknowledged = httpx.post(
+        f"{started.address}/streams/orders/consumers/search/ack", json={"offset": offsets[0]}, timeout=30
+    )
+    assert acknowledged.json() == {"moved": True}
+    second = Follower(url)
+    until(lambda: [payload for _, payload in second.heard] == ["b", "c"])
+
+
+@proves("E5")
+def test_what_is_published_from_now_on(started: Started, kit: eventkit.EventKit) -> None:
+    """Without a position a stream is followed from its end, and a channel always is; line breaks do no harm."""
+    orders, alerts = kit.stream("orders"), kit.channel("alerts")
+    orders.publish("before")
+    alerts.notify("before")
+    follower = Follower(f"{started.address}/streams/orders/sse")
+    listener = Follower(f"{started.address}/channels/alerts/sse")
+    body = b'{"payload": [1,\n 2]}'
+    for path in ("streams/orders/events", "channels/alerts"):
+        headers = {"content-type": "application/json"}
+        httpx.post(f"{started.address}/{path}", content=body, headers=headers, timeout=30).raise_for_status()
+    alerts.notify("after")
+    until(lambda: len(listener.heard) == 2 and len(follower.heard) == 1)
+    assert [payload for _, payload in listener.heard][1] == "after"
+
+
+@pytest.mark.parametrize("settings", ["slow_reader = 1.0"])
+@proves("E6")
+def test_a_client_that_does_not_read_is_let_go_of(started: Started, kit: eventkit.EventKit) -> None:
+    """And nothing is kept for it meanwhile."""
+    big = kit.stream("big")
+    address = ("127.0.0.1", int(started.address.rpartition(":")[2]))
+    with socket.create_connection(address) as slow:
+        slow.sendall(b"GET /streams/big/sse?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(20):
+            big.publish_many(["x" * 50_000] * 20)
+        until(lambda: httpx.get(f"{started.address}/health").json()["listeners_dropped"] == 1)
+        assert httpx.get(f"{started.address}/health").json()["listeners"] == 0
+
+
+@pytest.mark.parametrize("settings", ["max_receive = 1.0"])
+@proves("E6")
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        b"",
+        b"POST /queues HTTP/1.1\r\nHost: localhost\r\nX-",
+        b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
+    ],
+)
+def test_who_takes_too_long_to_ask_is_let_go_of(started: Started, beginning: bytes) -> None:
+    """Before the first byte, in the headers, and in the body; however many bytes come now and then."""
+    with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as slow:
+        slow.sendall(beginning)
+        slow.settimeout(0.2)
+        began = time.monotonic()
+        while time.monotonic() - began < 20:
+            try:
+                if not slow.recv(1000):
+                    break
+            except TimeoutError:
+                if beginning:
+                    slow.sendall(b"a")
+            except OSError:
+                break
+        assert time.monotonic() - began < 10
+    assert httpx.get(f"{started.address}/healthz").status_code == 200
+
+
+@proves("E6")
+def test_a_body_that_is_too_large_is_refused_as_it_comes(started: Started) -> None:
+    """Also one that does not say how large it is: the answer is there before the end."""
+    with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as sender:
+        sender.sendall(b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        sender.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+        with contextlib.suppress(OSError):
+            for _ in range(12):
+                sender.sendall(chunk)
+        sender.settimeout(20)
+        assert b" 413 " in sender.recv(1000)
+
+
+@proves("E7")
+def test_told_to_end_it_answers_whoever_waits(started: Started, kit: eventkit.EventKit, tmp_path: Path) -> None:
+    """Long-polls come back empty, streams of events end, nothing is lost, and the exit code is 0."""
+    kit.queue("q").configure(lease=600)
+    with ThreadPoolExecutor(20) as pool:
+        polls = [pool.submit(httpx.post, f"{started.address}/queues/q/poll?wait_s=50", timeout=60) for _ in range(10)]
+        followers = [Follower(f"{started.address}/streams/orders/sse") for _ in range(5)]
+        time.sleep(0.5)
+        assert started.stop() == 0
+        assert [(poll.result(20).status_code, poll.result(20).json()) for poll in polls] == [(200, [])] * 10
+        assert all(follower.ended.wait(20) for follower in followers)
+    assert "Traceback" not in started.log.read_text()
+    kit.queue("q").enqueue("kept")
+    assert [task.attempt for task in kit.queue("q").claim("w")] == [1]

@@ -1,0 +1,142 @@
+"""Queues over HTTP: messages in, out, and what became of them."""
+
+from typing import Any
+
+import pytest
+from services import Served
+
+from eventkit.conformance.clauses import proves
+
+
+@pytest.fixture
+def queue(served: Served) -> str:
+    """A queue, and the path to it."""
+    assert served("POST", "/queues", json={"name": "emails", "lease": 30}).status_code == 201
+    return "/queues/emails"
+
+
+def held(message: dict[str, Any]) -> dict[str, Any]:
+    """A message that was handed out, for those who finish it."""
+    return {"id": message["id"], "token": message["token"]}
+
+
+@proves("E1")
+def test_a_message_goes_in_and_out(served: Served, queue: str) -> None:
+    """What was sent is handed out once, and is gone when it is acked."""
+    sent = served("POST", f"{queue}/messages", json={"payload": {"to": "ann"}, "priority": 3})
+    assert (sent.status_code, sent.json()["created"]) == (201, True)
+    [message] = served("POST", f"{queue}/poll?batch=5").json()
+    assert (message["id"], message["payload"], message["priority"]) == (sent.json()["id"], {"to": "ann"}, 3)
+    assert message["lease_expires_at"].endswith("Z")
+    assert served("POST", f"{queue}/poll").json() == []
+    assert served("POST", f"{queue}/ack", json=held(message)).json() == [{"id": message["id"], "done": True}]
+    assert served("POST", f"{queue}/ack", json=[held(message)]).json() == [{"id": message["id"], "done": False}]
+    assert served("GET", f"{queue}/messages/{message['id']}").status_code == 404
+
+
+@proves("E1")
+def test_many_messages_are_one_transaction(served: Served, queue: str) -> None:
+    """An array is all or nothing, and answered one by one."""
+    mixed = [{"payload": n, "delay_ms": 60_000 if n == 2 else None} for n in range(3)]
+    assert [one["created"] for one in served("POST", f"{queue}/messages", json=mixed).json()] == [True] * 3
+    assert [one["payload"] for one in served("POST", f"{queue}/poll?batch=256").json()] == [0, 1]
+    assert served("GET", f"{queue}/stats").json()["scheduled"] == 1
+    refused = served("POST", f"{queue}/messages", json=[{"payload": 1}, {"payload": 2, "priority": "high"}])
+    assert refused.status_code == 422
+    assert served("GET", f"{queue}/stats").json()["ready"] == 0
+
+
+@proves("E1")
+def test_a_key_makes_one_message(served: Served, queue: str) -> None:
+    """In the body or in the header, a known key answers 200 with the first id."""
+    first = served("POST", f"{queue}/messages", json={"payload": 1, "idempotency_key": "k"})
+    again = served("POST", f"{queue}/messages", json={"payload": 2}, headers={"Idempotency-Key": "k"})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == {"id": first.json()["id"], "created": False}
+    both = served("POST", f"{queue}/messages", json=[{"payload": 1}], headers={"Idempotency-Key": "k"})
+    assert both.status_code == 422
+
+
+@proves("E2")
+@pytest.mark.parametrize(
+    "text",
+    ['{"b": 1,\n "a": 9007199254740993}', "-0.0", "1e308", "123456789012345678901", '"\\u0000é😀"', "null", "[ ]"],
+)
+def test_a_payload_is_passed_on_as_it_was_sent(served: Served, queue: str, text: str) -> None:
+    """Neither its numbers, nor its text, nor the order of its keys change on the way."""
+    body = f'{{"payload": {text}}}'.encode()
+    assert served("POST", f"{queue}/messages", content=body).status_code == 201
+    assert f'"payload":{text},' in served("POST", f"{queue}/poll").text
+
+
+def test_messages_are_put_back_and_held_longer(served: Served, queue: str) -> None:
+    """With a delay, by the queue's policy, and to the dead letters in the end."""
+    served("PATCH", queue, json={"max_attempts": 2})
+    served("POST", f"{queue}/messages", json=[{"payload": 1}, {"payload": 2}])
+    first, second = served("POST", f"{queue}/poll?batch=2").json()
+    longer = served("POST", f"{queue}/extend", json=[held(first) | {"lease_ms": 500_000}, held(second)])
+    assert [one["done"] for one in longer.json()] == [True, True]
+    assert served("POST", f"{queue}/nack", json=held(first) | {"delay_ms": 0, "error": "no"}).json()[0]["done"]
+    [again] = served("POST", f"{queue}/poll").json()
+    assert (again["id"], again["attempt"]) == (first["id"], 2)
+    served("POST", f"{queue}/nack", json=[held(again) | {"error": "still no"}])
+    [dead] = served("GET", f"{queue}/dlq").json()
+    assert (dead["id"], dead["reason"], dead["error"]) == (first["id"], "exhausted", "still no")
+    assert served("POST", f"{queue}/dlq/requeue", json={"ids": [dead["id"]]}).json() == {"count": 1}
+    served("POST", f"{queue}/poll")
+    assert served("DELETE", f"{queue}/dlq").json() == {"count": 0}
+
+
+def test_who_only_looks_takes_nothing(served: Served, queue: str) -> None:
+    """Peeking, getting and counting leave the message where it is; deleting does not."""
+    id = served("POST", f"{queue}/messages", json={"payload": "look"}).json()["id"]
+    [seen] = served("GET", f"{queue}/peek").json()
+    assert (seen["id"], seen["state"], seen["payload"]) == (id, "ready", "look")
+    assert served("GET", f"{queue}/messages/{id}").json() == seen
+    [message] = served("POST", f"{queue}/poll").json()
+    assert served("DELETE", f"{queue}/messages/{id}").json()["code"] == "message_leased"
+    assert served("DELETE", f"{queue}/messages/{id}?running=true").status_code == 204
+    assert served("POST", f"{queue}/ack", json=held(message)).json()[0]["done"] is False
+
+
+def test_queues_are_made_changed_and_forgotten(served: Served) -> None:
+    """With the statuses that are documented."""
+    assert served("GET", "/queues/none").json()["code"] == "unknown_queue"
+    assert served("POST", "/queues/none/poll").status_code == 404
+    made = served("POST", "/queues", json={"name": "q", "retry": [1, 5], "max_size": 2})
+    assert (made.status_code, made.json()["settings"]["max_size"]) == (201, 2)
+    assert served("POST", "/queues", json={"name": "q"}).json()["code"] == "queue_exists"
+    assert served("PATCH", "/queues/q", json={"retry": "fixed", "lease": None}).json()["settings"]["max_size"] == 2
+    served("POST", "/queues/q/messages", json=[{"payload": 1}, {"payload": 2}])
+    full = served("POST", "/queues/q/messages", json={"payload": 3})
+    assert (full.status_code, full.json()["code"], full.headers["retry-after"]) == (429, "queue_full", "1")
+    assert served("POST", "/queues/q/pause").json()["stats"]["paused"] is True
+    assert served("POST", "/queues/q/poll").json() == []
+    assert served("POST", "/queues/q/resume").json()["stats"]["paused"] is False
+    assert served("DELETE", "/queues/q").json()["code"] == "queue_not_empty"
+    assert served("POST", "/queues/q/purge").json() == {"count": 2}
+    assert served("POST", "/queues/q/compact").json() == {"count": 0}
+    assert list(served("GET", "/queues").json()) == ["q"]
+    assert served("DELETE", "/queues/q?force=true").status_code == 204
+    assert served("GET", "/queues").json() == {}
+
+
+def test_a_queue_that_has_tasks_is_there(served: Served) -> None:
+    """What a program enqueues without HTTP makes a queue, too, and nobody makes it again."""
+    served.ask(served.kit.queue("own").enqueue(1))
+    assert served("GET", "/queues/own").status_code == 200
+    assert served("POST", "/queues", json={"name": "own"}).status_code == 409
+
+
+def test_leases_end(served: Served, queue: str, url: str) -> None:
+    """A message that nobody finishes is handed out again, and an old token is worth nothing."""
+    served("POST", f"{queue}/messages", json={"payload": 1})
+    [first] = served("POST", f"{queue}/poll?lease_ms=50").json()
+    served.run(wait_for(served, f"{queue}/poll?wait_s=5"))
+    assert served("POST", f"{queue}/ack", json=held(first)).json()[0]["done"] is False
+
+
+async def wait_for(served: Served, path: str) -> None:
+    """A poll that gets something."""
+    [again] = (await served.client.post(path)).json()
+    assert again["attempt"] == 2

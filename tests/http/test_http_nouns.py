@@ -1,0 +1,162 @@
+"""Streams, channels, jobs, schedules, results, locks and limits over HTTP."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from services import Served
+
+from eventkit.conformance.clauses import proves
+
+
+@proves("E3")
+def test_events_are_appended_and_read(served: Served) -> None:
+    """One, an array, or NDJSON; read behind an offset, and waited for."""
+    first = served("POST", "/streams/orders/events", json={"payload": {"id": 1}, "key": "1", "headers": {"a": "b"}})
+    assert first.status_code == 201
+    many = served("POST", "/streams/orders/events", json=[{"payload": 2}, {"payload": 3, "dedup": "x"}])
+    lines = '{"payload": 4}\n\n{"payload": 5, "dedup": "x"}\n'
+    ndjson = served("POST", "/streams/orders/events", content=lines, headers={"content-type": "application/x-ndjson"})
+    offsets = [*first.json()["offsets"], *many.json()["offsets"], *ndjson.json()["offsets"]]
+    assert offsets == [*sorted(offsets[:4]), offsets[2]]
+    events = served("GET", "/streams/orders/events").json()
+    assert [event["payload"] for event in events] == [{"id": 1}, 2, 3, 4]
+    assert (events[0]["key"], events[0]["headers"]) == ("1", {"a": "b"})
+    after = f"/streams/orders/events?after={offsets[1]}&limit=1"
+    assert [event["payload"] for event in served("GET", after).json()] == [3]
+    assert served("GET", f"/streams/orders/events?after={max(offsets)}&wait_s=0.05").json() == []
+
+
+def test_consumers_move_by_acknowledgement(served: Served) -> None:
+    """Forward by an ack, anywhere by a seek, and pruning keeps what they have still to read."""
+    offsets = served("POST", "/streams/s/events", json=[{"payload": n} for n in range(4)]).json()["offsets"]
+    consumer = "/streams/s/consumers/search"
+    assert served("GET", consumer).json() == {"offset": 0}
+    assert served("POST", f"{consumer}/ack", json={"offset": offsets[1]}).json() == {"moved": True}
+    assert served("POST", f"{consumer}/ack", json={"offset": offsets[0]}).json() == {"moved": False}
+    assert served("POST", "/streams/s/prune", json={"max_keep": 0}).json() == {"count": 2}
+    gone = served("GET", "/streams/s/events?after=1")
+    assert (gone.status_code, gone.json()["code"]) == (410, "truncated") if offsets[0] <= 1 else (200, "")
+    assert served("POST", f"{consumer}/seek", json={"offset": 0}).json() == {"offset": 0}
+    assert [one["name"] for one in served("GET", "/streams/s/consumers").json()] == ["search"]
+    changed = served("PATCH", "/streams/s", json={"retain": 60}).json()
+    assert (changed["settings"]["retain"], changed["head"]) == (60, offsets[-1])
+    assert list(served("GET", "/streams").json()) == ["eventkit.audit", "s"]
+
+
+def test_a_job_is_a_task_that_calls(served: Served) -> None:
+    """It is made, shown, listed, cancelled, and tried again when it is dead."""
+    body = {"callback_url": "https://example.com/hook", "queue_name": "calls", "payload": {"a": 1}, "max_retries": 4}
+    made = served("POST", "/jobs", json=body | {"idempotency_key": "k", "delay_ms": 60_000})
+    job = made.json()
+    assert (made.status_code, job["status"], job["max_retries"]) == (201, "scheduled", 4)
+    again = served("POST", "/jobs", json=body | {"idempotency_key": "k"})
+    assert (again.status_code, again.json()["id"]) == (200, job["id"])
+    other = served("POST", "/jobs", json={"callback_url": "https://example.com/other"}).json()
+    served.ask(served.kit.queue("calls").enqueue("no job"))
+    assert [one["id"] for one in served("GET", "/jobs").json()] == [job["id"], other["id"]]
+    assert [one["id"] for one in served("GET", "/jobs?offset=1&limit=1").json()] == [other["id"]]
+    assert served("GET", "/jobs?queue=calls&status=scheduled").json() == [job]
+    assert served("GET", "/jobs?limit=1001").status_code == 400
+    assert served("POST", f"/jobs/{job['id']}/retry").json()["code"] == "job_scheduled"
+    assert served("DELETE", f"/jobs/{job['id']}").status_code == 204
+    assert served("GET", f"/jobs/{job['id']}").status_code == 404
+    [task] = served.ask(served.kit.queue("default").claim("w"))
+    assert served("DELETE", f"/jobs/{other['id']}").json()["code"] == "job_leased"
+    served.ask(served.kit.queue("default").fail(task, "broken"))
+    assert served("GET", f"/jobs/{other['id']}").json()["error"] == "broken"
+    assert served("POST", f"/jobs/{other['id']}/retry").json()["status"] == "ready"
+    assert served("POST", "/jobs", json={"callback_url": "ftp://example.com"}).status_code == 422
+
+
+def test_schedules_are_kept(served: Served) -> None:
+    """Messages or calls at certain times, changed field by field."""
+    made = served("POST", "/schedules", json={"name": "nightly", "cron_expression": "0 3 * * *", "queue_name": "q"})
+    assert (made.status_code, made.json()["when"], made.json()["payload"]) == (201, "0 3 * * *", None)
+    assert served("POST", "/schedules", json={"name": "nightly", "cron_expression": "@daily"}).status_code == 409
+    assert served("POST", "/schedules", json={"name": "never", "cron_expression": "0 0 30 2 *"}).status_code == 422
+    call = {"callback_url": "https://example.com", "payload": {"x": 1}, "max_retries": 2}
+    changed = served("PATCH", "/schedules/nightly", json=call).json()
+    assert (changed["payload"]["args"]["url"], changed["max_attempts"]) == ("https://example.com", 3)
+    assert served("POST", "/schedules/nightly/pause").json()["paused"] is True
+    assert served("POST", "/schedules/nightly/resume").json()["paused"] is False
+    assert [one["name"] for one in served("GET", "/schedules").json()] == ["nightly"]
+    assert served("DELETE", "/schedules/nightly").status_code == 204
+    assert served("GET", "/schedules/nightly").json()["code"] == "unknown_schedule"
+
+
+def test_results_are_saved_and_waited_for(served: Served) -> None:
+    """By the number of a task or by a name; a dead task is told as such."""
+    assert served("GET", "/results/report").json()["code"] == "no_result"
+    assert served("PUT", "/results/report", json={"value": {"rows": 3}, "ttl_s": 60}).status_code == 204
+    assert served("GET", "/results/report").json() == {"id": "report", "value": {"rows": 3}}
+    task = served.ask(one_task(served))
+    waiting = served.client.get(f"/results/{task.id}?wait_s=10")
+    answer, _ = served.ask(both(waiting, served.kit.queue("q").ack(task, result="done")))
+    assert answer.json() == {"id": task.id, "value": "done"}
+    dead = served.ask(one_task(served))
+    served.ask(served.kit.queue("q").fail(dead, "no"))
+    assert served("GET", f"/results/{dead.id}").json()["code"] == "task_failed"
+
+
+def test_locks_are_held_by_a_token(served: Served) -> None:
+    """Taken by one, waited for by another, and let go by whoever has the token."""
+    first = served("POST", "/locks/report/acquire", json={"ttl_ms": 60_000, "holder": "me"}).json()
+    assert served("GET", "/locks/report").json()["holder"] == "me"
+    assert served("POST", "/locks/report/acquire", json={}).json()["code"] == "lock_held"
+    assert served("POST", "/locks/report/renew", json={"token": first["token"]}).json() == {"held": True}
+    assert served("POST", "/locks/report/release", json={"token": "7"}).json() == {"held": False}
+    assert list(served("GET", "/locks").json()) == ["report"]
+    waiting = served.client.post("/locks/report/acquire", json={"wait_s": 10})
+    released = served.client.post("/locks/report/release", json={"token": first["token"]})
+    second, _ = served.ask(both(waiting, released))
+    assert second.json()["fence"] > first["fence"]
+
+
+def test_limits_count(served: Served) -> None:
+    """Windows and buckets that all processes share."""
+    window = [served("POST", "/limits/calls/window", json={"limit": 2, "per_s": 3600}).json() for _ in range(3)]
+    assert [one["allowed"] for one in window] == [True, True, False]
+    bucket = [served("POST", "/limits/mail/bucket", json={"rate": 0.001, "burst": 1}).json() for _ in range(2)]
+    assert [one["allowed"] for one in bucket] == [True, False]
+
+
+def test_the_service_says_how_it_is(served: Served) -> None:
+    """It is alive, it can work, and the page of its document loads nothing from elsewhere."""
+    assert served("GET", "/readyz").json()["status"] == "ok"
+    assert served("GET", "/health").json()["listeners"] == 0
+    document = served("GET", "/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    page = served("GET", "/docs").text
+    assert "/queues/{queue}/poll" in page
+    assert re.findall(r"(?:src|href|import|url)\W*[=(]([^\s>]+)", page) == ["openapi.json"]
+    served.ask(served.kit.close())
+    closed = served("GET", "/readyz")
+    assert (closed.status_code, closed.json()["code"]) == (503, "ending")
+
+
+async def one_task(served: Served) -> Any:
+    """A task that was claimed."""
+    await served.kit.queue("q").enqueue(None)
+    [task] = await served.kit.queue("q").claim("w")
+    return task
+
+
+async def both(waiting: Any, then: Any) -> list[Any]:
+    """What the one comes to that waits, and the other that is done a moment later."""
+
+    async def later() -> Any:
+        await asyncio.sleep(0.2)
+        return await then
+
+    return await asyncio.gather(waiting, later())
+
+
+@pytest.mark.parametrize("noun", ["streams", "channels", "locks"])
+def test_names_are_those_of_the_library(served: Served, noun: str) -> None:
+    """Emoji and spaces work; control characters are refused."""
+    path = {"streams": "/streams/{}/events", "channels": "/channels/{}", "locks": "/locks/{}/acquire"}[noun]
+    body = {} if noun == "locks" else {"payload": 1}
+    assert served("POST", path.format("a b%3A😀"), json=body).is_success
+    assert served("POST", path.format("a%0Ab"), json=body).status_code in (400, 422)

@@ -1,0 +1,204 @@
+"""What the service tells of itself: metrics, ids of requests, lines of logs, and spans."""
+
+import asyncio
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from services import Served, Started
+
+import eventkit
+from eventkit.conformance import proves
+from eventkit.http import app
+from eventkit.http.metrics import ServiceMetrics
+from eventkit.logs import REQUEST, JSONLines
+from eventkit.metrics import MOST, OTHERS, Counter
+from eventkit.operations.worker import Beat
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
+
+
+async def fill(kit: Any) -> None:
+    """Something of everything that there is a metric for."""
+    queue = kit.queue("jobs")
+    await queue.enqueue_many(range(5))
+    [task, *_] = await queue.claim("worker", 2)
+    await queue.fail(task, "broken")
+    await kit.queue("paused").pause()
+    await kit.stream("orders").publish_many(range(7))
+    await kit.stream("orders").save_offset("search", 4)
+    await kit.schedules.add("nightly", "0 3 * * *", "jobs")
+    await kit.lock("leader").acquire()
+    await kit.results.save("one", 1)
+    await kit._connection.execute(Beat("worker", ["jobs"], 8, 3))
+
+
+@proves("E9")
+def test_metrics_say_what_there_is(served: Served) -> None:
+    """By the same numbers as text and as JSON, of everything in the database and of the requests themselves."""
+    served.ask(fill(served.kit))
+    answer = served("GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    for line in (
+        'eventkit_queue_tasks{queue="jobs",state="ready"} 3',
+        'eventkit_queue_tasks{queue="jobs",state="leased"} 1',
+        'eventkit_queue_tasks{queue="jobs",state="dead"} 1',
+        'eventkit_queue_paused{queue="paused"} 1',
+        'eventkit_queue_paused{queue="jobs"} 0',
+        'eventkit_stream_events{topic="orders"} 7',
+        'eventkit_consumer_lag{topic="orders",consumer="search"} 3',
+        'eventkit_schedule_fired_total{schedule="nightly"} 0',
+        "eventkit_locks_held 1",
+        "eventkit_results 1",
+        "eventkit_fleet_workers 1",
+        "eventkit_fleet_slots 8",
+        "eventkit_fleet_running 3",
+        "eventkit_http_requests_open 1",
+        'eventkit_database_seconds_count{operation="ReadOverview"} 1',
+    ):
+        assert line in lines
+    for answer in (served("GET", "/metrics.json"), served("GET", "/metrics", headers={"accept": "application/json"})):
+        told = answer.json()
+        assert told["eventkit_fleet_slots"] == {
+            "type": "gauge",
+            "help": "How many tasks they may run at once.",
+            "samples": [{"name": "eventkit_fleet_slots", "labels": {}, "value": 8}],
+        }
+        requests = [
+            sample for sample in told["eventkit_http_request_seconds"]["samples"] if "le" not in sample["labels"]
+        ]
+        assert {"method": "GET", "route": "/metrics", "status": "2xx"} in [sample["labels"] for sample in requests]
+        # However often it is asked for, the database is asked once in two seconds.
+        [count] = [
+            one["value"]
+            for one in told["eventkit_database_seconds"]["samples"]
+            if one["name"].endswith("_count") and one["labels"]["operation"] == "ReadOverview"
+        ]
+        assert count == 1
+
+
+@proves("E9")
+def test_every_metric_of_the_service_is_documented() -> None:
+    """With its labels, and no other is."""
+    page = PAGE.read_text("utf-8").partition("## The service")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \|", page, re.MULTILINE)
+    documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+    assert documented == {metric.name: (metric.kind, metric.labels) for metric in ServiceMetrics()}
+
+
+@proves("E9")
+def test_a_metric_is_bounded_however_many_names_there_are() -> None:
+    """The thousandth queue and all further ones are told of together; none of the first is lost."""
+    counter = Counter("c", "help", "queue", "state")
+    for number in range(3 * MOST):
+        counter.of(f"queue {number}", "ready").value += 1
+    assert len(counter.cells) == MOST + 1
+    assert counter.of(OTHERS, OTHERS).value == 2 * MOST
+    assert counter.of("queue 1", "ready").value == 1
+
+
+@proves("E10")
+def test_a_request_has_an_id(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """The caller's if it is one, and a new one otherwise: in the answer, and in what is logged meanwhile."""
+    caplog.set_level(logging.INFO, "eventkit.http.access")
+    assert served("GET", "/healthz", headers={"x-request-id": "shop-4711"}).headers["x-request-id"] == "shop-4711"
+    first, second = (served("GET", "/healthz").headers["x-request-id"] for _ in range(2))
+    forged = served("GET", "/healthz", headers={"x-request-id": 'a"b c'}).headers["x-request-id"]
+    assert len({first, second, forged}) == 3
+    assert re.fullmatch(r"[0-9a-f]{32}", forged)
+    [record] = [record for record in caplog.records if getattr(record, "status", None) == 200][:1]
+    assert (record.method, record.route) == ("GET", "/healthz")  # type: ignore[attr-defined]
+
+
+@proves("E10")
+def test_lines_of_the_log_are_json() -> None:
+    """With whatever a record has, the error included, and nothing that would break a line."""
+    token = REQUEST.set("shop-4711")
+    try:
+        try:
+            raise ValueError("broken\n")
+        except ValueError:
+            error = sys.exc_info()
+        record = logging.LogRecord("eventkit.worker", 40, "", 1, "%s is\n%s", ("task", "dead \ud800"), error)
+        record.task_id, record.odd = 7, object
+        line = JSONLines().format(record)
+    finally:
+        REQUEST.reset(token)
+    assert "\n" not in line
+    told = json.loads(line)
+    assert (told["message"], told["level"], told["logger"]) == ("task is\ndead \\ud800", "error", "eventkit.worker")
+    assert (told["request_id"], told["task_id"], told["odd"]) == ("shop-4711", 7, str(object))
+    assert "ValueError: broken" in told["error"]
+    assert told["time"].endswith("+00:00")
+
+
+@proves("E10")
+def test_the_service_logs_requests_as_json(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/logs.db"
+    eventkit.connect(url).close()
+    service = Started(url, tmp_path / "service.log", "--log-format", "json")
+    try:
+        httpx.get(f"{service.address}/healthz", headers={"x-request-id": "shop-4711"})
+    finally:
+        assert service.stop() == 0
+    lines = [json.loads(line) for line in service.log.read_text("utf-8").splitlines()]
+    [asked] = [line for line in lines if line.get("request_id") == "shop-4711"]
+    assert (asked["logger"], asked["route"], asked["status"]) == ("eventkit.http.access", "/healthz", 200)
+    assert {line["level"] for line in lines} == {"info"}
+
+
+@proves("E10", "G11")
+def test_a_request_is_a_span_and_what_it_enqueues_its_child(url: str) -> None:
+    """From the caller's span through the request to the run of the task: one trace."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        provider = TracerProvider()
+        trace.set_tracer_provider(provider)
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    declared = eventkit.App(url)
+
+    @declared.task(queue="jobs")
+    async def job() -> None: ...
+
+    async def story() -> int:
+        async with eventkit.connect_async(url) as kit:
+            await kit.queue("jobs").configure(max_attempts=3)
+            transport = httpx.ASGITransport(app(kit))
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+                carrier: dict[str, str] = {}
+                with trace.get_tracer("test").start_as_current_span("caller") as caller:
+                    TraceContextTextMapPropagator().inject(carrier)
+                body = {"payload": {"task": "job", "args": {}}}
+                answer = await client.post("/queues/jobs/messages", json=body, headers=carrier)
+                assert answer.status_code == 201, answer.text
+            worker = declared.worker(queues=["jobs"])
+            serving = asyncio.ensure_future(worker.serve())
+            async with asyncio.timeout(30):
+                while await kit.queue("jobs").size():
+                    await asyncio.sleep(0.01)
+            worker.stop()
+            await serving
+            return caller.get_span_context().trace_id
+
+    expected = asyncio.run(story())
+    spans = {span.name: span for span in exporter.get_finished_spans() if span.context.trace_id == expected}
+    request = spans["POST /queues/{queue}/messages"]
+    assert request.attributes is not None
+    assert request.attributes["http.response.status_code"] == 201
+    assert spans["job run"].parent is not None
+    assert request.parent is not None
+    assert request.parent.span_id == spans["caller"].context.span_id
+    assert spans["job run"].parent.span_id == request.context.span_id

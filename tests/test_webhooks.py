@@ -1,0 +1,216 @@
+"""Jobs from the queue to their receiver, which is a real server, and what becomes of them."""
+
+import json
+import logging
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+import working
+from receiving import Reply, receiving
+from working import error_of, gone, until
+
+from eventkit import App, EventKit, Fixed, TaskInfo
+from eventkit.conformance import proves
+from eventkit.webhooks import Job, verify
+from eventkit.webhooks.calling import Webhooks
+
+url, kit = working.url, working.kit
+
+SECRET = "a secret of receivers"
+
+
+def calling(url: str, **settings: Any) -> App:
+    """An app that may call this machine."""
+    app = App(url)
+    Webhooks(app, allow=["127.0.0.0/8"], **settings)
+    return app
+
+
+def enqueue(kit: EventKit, *jobs: Job) -> list[int]:
+    return [kit.queue(job.queue_name).enqueue_many([job.task()])[0].id for job in jobs]
+
+
+def info(kit: EventKit, id: int, queue: str = "default") -> TaskInfo[Any]:
+    found = kit.queue(queue).get(id)
+    assert found is not None
+    return found
+
+
+@proves("E14")
+def test_a_job_arrives_as_it_was_asked_for(kit: EventKit, url: str) -> None:
+    """The payload as it is, who sends it, signed; and the answer is the result."""
+    payload = {"z": "ü \x00 😀", "a": [2**53 + 1, -0.0, 1e308, None, ""]}
+    with (
+        receiving(reply=lambda path: Reply(201, b'{"ok": true}')) as receiver,
+        working.working(calling(url, secret=["new", SECRET]), queues=["e mails/1%"]),
+    ):
+        [id] = enqueue(kit, Job(callback_url=f"{receiver.url}/hook?for=ann", queue_name="e mails/1%", payload=payload))
+        assert kit.results.wait(id, working.PATIENCE) == {"status": 201, "body": '{"ok": true}', "truncated": False}
+        until(lambda: gone(kit, id, "e mails/1%"))
+    [received] = receiver.received
+    assert received.path == "/hook?for=ann"
+    assert json.dumps(json.loads(received.body)) == json.dumps(payload)
+    expected = {
+        "Host": f"127.0.0.1:{receiver.port}",
+        "Content-Type": "application/json",
+        "X-Eventkit-Job-Id": str(id),
+        "X-Eventkit-Attempt": "1",
+        "X-Eventkit-Queue": "e mails/1%25",
+    }
+    assert expected.items() <= received.headers.items()
+    for secret in ("new", SECRET):
+        assert verify(received.body, received.headers, secret=secret) == str(id)
+
+
+@proves("E14")
+@pytest.mark.parametrize(("size", "kept"), [(65_536, 65_536), (65_537, 65_536), (5_000_000, 65_536)])
+def test_of_a_long_answer_the_beginning_is_kept(kit: EventKit, url: str, size: int, kept: int) -> None:
+    with receiving(reply=lambda path: Reply(body=b"x" * size)) as receiver, working.working(calling(url)):
+        [id] = enqueue(kit, Job(callback_url=receiver.url))
+        answer = kit.results.wait(id, working.PATIENCE)
+    assert (len(answer["body"]), answer["truncated"]) == (kept, size > kept)
+
+
+@proves("E14")
+def test_what_an_answer_means(kit: EventKit, url: str) -> None:
+    """Done, tried again, or dead at once; a connection that is cut or refused is worth another try."""
+    done, again = [200, 201, 202, 204, 299], [408, 425, 429, 500, 502, 503, 504, 599, 0]
+    dead = [300, 301, 302, 304, 307, 308, 400, 401, 403, 404, 405, 409, 410, 413, 422, 451, 499]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        unused = closed.getsockname()[1]
+    with receiving(reply=lambda path: Reply(int(path[1:]))) as receiver, working.working(calling(url, per_host=64)):
+        ids = {
+            status: enqueue(kit, Job(callback_url=f"{receiver.url}/{status}", max_retries=3, base_delay_ms=900_000))[0]
+            for status in done + again + dead
+        }
+        [refused] = enqueue(kit, Job(callback_url=f"http://127.0.0.1:{unused}", base_delay_ms=900_000))
+        until(lambda: kit.queue("default").stats().ready + kit.queue("default").stats().leased == 0)
+    assert [status for status in done if not gone(kit, ids[status])] == []
+    for status in again:
+        assert (status, info(kit, ids[status]).state, info(kit, ids[status]).attempt) == (status, "scheduled", 1)
+    for status in dead:
+        assert (status, info(kit, ids[status]).reason, info(kit, ids[status]).attempt) == (status, "failed", 1)
+        assert f"the answer was {status}" in (info(kit, ids[status]).error or "")
+    assert info(kit, refused).state == "scheduled"
+    assert "127.0.0.1 could not be asked" in (info(kit, refused).error or "")
+
+
+@proves("E14")
+@pytest.mark.parametrize("retries", [0, 2])
+def test_retries_are_runs_beyond_the_first(kit: EventKit, url: str, retries: int) -> None:
+    """Each with its number; and each is signed anew."""
+    with receiving(reply=lambda path: Reply(503)) as receiver, working.working(calling(url, secret=SECRET)):
+        [id] = enqueue(kit, Job(callback_url=receiver.url, max_retries=retries, retry_backoff="fixed", base_delay_ms=1))
+        assert "the answer was 503" in error_of(kit, id)
+    runs = [str(number) for number in range(1, retries + 2)]
+    assert [received.headers["X-Eventkit-Attempt"] for received in receiver.received] == runs
+    assert info(kit, id).reason == "exhausted"
+
+
+def waits(kit: EventKit, id: int) -> float:
+    """For how long a job waits, that has just failed."""
+    until(lambda: info(kit, id).state == "scheduled")
+    return (info(kit, id).run_at - datetime.now(UTC)).total_seconds()
+
+
+@proves("E14")
+def test_who_says_when_it_is_tried_again(kit: EventKit, url: str) -> None:
+    """The job, else its queue; the receiver may want it later than that."""
+    soon = datetime.now(UTC).replace(microsecond=0)
+    replies = {
+        "/plain": Reply(503),
+        "/seconds": Reply(503, headers={"Retry-After": "500"}),
+        "/short": Reply(429, headers={"Retry-After": "3"}),
+        "/date": Reply(503, headers={"Retry-After": format_datetime(soon + timedelta(seconds=700), usegmt=True)}),
+        "/nonsense": Reply(503, headers={"Retry-After": "soon, I hope"}),
+        "/eternity": Reply(503, headers={"Retry-After": "99999999"}),
+    }
+    kit.queue("default").configure(retry=Fixed(base=120, jitter=0))
+    own: Any = {"retry_backoff": "fixed", "base_delay_ms": 250_000, "max_delay_ms": 250_000}
+    with receiving(reply=replies.__getitem__) as receiver, working.working(calling(url)):
+        expected = {
+            ("/plain", False): 120,
+            ("/seconds", False): 500,
+            ("/short", False): 3,
+            ("/date", False): 700,
+            ("/nonsense", False): 120,
+            ("/eternity", False): 86_400,
+            ("/seconds", True): 500,
+        }
+        jobs = [Job(callback_url=receiver.url + path, **own if mine else {}) for path, mine in expected]
+        for id, (about, seconds) in zip(enqueue(kit, *jobs), expected.items(), strict=True):
+            if seconds > 10:
+                assert (about, waits(kit, id)) == (about, pytest.approx(seconds, abs=20))
+        [id] = enqueue(kit, Job(callback_url=f"{receiver.url}/plain", **own))
+        assert 170 < waits(kit, id) <= 250
+
+
+@proves("E14")
+@pytest.mark.parametrize("reply", [Reply(late=60), Reply(body=b"x" * 600, drip=0.1)])
+def test_an_answer_has_to_be_there_in_time(kit: EventKit, url: str, reply: Reply) -> None:
+    """All of it: one that comes in drops is as late as one that does not begin."""
+    with receiving(reply=lambda path: reply) as receiver, working.working(calling(url)):
+        [id] = enqueue(kit, Job(callback_url=receiver.url, timeout_ms=300, max_retries=0))
+        assert error_of(kit, id) == "127.0.0.1 has not answered within 300 ms"
+
+
+@proves("E14")
+def test_the_lease_outlasts_the_call(kit: EventKit, url: str) -> None:
+    """Also where the queue's is shorter: nobody else begins while the first one may still be answered."""
+    kit.queue("default").configure(lease=2)
+    with receiving(reply=lambda path: Reply(late=3600)) as receiver, working.working(calling(url), shutdown_timeout=0):
+        [id] = enqueue(kit, Job(callback_url=receiver.url, timeout_ms=120_000))
+        until(lambda: receiver.received)
+        lease = info(kit, id).lease_expires_at
+        assert lease is not None
+        assert (lease - datetime.now(UTC)).total_seconds() == pytest.approx(135, abs=10)
+        receiver.close()
+
+
+@proves("E16")
+def test_connections_are_used_again(kit: EventKit, url: str) -> None:
+    with receiving() as receiver, working.working(calling(url), concurrency=1):
+        enqueue(kit, *[Job(callback_url=f"{receiver.url}/{number}") for number in range(20)])
+        until(lambda: len(receiver.received) == 20)
+    assert len({received.connection for received in receiver.received}) == 1
+
+
+@proves("E16")
+def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
+    """No more at once than it may, and others do not stand in line behind it; nor do its own cost an attempt."""
+    slow = Reply(late=0.3)
+    with (
+        receiving(reply=lambda path: slow) as one,
+        receiving("127.0.0.2") as other,
+        working.working(calling(url, per_host=2), concurrency=6),
+    ):
+        enqueue(kit, *[Job(callback_url=one.url, max_retries=0) for _ in range(12)])
+        until(lambda: one.received)
+        enqueue(kit, *[Job(callback_url=other.url) for _ in range(12)])
+        until(lambda: len(other.received) == 12)
+        assert len(one.received) < 12
+        until(lambda: len(one.received) == 12)
+        until(lambda: kit.queue("default").size() == 0)
+    assert one.most_at_once == 2
+    assert {received.headers["X-Eventkit-Attempt"] for received in one.received} == {"1"}
+
+
+@proves("E16")
+def test_what_is_sent_and_answered_is_not_logged(kit: EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor are secrets and what is behind the host of a URL; receivers repeat what they were sent, and logs are read."""
+    caplog.set_level(logging.DEBUG, "eventkit")
+    reply = Reply(404, b"no such order: PAYLOAD")
+    with (
+        receiving(reply=lambda path: reply if "dead" in path else Reply(503)) as receiver,
+        working.working(calling(url, secret=SECRET)),
+    ):
+        jobs = [Job(callback_url=f"{receiver.url}/{what}?token=TOKEN", payload="PAYLOAD") for what in ("dead", "again")]
+        dead, _ = enqueue(kit, *jobs)
+        error_of(kit, dead)
+        until(lambda: len(receiver.received) == 2)
+    said = caplog.text
+    assert "the answer was 404" in said
+    assert [secret for secret in (SECRET, "PAYLOAD", "TOKEN") if secret in said] == []
