@@ -4,8 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 
 from .codec import DecodeError, decode_headers
+
+compute: Any = pyarrow.compute
+"""What Arrow calculates; its functions are made when it is imported, where no type checker sees them."""
 
 Maker = Callable[[Any, Any, int], Any]
 """Makes an array of a type, and of so many rows, of a column of the database."""

@@ -146,6 +146,6 @@ def test_the_script_of_a_migration_makes_what_a_migration_makes(folder: Path) ->
 
 
 def test_shell_completion_knows_the_commands() -> None:
-    asked = environment(_EVENTKIT_COMPLETE="complete_bash", COMP_WORDS="eventkit que", COMP_CWORD="1")
+    asked = environment(_EVENTKIT_COMPLETE="complete_bash", COMP_WORDS="eventkit queu", COMP_CWORD="1")
     ran = process(env=asked)
     assert ran.stdout.split() == ["queue"]

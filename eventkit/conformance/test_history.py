@@ -300,7 +300,7 @@ def test_whoever_reads_the_history_is_woken(kit: EventKit, told: TaskQueue[Any])
     """By the commit of a step, whatever took it."""
     with kit.stream(HISTORY).subscribe() as steps:
         for act, kind in ((lambda: told.enqueue(1), "enqueued"), (lambda: told.claim("w"), "started")):
-            waiting = asleep(next, steps)
+            waiting = asleep(lambda: next(steps))
             act()
             assert waiting.result(SOON).payload["kind"] == kind
 

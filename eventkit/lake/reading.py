@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import pyarrow as pa
-from pyarrow import compute, parquet
+from pyarrow import parquet
 
+from ..arrays import compute
 from ..errors import EventkitError
 from ..operations.lake import LakeFile
 from . import layout

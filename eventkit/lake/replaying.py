@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-from pyarrow import compute
 
 from .. import arguments
+from ..arrays import compute
 from ..codec import encode_headers
 from ..errors import EventkitError
 from ..kit import backend_of

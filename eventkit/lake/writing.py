@@ -5,8 +5,9 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import compute, parquet
+from pyarrow import parquet
 
+from ..arrays import compute
 from ..operations.lake import LakeFile
 from . import layout
 from .store import Store
@@ -32,7 +33,8 @@ class NewFile:
         self._epoch = epoch
         self._begun = layout.path(topic, date, 0, 0, epoch)
         self._stream = store.begin(self._begun)
-        self._writer: Any = parquet.ParquetWriter(
+        writer: Any = parquet.ParquetWriter  # Whose defaults a type checker takes for all that it takes.
+        self._writer = writer(
             self._stream,
             layout.SCHEMA,
             compression="zstd",

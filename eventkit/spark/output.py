@@ -41,8 +41,8 @@ def write(
         return
     table, texts = _collected(frame)
     with _opened(target) as stream:
+        writer = csv.writer(stream, lineterminator="\n")
         if format == "csv":
-            writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(frame.columns)
         for batch in table.to_batches(_ROWS):
             for row in batch.to_pylist():

@@ -11,12 +11,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ..errors import EventkitError
 from .batch import BatchReader
 from .driver_side import DriverSideReader
 from .layouts import schema, stream_schema
 from .options import ReadOptions, WriteOptions
 from .refusals import plainly
-from .streaming import StreamReader
+from .streaming import RefusingReader, StreamReader
 from .tables import COLUMNS, TableReader
 from .writing import BatchWriter, StreamWriter
 
@@ -41,15 +42,18 @@ class EventkitSource(DataSource):
         options = ReadOptions.parse(self.options)
         return BatchReader(options, schema) if options.table == "events" else TableReader(options, schema)
 
-    @plainly()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """What reads on and on, by the workers; with this error Spark asks for the other one."""
-        options = self._stream_options()
+        try:
+            options = self._stream_options()
+            reader = StreamReader(options, schema)
+        except (ValueError, EventkitError) as error:
+            return RefusingReader(error)
         if options.low_latency:
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader with lowLatency"}
             )
-        return StreamReader(options, schema)
+        return reader
 
     @plainly()
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:

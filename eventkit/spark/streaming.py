@@ -80,3 +80,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Let go of the database."""
         if "_following" in vars(self):
             self._following.close()
+
+
+class RefusingReader(DataSourceStreamReader):
+    """Tells why there is nothing to follow: where a reader cannot be made, Spark forgets the reason."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    @plainly()
+    def initialOffset(self) -> Position:
+        """Asked of a query without a checkpoint."""
+        raise self._error
+
+    @plainly()
+    def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
+        """Asked of one with a checkpoint, whose last micro-batch was done."""
+        raise self._error
+
+    @plainly()
+    def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
+        """Asked of one whose last micro-batch was not."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Never asked, because there are no partitions."""
+        raise self._error

@@ -21,9 +21,9 @@ SWITCHES = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def chromium() -> Iterator[Any]:
-    """One browser for all tests here."""
+    """A browser, no longer than a test needs it: whoever drives it has an event loop, which others would meet."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("there is no Chromium on this machine: install the system's chromium")
@@ -50,7 +50,7 @@ def filled(url: str) -> dict[str, Any]:
 
 @pytest.fixture
 def served(filled: dict[str, Any], url: str, tmp_path: Path) -> Iterator[Started]:
-    service = Started(url, tmp_path / "service.log")
+    service = Started(url, tmp_path)
     yield service
     assert service.stop() == 0
 

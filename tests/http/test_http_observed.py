@@ -142,7 +142,7 @@ def test_lines_of_the_log_are_json() -> None:
 def test_the_service_logs_requests_as_json(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/logs.db"
     eventkit.connect(url).close()
-    service = Started(url, tmp_path / "service.log", "--log-format", "json")
+    service = Started(url, tmp_path, "--log-format", "json")
     try:
         httpx.get(f"{service.address}/healthz", headers={"x-request-id": "shop-4711"})
     finally:

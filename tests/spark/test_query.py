@@ -53,7 +53,7 @@ def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> No
 @proves("D17")
 def test_conditions_change_nothing_but_the_cost(spark: Any, url: str, orders: Any) -> None:
     """Whatever bound reaches the database or the manifest, the answer is that of all rows."""
-    rows = query(spark, url, "SELECT offset, key, payload:n::int, created_at FROM orders").collect()
+    rows = query(spark, url, "SELECT offset, key, payload:n::int, created_at FROM orders ORDER BY offset").collect()
     first, middle = rows[0][0], rows[150]
     conditions = {
         f"offset > {rows[250][0]}": lambda row: row[0] > rows[250][0],

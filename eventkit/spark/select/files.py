@@ -146,7 +146,8 @@ def _compression(path: Path, told: Compression | None) -> Compression:
             first = stream.read(4)
     except OSError as error:
         raise SelectError("InvalidDataSource", f"{path} cannot be read: {error.strerror}") from None
-    found: Compression = next((name for magic, name in _MAGIC if first.startswith(magic)), "none")
+    plain: Compression = "none"
+    found: Compression = next((name for magic, name in _MAGIC if first.startswith(magic)), plain)
     if told not in (None, "none", found):
         reason = f"{path} is not compressed with {told}: leave --compression out, and it is found out"
         raise SelectError("InvalidCompressionFormat", reason)

@@ -35,8 +35,9 @@ class Names:
     def value(self, path: tree.Path) -> Value:
         """The value at *path*."""
         steps = path.steps
+        first = steps[0]
         # A column that is called like the table is still to be had.
-        if self._is_alias(steps[0]) and (len(steps) > 1 or not self._columns or not self._named(steps[0], path.at)):
+        if self._is_alias(first) and (len(steps) > 1 or not self._columns or not self._named(first, path.at)):
             steps = steps[1:]
         if self._file.columns is None:
             return Value(self.paths.setdefault(steps, f"p{len(self.paths)}") if steps else "r", Kind.ANY)
