@@ -18,6 +18,9 @@ from eventkit.lake import compacting
 
 KILLED, DONE = -9, 0
 
+# Each kill takes a process that has to start; who only runs what is quick has seen the other kind of database elsewhere.
+pytestmark = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
+
 
 class Dying:
     """Processes that do the same, each until it dies at another step."""

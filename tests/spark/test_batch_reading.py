@@ -28,6 +28,7 @@ def moment(naive: datetime) -> datetime:
 
 
 @proves("D1")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_events_come_as_they_were_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Every column is what the kit gives, and nothing else is there."""
     orders = kit.stream("orders")
@@ -111,6 +112,7 @@ def test_several_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 
 
 @proves("D1", "D4")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_bounds(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """As with Kafka, the first offset is read and the last one is not, and each topic may have its own."""
     orders = kit.stream("orders").publish_many([1, 2, 3, 4, 5])

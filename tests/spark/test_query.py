@@ -37,6 +37,7 @@ def answer(spark: Any, url: str, sql: str) -> list[Any]:
 
 
 @proves("D17")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> None:
     """Each event once, with all its columns, wherever it is."""
     assert len(orders.read()) == 200

@@ -107,6 +107,7 @@ def test_an_empty_stream(spark: Any, kit: eventkit.EventKit, url: str, tmp_path:
 
 
 @proves("D1", "D3")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """An event that commits late, below others, is not passed by."""
     if url.startswith("sqlite"):

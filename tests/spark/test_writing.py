@@ -26,6 +26,7 @@ def numbers(spark: Any, count: int, partitions: int = 2) -> Any:
 
 
 @proves("D6")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Every column of two rows, of which the second says as little as it can; the topic is a column."""
     rows = [
@@ -83,6 +84,7 @@ def test_the_largest_event_there_may_be(spark: Any, kit: eventkit.EventKit, url:
 
 
 @proves("D6")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Keys, priorities and moments mean what they mean to `enqueue`."""
     soon = datetime.now(UTC) + timedelta(hours=1)
