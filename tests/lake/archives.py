@@ -50,7 +50,8 @@ def assert_nothing_else(kit: Any, location: Path, topic: str = "orders") -> None
     there = {str(file.relative_to(location)) for file in location.rglob("*") if file.is_file()}
     there = {path for path in there if not path.endswith("_turn.json")}
     known = set(kit._connection.execute(ListPaths(topic)))
-    assert there == known
+    # Who was killed when it had removed what was replaced has not forgotten it yet.
+    assert {file.path for file in manifest(kit, topic).files} <= there <= known
 
 
 def publish(kit: Any, number: int, topic: str = "orders") -> list[int]:
