@@ -18,7 +18,7 @@ from eventkit.lake import compacting
 
 KILLED, DONE = -9, 0
 
-# Each kill takes a process that has to start; who only runs what is quick has seen the other kind of database elsewhere.
+# Each kill takes a process that has to start, so the second kind of database is for the slow group.
 pytestmark = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
 
 

@@ -1,7 +1,8 @@
 """A data source that writes as eventkit's does, and dies of it, once, at a step that can be chosen.
 
 Steps are counted in each process that has a connection: one before each statement, one before the commit, and one
-after it.  What dies is the process that is writing, the whole of Spark with it, or its connection.
+after it.  What dies is the process that is writing, the whole of Spark with it, its connection, or the server of the
+database.
 """
 
 import os
@@ -44,6 +45,10 @@ class Fault(NamedTuple):
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE datname = current_database() AND state = 'idle in transaction'"
                 )
+            return
+        if self.victim.isdecimal():
+            # The way in which a server of Postgres dies at once and leaves nothing behind that runs.
+            os.kill(int(self.victim), signal.SIGQUIT)
             return
         if self.victim == "spark":
             # A session of its own, in which everything was started.

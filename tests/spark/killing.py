@@ -1,4 +1,4 @@
-"""The source, in a form that kills the process it is in at a step that was chosen before."""
+"""The source, in a form that kills the process it is in, or a server, at a step that was chosen before."""
 
 import fcntl
 import os
@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
+from spark.streams import Query
+
 from eventkit.spark.source import EventkitSource
 from eventkit.spark.streaming import StreamReader
 
 
 def killing_source(folder: Path) -> type[EventkitSource]:
-    """A source that counts its steps, in all processes, and dies at the one whose number is in ``folder/at``.
+    """A source that counts its steps, in all processes, and kills at the one whose number is in ``folder/at``.
 
+    That is the process that takes the step, or the server whose number is in ``folder/server``.
     Classes of a function are sent to Spark whole, and not by name.
     """
 
@@ -23,7 +27,10 @@ def killing_source(folder: Path) -> type[EventkitSource]:
             steps.write(".")
             steps.flush()
             if steps.tell() == int((folder / "at").read_text()):
-                os.kill(os.getpid(), signal.SIGKILL)
+                if (folder / "server").exists():
+                    os.kill(int((folder / "server").read_text()), signal.SIGQUIT)
+                else:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
     class KillingReader(StreamReader):
         def initialOffset(self) -> Any:
@@ -59,3 +66,36 @@ def killing_source(folder: Path) -> type[EventkitSource]:
             return KillingReader(self._stream_options(), schema)
 
     return KillingSource
+
+
+class KilledQuery:
+    """A query that is killed at a step."""
+
+    def __init__(self, spark: Any, folder: Path, url: str) -> None:
+        spark.dataSource.register(killing_source(folder))
+        self._folder = folder
+        self._query = Query(
+            spark,
+            folder,
+            url,
+            source="eventkit_killing",
+            topic="orders",
+            startingOffsets="earliest",
+            consumer="lake",
+            maxOffsetsPerTrigger="4",
+            minPartitions="2",
+        )
+
+    def run(self, at: int = 0) -> bool:
+        """Run until it is killed, at a step that is counted from the start of this run; whether it got that far."""
+        (self._folder / "steps").unlink(missing_ok=True)
+        (self._folder / "at").write_text(str(at))
+        try:
+            self._query.run()
+        except PySparkException:
+            return True
+        return False
+
+    def offsets(self) -> list[int]:
+        """What has come into the sink."""
+        return [row.offset for row in self._query.rows()]

@@ -9,26 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from spark.families import descendants
 
 import eventkit
 from eventkit.conformance.clauses import proves
 
 PROGRAM = Path(__file__).parent / "reading_program.py"
-
-
-def descendants(process: int) -> list[int]:
-    """The processes that it has started, and those that they have."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found = [process]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
 
 
 def start(url: str, folder: Path, remote: str = "") -> "subprocess.Popen[str]":

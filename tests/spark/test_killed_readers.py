@@ -4,45 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
-from spark.killing import killing_source
-from spark.streams import Query
+from spark.killing import KilledQuery
 
 import eventkit
 from eventkit.conformance.clauses import proves
-
-
-class KilledQuery:
-    """A query that is killed at a step."""
-
-    def __init__(self, spark: Any, folder: Path, url: str) -> None:
-        spark.dataSource.register(killing_source(folder))
-        self._folder = folder
-        self._query = Query(
-            spark,
-            folder,
-            url,
-            source="eventkit_killing",
-            topic="orders",
-            startingOffsets="earliest",
-            consumer="lake",
-            maxOffsetsPerTrigger="4",
-            minPartitions="2",
-        )
-
-    def run(self, at: int = 0) -> bool:
-        """Run until it is killed, at a step that is counted from the start of this run; whether it got that far."""
-        (self._folder / "steps").unlink(missing_ok=True)
-        (self._folder / "at").write_text(str(at))
-        try:
-            self._query.run()
-        except PySparkException:
-            return True
-        return False
-
-    def offsets(self) -> list[int]:
-        """What has come into the sink."""
-        return [row.offset for row in self._query.rows()]
 
 
 @pytest.fixture

@@ -1,0 +1,27 @@
+"""A driver of Spark that copies the topic ``orders`` to ``copied``, a few events at a time, until there are no more.
+
+It is told the master and the checkpoint; the database is told by the environment, here as on the executors.
+"""
+
+import sys
+
+from eventkit.spark import session
+
+
+def main(master: str, checkpoint: str) -> None:
+    """Copy what is not copied yet."""
+    config = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.task.maxFailures": "8"}
+    spark = session(master=master, config=config)
+    reading = {"startingOffsets": "earliest", "consumer": "copy", "maxOffsetsPerTrigger": "40", "minPartitions": "2"}
+    stream = spark.readStream.format("eventkit").options(urlEnv="SHOP_URL", topic="orders", **reading).load()
+    written = stream.writeStream.format("eventkit").options(urlEnv="SHOP_URL", topic="copied")
+    query = written.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    print("begins", flush=True)
+    query.awaitTermination()
+    rows = spark.read.format("eventkit").options(urlEnv="SHOP_URL", topic="copied", minPartitions="2").load()
+    print("ends", rows.count(), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

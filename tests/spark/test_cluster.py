@@ -1,0 +1,93 @@
+"""Executors of a cluster read and write, know the database by their environment, and may be killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from spark.standalone import Standalone
+
+import eventkit
+from eventkit.conformance.clauses import proves
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = Path(__file__).with_name("copying_topics.py")
+KILLS = 50
+
+
+@pytest.fixture
+def standalone(url: str, tmp_path: Path) -> Iterator[Standalone]:
+    """A cluster that knows the database."""
+    with Standalone(tmp_path, {"SHOP_URL": url}) as cluster:
+        yield cluster
+
+
+def start(cluster: Standalone, url: str, folder: Path) -> "subprocess.Popen[str]":
+    """A driver that copies; it sends its executors no environment."""
+    with (folder / "driver.log").open("w") as log:
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAM), cluster.master, str(folder / "checkpoint")],
+            env=os.environ | {"SHOP_URL": url},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+
+
+def finish(driver: "subprocess.Popen[str]", folder: Path) -> int:
+    """How many events are copied when the driver is through."""
+    told, _ = driver.communicate(timeout=900)
+    assert driver.returncode == 0, (folder / "driver.log").read_text("utf-8")
+    return int(told.split()[-1])
+
+
+def payloads(kit: eventkit.EventKit, topic: str) -> list[object]:
+    """What is in the topic, in order."""
+    return [event.payload for event in kit.stream(topic).read(limit=1_000_000)]
+
+
+@proves("D10")
+def test_executors_read_and_write(kit: eventkit.EventKit, url: str, tmp_path: Path, standalone: Standalone) -> None:
+    """Both of them; options, parts and rows travel, and what is secret does not have to."""
+    kit.stream("orders").publish_many(list(range(200)))
+    assert finish(start(standalone, url, tmp_path), tmp_path) == 200
+    assert payloads(kit, "copied") == list(range(200))
+    assert kit.stream("orders").consumers()[0].lag == 0
+    assert standalone.executors_so_far() == 2
+    sent = [path.read_text("utf-8", "replace") for path in tmp_path.glob("worker*/app-*/*/std*")]
+    assert sent
+    assert not [text for text in sent if url in text]
+
+
+@proves("D3", "D6")
+def test_each_event_is_copied_once_however_executors_end(
+    kit: eventkit.EventKit, url: str, tmp_path: Path, standalone: Standalone
+) -> None:
+    """Fifty kills of executors and of their processes of Python, at any moment; drivers that give up go on."""
+    chance = random.Random(1)
+    kills = published = 0
+    driver = start(standalone, url, tmp_path)
+    while kills < KILLS:
+        if driver.poll() is not None:
+            driver.communicate()
+            driver = start(standalone, url, tmp_path)
+        # There is always something to copy, or the driver would end.
+        kit.stream("orders").publish_many(list(range(published, published + 100)))
+        published += 100
+        time.sleep(0.5 + chance.random() * 2)  # The moment of the kill, not something to wait for.
+        if victims := (standalone.executors() if kills % 2 else standalone.pythons()):
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice(victims), signal.SIGKILL)
+                kills += 1
+        copied = payloads(kit, "copied")
+        assert copied == list(range(len(copied)))
+    driver.communicate(timeout=900)
+    assert finish(start(standalone, url, tmp_path), tmp_path) == published
+    assert payloads(kit, "copied") == list(range(published))

@@ -1,0 +1,80 @@
+"""What reads takes the same memory, however much there is to read."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spark.families import command, descendants
+
+import eventkit
+from eventkit.conformance.clauses import proves
+
+pytestmark = pytest.mark.slow
+
+EVENTS = 10_000_000
+MOST = {"python": 400, "java": 3_500}
+"""Megabytes of a worker's process, and of the driver, to which a session gives two gigabytes of heap."""
+
+FILL = {
+    "sqlite": "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT {count}) "
+    "INSERT INTO eventkit_event (topic, payload) SELECT 'orders', json_object('id', n, 'pad', '{pad}') FROM n",
+    "postgresql": "INSERT INTO {schema}.eventkit_event (topic, payload) "
+    "SELECT 'orders', json_build_object('id', n, 'pad', '{pad}') FROM generate_series(1, {count}) AS n",
+}
+
+
+class Watch:
+    """Looks at the processes of Spark, and remembers the most that each kind of them had."""
+
+    def __init__(self) -> None:
+        self.most = {"python": 0, "java": 0}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.1):
+            for process in descendants(os.getpid()):
+                words = command(process)
+                kind = "java" if "java" in words.partition(" ")[0] else "python" if "pyspark" in words else None
+                if kind is not None:
+                    self.most[kind] = max(self.most[kind], megabytes(process))
+
+
+def megabytes(process: int) -> int:
+    """What it has in memory, by its own pages and those that it shares."""
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") // 2**20
+    except OSError:
+        return 0
+
+
+@proves("D1", "D3")
+def test_ten_million_events_take_no_more_memory(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
+    """Read once and followed, with all their columns."""
+    [kind, _, _] = url.partition(":")
+    values = {"count": EVENTS // 10, "pad": "x" * 60, "schema": url.partition("schema=")[2]}
+    for _ in range(10):
+        with kit.transaction() as tx:
+            tx.execute(FILL[kind].format(**values))
+    with Watch() as watch:
+        table = spark.read.format("eventkit").options(url=url, topic="orders").load()
+        assert table.selectExpr("count(*)", "max(length(payload)) > 0").collect() == [(EVENTS, True)]
+        options = {"topic": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000000"}
+        stream = spark.readStream.format("eventkit").options(url=url, **options).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert sum(batch["numInputRows"] for batch in query.recentProgress) == EVENTS
+    print(watch.most)
+    assert watch.most["python"] > 0
+    assert {kind: most for kind, most in watch.most.items() if most > MOST[kind]} == {}
