@@ -23,7 +23,6 @@ from test_docs import blocks
 from working import PATIENCE
 
 from eventkit.cli.values import duration
-from eventkit.worker.metrics import Histogram, Metrics
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "deploying.md"
@@ -159,21 +158,3 @@ def test_the_program_with_metrics_serves_them(tmp_path: Path) -> None:
 
     with worker(sys.executable, "metered.py", folder=tmp_path, begun=slots, METRICS_PORT=str(port)):
         pass
-
-
-def test_alarms_are_about_metrics_that_there_are() -> None:
-    """And about labels that those have."""
-    [(_, text)] = blocks(DOCS / "monitoring.md", "yaml")
-    known = {}
-    for metric in Metrics():
-        for suffix in ("_sum", "_count", "_bucket") if isinstance(metric, Histogram) else ("",):
-            known[metric.name + suffix] = set(metric.labels)
-    rules = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
-    assert len(rules) > 3
-    for rule in rules:
-        names = re.findall(r"eventkit_\w+", rule["expr"])
-        assert names
-        assert set(names) <= set(known), rule
-        labels = {label for found in re.findall(r"by \((.*?)\)", rule["expr"]) for label in found.split(", ")}
-        labels |= set(re.findall(r"(\w+)=\"", rule["expr"]))
-        assert all(labels <= known[name] for name in names), rule
