@@ -146,8 +146,10 @@ def _compression(path: Path, told: Compression | None) -> Compression:
             first = stream.read(4)
     except OSError as error:
         raise SelectError("InvalidDataSource", f"{path} cannot be read: {error.strerror}") from None
-    plain: Compression = "none"
-    found: Compression = next((name for magic, name in _MAGIC if first.startswith(magic)), plain)
+    found: Compression = "none"
+    for magic, name in _MAGIC:
+        if first.startswith(magic):
+            found = name
     if told not in (None, "none", found):
         reason = f"{path} is not compressed with {told}: leave --compression out, and it is found out"
         raise SelectError("InvalidCompressionFormat", reason)
