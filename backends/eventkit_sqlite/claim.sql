@@ -39,6 +39,7 @@ FROM (
 WHERE eventkit_task.id = now.id
 RETURNING id, state, lane
 
+-- What forbids it stands in the LIMIT, which is looked at once; as a condition it would be asked for every ready task.
 -- name: Take
 UPDATE eventkit_task
 SET
@@ -46,18 +47,19 @@ SET
     wake_at = :now + coalesce(:lease, (SELECT lease FROM eventkit_queue WHERE name = :queue), 300000)
 WHERE id IN (
     SELECT id FROM eventkit_task
-    WHERE
-        queue = :queue AND state = 'ready'
-        AND NOT EXISTS (
+    WHERE queue = :queue AND state = 'ready'
+    ORDER BY priority DESC, run_at, id
+    LIMIT CASE
+        WHEN EXISTS (
             SELECT 1 FROM eventkit_queue
             WHERE name = :queue AND (paused OR rate IS NOT NULL OR max_running IS NOT NULL)
-        )
-        AND NOT EXISTS (
+        ) OR EXISTS (
             SELECT 1 FROM eventkit_task
             WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
         )
-    ORDER BY priority DESC, run_at, id
-    LIMIT :limit
+        THEN 0
+        ELSE :limit
+    END
 )
 RETURNING
     id, queue, payload, coalesce(key, lane), headers, priority, attempt,
