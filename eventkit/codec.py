@@ -66,7 +66,7 @@ class Codec:
         except (TypeError, OverflowError) as error:
             raise TypeError(f"the payload is not a JSON value: {error}") from None
         if len(data) > self.largest:
-            raise _too_large(len(data), self.largest)
+            raise too_large(len(data), self.largest)
         if not same:
             _explain_difference(payload if self.type is None else msgspec.to_builtins(payload))
         return data.decode()
@@ -88,7 +88,7 @@ class Codec:
         """*text*, which is the JSON of a payload already, or ``ValueError``."""
         data = text.encode()
         if len(data) > self.largest:
-            raise _too_large(len(data), self.largest)
+            raise too_large(len(data), self.largest)
         try:
             value = self.decode(data)
             if len(data) > _SHALLOW and data.count(b"[") + data.count(b"{") > DEEPEST:
@@ -132,7 +132,8 @@ def encode_json(value: Any) -> str:
     return _encode(value).decode()
 
 
-def _too_large(size: int, largest: int) -> ValueError:
+def too_large(size: int, largest: int) -> ValueError:
+    """The error for a payload of *size* bytes, where *largest* are the most."""
     return ValueError(
         f"the payload has {size:,} bytes as JSON, more than {largest:,}: "
         f"store the data elsewhere and send a reference, or raise max_payload in the URL"

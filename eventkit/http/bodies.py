@@ -13,14 +13,14 @@ import msgspec
 from litestar.dto import AbstractDTO
 from litestar.typing import FieldDefinition
 
-from ..codec import DEEPEST
+from ..codec import DEEPEST, Codec, too_large
 from .problems import Refusal
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _ALIKE = bytes.maketrans(b"[{]}", b"(())")
-_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def strict(body: bytes) -> None:
@@ -44,7 +44,10 @@ def _check_depth(body: bytes) -> None:
     """Peel the brackets of *body*, which is JSON, level by level; each step is one of C's."""
     if b"\\" in body:
         body = _ESCAPED.sub(b"", body)
-    brackets = b"".join(body.split(b'"')[::2]).translate(_ALIKE, _BUT_BRACKETS)
+    # The quotes of strings without brackets stand in pairs; where one is left, it is around brackets that are text.
+    brackets = body.translate(_ALIKE, _BUT_BRACKETS).replace(b'""', b"")
+    if b'"' in brackets:
+        brackets = b"".join(brackets.split(b'"')[::2])
     for _ in range(DEEPEST):
         brackets = brackets.replace(b"()", b"")
         if not brackets:
@@ -61,6 +64,21 @@ def read(body: bytes, decoder: "msgspec.json.Decoder[Any]") -> Any:
         raise Refusal(422, "invalid", f"the body is not what is expected here: {error}") from None
     except msgspec.DecodeError as error:
         raise Refusal(400, "malformed", f"the body is not JSON: {error}") from None
+
+
+class Verbatim(Codec):
+    """For payloads of bodies that were `read`: their text is JSON, and is kept as it is."""
+
+    def encode(self, payload: msgspec.Raw) -> str:
+        """The text."""
+        return self.encode_many([payload])[0]
+
+    def encode_many(self, payloads: list[msgspec.Raw]) -> list[str]:
+        """The text of each."""
+        size = max(map(len, payloads), default=0)
+        if size > self.largest:
+            raise too_large(size, self.largest)
+        return [str(payload, "utf-8") for payload in payloads]
 
 
 class StrictJSON(AbstractDTO[Any]):
@@ -82,7 +100,9 @@ class StrictJSON(AbstractDTO[Any]):
 
     def decode_bytes(self, value: bytes) -> Any:
         """The body, as the route's type."""
-        media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
+        media = self.asgi_connection.headers.get("content-type", "")
+        if media != "application/json":  # Most say just that, and need nothing taken apart.
+            media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
         if self.lines and media == "application/x-ndjson":
             value = b"[" + b",".join([line for line in value.splitlines() if line.strip()]) + b"]"
         elif media not in ("", "application/json"):

@@ -13,6 +13,7 @@ from litestar.params import JSONBody, QueryParameter
 from ..operations.job import GetJob, ListJobs
 from ..records import TaskInfo
 from ..webhooks import Job, call_of
+from .answers import Answer
 from .keys import require
 from .problems import Refusal
 from .queues import State
@@ -57,7 +58,7 @@ async def create_job(request: Request[Any, Any, Any], service: Service, data: JS
     require(request, "produce", "queue", data.queue_name)
     with service.pressure.write():
         [answer] = await service.kit.queue(data.queue_name).enqueue_many([data.task()])
-    return Response(await _job(service, answer.id), status_code=201 if answer.created else 200)
+    return Answer(await _job(service, answer.id), status_code=201 if answer.created else 200)
 
 
 @route("GET", "/jobs", scope="consume", on="job")

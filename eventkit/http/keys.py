@@ -7,6 +7,7 @@ this machine reaches lets everybody in.
 
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -145,7 +146,12 @@ def to_this_machine(connection: Connection) -> bool:
     Where no key is needed, a page of somebody else's whose name they have made to mean this machine could otherwise ask
     for everything, because to a browser it is of the same origin.
     """
-    name = urlsplit(f"//{connection.headers.get('host', '')}").hostname or ""
+    return _is_this_machine(connection.headers.get("host", ""))
+
+
+@lru_cache(1024)
+def _is_this_machine(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
     try:
         return name == "localhost" or bool(ip_address(name))
     except ValueError:

@@ -11,6 +11,7 @@ from .. import arguments
 from ..operations import finish
 from ..operations.claim import Claim, ReadOutlook, fresh_token
 from ..records import Enqueued, NewTask, Task, TaskInfo
+from .answers import Answer
 from .problems import Refusal
 from .routing import route
 from .service import Service
@@ -35,7 +36,7 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def task(self) -> Any:
         """The message as the queue takes it."""
-        if (self.delay_ms, self.expires_ms, self.idempotency_key, self.priority) == (None, None, None, 0):
+        if self.priority == 0 and self.delay_ms is None and self.expires_ms is None and self.idempotency_key is None:
             return self.payload
         return NewTask(
             self.payload,
@@ -120,9 +121,9 @@ async def add_messages(
     tasks = [message.task() for message in messages]
     with service.pressure.write():
         answers: list[Enqueued] = await handle.enqueue_many(tasks)
-    accepted = [Accepted(*answer) for answer in answers]
+    accepted = [Accepted(id, created) for id, created in answers]
     status = 201 if any(answer.created for answer in answers) or not answers else 200
-    return Response(accepted if isinstance(data, list) else accepted[0], status_code=status)
+    return Answer(accepted if isinstance(data, list) else accepted[0], status_code=status)
 
 
 @route("POST", "/queues/{queue:str}/poll", scope="consume", on="queue", problems=(404,))
@@ -142,7 +143,9 @@ async def poll(
     if not tasks and wait_s:
         waiting = service.attempt(claim, ReadOutlook(queue), service.patience(wait_s))
         tasks = await while_there(request, waiting, lambda late: service.execute(finish.ReleaseMany(_held(late))))
-    return [_message(task) for task in tasks]
+    # Those of one claim are held until the same moment.
+    until = {milliseconds: arguments.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
+    return [_message(task, until[task.lease_expires_ms]) for task in tasks]
 
 
 @route("POST", "/queues/{queue:str}/ack", scope="consume", on="queue", problems=(404,))
@@ -222,7 +225,7 @@ def _held(tasks: list[Task[Any]]) -> list[finish.Held]:
     return [(task.id, task.token) for task in tasks]
 
 
-def _message(task: Task[Any]) -> Message:
+def _message(task: Task[Any], until: datetime) -> Message:
     return Message(
         task.id,
         str(task.token),
@@ -234,7 +237,7 @@ def _message(task: Task[Any]) -> Message:
         task.max_attempts,
         task.enqueued_ms,
         task.expires_ms,
-        task.lease_expires_at,
+        until,
     )
 
 

@@ -10,9 +10,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from random import getrandbits
 from time import perf_counter
 from typing import Any
-from uuid import uuid4
 
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,8 +36,8 @@ class Observed:
         """Answer one request."""
         headers = dict(scope["headers"])
         route, method = str(scope.get("path_template") or "/"), str(scope.get("method", ""))
-        given = headers.get(_HEADER, b"")
-        id = given.decode() if _ID.fullmatch(given) else uuid4().hex
+        given = headers.get(_HEADER)
+        id = given.decode() if given is not None and _ID.fullmatch(given) else f"{getrandbits(128):032x}"
         status = 500
 
         async def answer(message: Message) -> None:

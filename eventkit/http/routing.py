@@ -15,17 +15,18 @@ anybody may have; and for which kind of thing, whose name is the path's paramete
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from litestar import Response, delete, get, patch, post, put
+from litestar import Response
+from litestar.connection import ASGIConnection
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 
+from .answers import Answer
 from .bodies import reading
 from .problems import documented
 
 Scope = Literal["open", "produce", "consume", "admin"]
 Kind = Literal["queue", "stream", "channel", "job", "schedule", "result", "lock", "limit"]
 
-_VERBS: dict[str, Any] = {"GET": get, "POST": post, "PUT": put, "PATCH": patch, "DELETE": delete}
 _ALWAYS = (400, 401, 403, 422, 429, 503)
 _WITH_BODY = (413, 415)
 
@@ -38,6 +39,15 @@ class Access(NamedTuple):
 
     scope: Scope
     on: Kind | None
+
+
+class Route(HTTPRouteHandler):
+    """The framework's, which would make each guard a copy of itself for each request."""
+
+    async def authorize_connection(self, connection: "ASGIConnection[Any, Any, Any, Any]") -> None:
+        """Ask the guards."""
+        for guard in self.resolve_guards():
+            await guard(connection, self)  # type: ignore[misc]
 
 
 def route(
@@ -66,8 +76,9 @@ def route(
             answers[status] = ResponseSpec(str, generate_examples=False, media_type="text/event-stream")
         if also is not None:
             answers[also] = ResponseSpec(_answer_of(function), generate_examples=False, description="Nothing new")
-        handler: HTTPRouteHandler = _VERBS[method](
+        handler: HTTPRouteHandler = Route(
             path,
+            http_method=method,
             status_code=status,
             opt={ACCESS: Access(scope, on)},
             operation_id=function.__name__,
@@ -75,6 +86,7 @@ def route(
             tags=[path.split("/")[1] or "service"],
             responses=answers,
             dto=reading(lines) if bodily else None,
+            response_class=Answer,
             **more,
         )(function)
         return handler

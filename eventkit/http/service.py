@@ -9,13 +9,16 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from litestar.di import NamedDependency
 
-from ..codec import Codec
+from ..channel import Channel
 from ..kit import AsyncKit
 from ..metrics import Registry
 from ..operations import Operation, Probe
 from ..operations.queue_settings import FindQueue
 from ..protocols import AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
+from ..queue import Queue
+from ..stream import Stream
 from .auditing import auditing
+from .bodies import Verbatim
 from .measured import Measured
 from .metrics import ServiceMetrics
 from .pressure import Pressure
@@ -92,7 +95,7 @@ class Desk:
         self.kit: AsyncEventKit = measured
         self.watch = Watch(self._connection.execute, self.metrics.show)
         self._loops = measured._loops
-        self.raw = Codec(msgspec.Raw, self._connection.max_payload)
+        self.raw = Verbatim(msgspec.Raw, self._connection.max_payload)
         self.pressure = Pressure(kit._connection, settings.max_wal, settings.max_commit, settings.max_writing)
         self.listeners = 0
         self.dropped = 0
@@ -132,15 +135,15 @@ class Desk:
 
     def queue(self, name: str) -> AsyncTaskQueue[Any]:
         """A queue whose payloads are `msgspec.Raw`."""
-        return self.kit.queue(name, type=msgspec.Raw)
+        return Queue(self._connection.execute, self._loops, name, self.raw)
 
     def stream(self, topic: str) -> AsyncEventStream[Any]:
         """A stream whose payloads are `msgspec.Raw`."""
-        return self.kit.stream(topic, type=msgspec.Raw)
+        return Stream(self._connection.execute, self._loops, topic, self.raw)
 
     def channel(self, name: str) -> AsyncNotificationChannel[Any]:
         """A channel whose payloads are `msgspec.Raw`."""
-        return self.kit.channel(name, type=msgspec.Raw)
+        return Channel(self._connection.execute, self._loops, name, self.raw)
 
     async def known(self, queue: str) -> AsyncTaskQueue[Any]:
         """`queue`, or a refusal of one that nobody has made, configured, or enqueued anything in."""

@@ -128,6 +128,7 @@ class _Impatient(HttpToolsProtocol):
 
     patience: float
     _giving_up: asyncio.TimerHandle | None = None
+    _complete = False
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
@@ -135,13 +136,20 @@ class _Impatient(HttpToolsProtocol):
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest of it."""
-        if self._giving_up is None:
-            self._wait()
+        """Wait for the rest of it, if this was not all."""
+        self._complete = False
         super().data_received(data)
+        if not self._complete and self._giving_up is None:
+            self._wait()
+
+    def on_message_begin(self) -> None:
+        """There is more than was complete."""
+        self._complete = False
+        super().on_message_begin()
 
     def on_message_complete(self) -> None:
         """All of it is there."""
+        self._complete = True
         self._stop_waiting()
         super().on_message_complete()
 

@@ -28,6 +28,12 @@ class IncomingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] | None = None
     dedup: Key | None = None
 
+    def new(self) -> Any:
+        """The event as the stream takes it."""
+        if self.key is None and self.headers is None and self.dedup is None:
+            return self.payload
+        return NewEvent(self.payload, self.key, self.headers, self.dedup)
+
 
 class Published(msgspec.Struct, frozen=True):
     """Where the events stand, in the order in which they were sent."""
@@ -129,10 +135,9 @@ async def publish(
 ) -> Published:
     """Append an event, or several: all or none.  As NDJSON (``application/x-ndjson``) an event a line."""
     events = data if isinstance(data, list) else [data]
-    new = [NewEvent(event.payload, event.key, event.headers, event.dedup) for event in events]
     handle = service.stream(stream)
     with service.pressure.write():
-        return Published(await handle.publish_many(new))
+        return Published(await handle.publish_many([event.new() for event in events]))
 
 
 @route("GET", "/streams/{stream:str}/events", scope="consume", on="stream", problems=(410,))

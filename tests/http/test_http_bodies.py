@@ -46,6 +46,9 @@ def queue(served: Served) -> Iterator[str]:
         (400, b'{"payload": ' + DEEP + b"}"),
         (400, b'{"payload": ' + b'[{"a":' * 32 + b"1" + b"}]" * 32 + b"}"),
         (400, b'{"payload": ' + b'[{"\\"]":' * 32 + b"1" + b"}]" * 32 + b"}"),
+        (400, b'{"payload": ' + b'["]",' * 64 + b"1" + b"]" * 64 + b"}"),
+        (400, b'{"payload": ' + b'["", "]]", "x", ' * 64 + b"1" + b"]" * 64 + b"}"),
+        (400, b'{"payload": ' + b'["[", "]", "}", ' * 64 + b"1" + b"]" * 64 + b"}"),
         (422, b"3"),
         (422, b"{}"),
         (422, b'{"payload": 1, "prio": 2}'),
@@ -80,6 +83,8 @@ def test_the_last_that_is_let_in(served: Served) -> None:
     body = b'{"payload": ' + DEEP[1:-1] + b', "headers": {"payload": "a:b"}}'
     assert served("POST", "/streams/s/events", content=body).status_code == 201
     body = b'{"payload": "' + b"[{" * 99 + b'\\"' + b"]" * 99 + b'"}'
+    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    body = b'{"payload": ["' + b"[" * 99 + b'", "", ' + b'"[", ' * 99 + b"0]}"
     assert served("POST", "/streams/s/events", content=body).status_code == 201
     body = b'[{"payload": {"a": {"a": "\\u003a{}:"}}}, {"payload": {"a": ":::"}}]'
     assert served("POST", "/streams/s/events", content=body).status_code == 201
