@@ -153,7 +153,11 @@ def kill_often(places: Places, route: tuple[str, str], output: Path, kills: int)
     assert eventkit.copy(source, target) == whole
 
 
-@pytest.mark.parametrize("route", [("sqlite", "postgres"), ("postgres", "sqlite")], ids=["to-postgres", "to-sqlite"])
+@pytest.mark.parametrize(
+    "route",
+    [("sqlite", "postgres"), pytest.param(("postgres", "sqlite"), marks=pytest.mark.slow)],
+    ids=["to-postgres", "to-sqlite"],
+)
 @proves("K8")
 def test_a_killed_copy_is_repeated(places: Places, route: tuple[str, str], tmp_path: Path) -> None:
     """Three copies are killed, at whatever they were doing."""

@@ -17,7 +17,7 @@ from benchmarks.postgres.kits import Kit
 from benchmarks.spark import GROUPS as SPARK_GROUPS
 
 ROOT = Path(__file__).parent.parent
-QUICK = "postgres-waking"
+QUICK = "postgres-schedules"
 OTHERS = [group for group in (*GROUPS, *SPARK_GROUPS) if group != QUICK]
 
 

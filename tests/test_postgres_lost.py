@@ -117,7 +117,18 @@ def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, co
             assert result.result(PATIENCE).payload == "later", name
 
 
-@pytest.mark.parametrize("blow", ["lock", "terminate", "restart"])
+@pytest.mark.parametrize(
+    ("blow", "flavour"),
+    [
+        ("lock", "sync"),
+        ("terminate", "async"),
+        pytest.param("restart", "sync", marks=pytest.mark.slow),
+        pytest.param("lock", "async", marks=pytest.mark.slow),
+        pytest.param("terminate", "sync", marks=pytest.mark.slow),
+        pytest.param("restart", "async", marks=pytest.mark.slow),
+    ],
+    indirect=["flavour"],
+)
 def test_housekeepers_and_schedulers_survive(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
     """Whoever keeps house or fires schedules goes on after tables were locked for too long, or connections ended."""
     kit = connect(f"{url}&busy_timeout=0.2")

@@ -30,6 +30,7 @@ def test_a_standby_is_refused(cluster: Cluster, url: str, connect: Connect) -> N
         exercise(connect(at(url, standby, cluster)))
 
 
+@pytest.mark.parametrize("flavour", ["sync", pytest.param("async", marks=pytest.mark.slow)], indirect=True)
 def test_a_standby_that_is_promoted(cluster: Cluster, url: str, connect: Connect) -> None:
     """Whoever has all hosts in the URL goes on with the new primary, also who was asleep."""
     with Cluster() as first, standby_of(first) as second:

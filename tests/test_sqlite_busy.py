@@ -184,6 +184,16 @@ def test_iterators_survive(url: str, locked: Callable[..., Any], flavour: str) -
         assert (kit.queue("q").list(), kit.stream("t").offset("c")) == ([], 4)
 
 
+@pytest.mark.parametrize(
+    ("url", "flavour"),
+    [
+        ("sqlite+apsw", "sync"),
+        pytest.param("sqlite+apsw", "async", marks=pytest.mark.slow),
+        pytest.param("sqlite+pysqlite", "sync", marks=pytest.mark.slow),
+        pytest.param("sqlite+pysqlite", "async", marks=pytest.mark.slow),
+    ],
+    indirect=True,
+)
 def test_housekeepers_and_schedulers_survive(url: str, locked: Callable[..., Any], connect: Callable[..., Any]) -> None:
     """Whoever keeps house or fires schedules, and finds the file locked for too long, does so afterwards."""
     kit = connect(url + "?busy_timeout=0.1")

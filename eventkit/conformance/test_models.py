@@ -59,13 +59,13 @@ def _walk(
 @proves(*_QUEUE)
 def test_a_queue_answers_as_its_model(walk: Walk) -> None:
     """Whatever is asked in whatever order, a queue holds and answers what its model does."""
-    walk("queue", 100, 30)
+    walk("queue", 40, 30)
 
 
 @proves(*_STREAM)
 def test_a_stream_answers_as_its_model(walk: Walk) -> None:
     """Whatever is asked in whatever order, a stream holds and answers what its model does."""
-    walk("stream", 60, 30)
+    walk("stream", 40, 30)
 
 
 @pytest.mark.slow

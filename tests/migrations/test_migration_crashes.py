@@ -11,6 +11,11 @@ from schemas import connected, on_postgres, only_sqlite, place, python, schema
 
 from eventkit.errors import Busy
 
+DRIVERS = pytest.mark.parametrize(
+    "url", ["sqlite+apsw", pytest.param("sqlite+pysqlite", marks=pytest.mark.slow), "postgresql"], indirect=True
+)
+"""With the standard library's driver, which takes the same way, in the slow group."""
+
 RACER = """
 import sys
 from sqlalchemy import Engine, event
@@ -32,6 +37,7 @@ print(created)
 """
 
 
+@DRIVERS
 def test_twenty_processes_create_the_schema_once(url: str) -> None:
     """Twenty processes that meet at a new file all return normally, and one of them made the tables."""
     urls = [place(url, f"shop{n}") for n in range(1 if on_postgres(url) else 3)]
@@ -90,6 +96,7 @@ def killed(*arguments: str) -> range:
     return range(1, 1 + step * len(deaths), step)
 
 
+@DRIVERS
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL to survive")
 def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
     """Killed after any of its statements, an upgrade has done nothing, and the next one does everything."""
@@ -103,6 +110,7 @@ def test_a_killed_upgrade_leaves_nothing(url: str) -> None:
         assert schema(struck) == schema(url)
 
 
+@DRIVERS
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL to survive")
 def test_a_killed_downgrade_leaves_everything(url: str) -> None:
     """Killed after any of its statements, a downgrade has dropped nothing."""

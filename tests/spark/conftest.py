@@ -14,6 +14,7 @@ import eventkit
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # Before pytest-xdist reads the marks.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A Java machine takes a gigabyte: one worker runs what needs it (``--dist loadgroup``)."""
     for item in items:

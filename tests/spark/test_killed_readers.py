@@ -17,6 +17,7 @@ def query(spark: Any, url: str, tmp_path: Path) -> KilledQuery:
 
 
 @proves("D3", "D4")
+@pytest.mark.slow
 def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
     """Planning, reading, and between the two; the consumer is never ahead of what is in the sink."""
     stream = kit.stream("orders")

@@ -62,7 +62,6 @@ def check_kill(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, place: 
 
 
 @proves("D6")
-@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
