@@ -100,6 +100,7 @@ class Live(Response[Any]):
                     if desk.closing:
                         return
                     yield ": still here\n\n"
+                    continue
                 try:
                     found = await desk.execute(source.read(after, AT_ONCE))
                 except PASSING:
