@@ -45,6 +45,10 @@ def serve(
     ] = None,
     canary: Annotated[bool, typer.Option("--canary", help="Send messages through, and measure them.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Pages only show, and change nothing.")] = False,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option("--cors-origin", metavar="ORIGIN", help="Whose pages may ask from a browser; * is any."),
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="How each line of the log is.")
     ] = LogFormat.text,
@@ -75,7 +79,8 @@ def serve(
         beside.append(_canary)
     _log(log_format)
     try:
-        chosen = settings_of(settings.from_file().get("server", {}) | ({"read_only": True} if read_only else {}))
+        given = ({"read_only": True} if read_only else {}) | ({"cors_origins": cors_origin} if cors_origin else {})
+        chosen = settings_of(settings.from_file().get("server", {}) | given)
         body_secrets = _secrets("EVENTKIT_BODY_SECRETS")
         run(
             settings.url(url),

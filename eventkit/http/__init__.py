@@ -27,6 +27,17 @@ from .keys import Keys
 from .problems import Problem, Refusal
 from .routing import Access
 from .service import ServiceSettings, settings_of
-from .serving import serve
+from .serving import NotForOthers, serve
 
-__all__ = ["Access", "Guard", "Keys", "Problem", "Refusal", "ServiceSettings", "app", "serve", "settings_of"]
+__all__ = [
+    "Access",
+    "Guard",
+    "Keys",
+    "NotForOthers",
+    "Problem",
+    "Refusal",
+    "ServiceSettings",
+    "app",
+    "serve",
+    "settings_of",
+]

@@ -35,6 +35,7 @@ from .auditing import forget, tell
 from .dashboard import pages as dashboard
 from .keys import caller
 from .observed import Observed
+from .origins import permitted
 from .problems import handlers
 from .routing import ACCESS, Access
 from .service import Desk, ServiceSettings
@@ -95,6 +96,7 @@ def app(
         middleware=[partial(Observed, metrics=desk.metrics), *middleware],
         exception_handlers=handlers(),
         openapi_config=documents.document(),
+        cors_config=permitted(desk.settings.cors_origins),
         request_max_body_size=desk.settings.max_body,
         logging_config=None,
         debug=False,

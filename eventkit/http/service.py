@@ -68,6 +68,9 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     """Whether the dashboard only shows, and changes nothing."""
 
+    cors_origins: list[str] = []
+    """The origins whose pages may ask from within a browser, as in ``https://shop.example``; ``*`` is any."""
+
 
 def settings_of(given: dict[str, Any]) -> ServiceSettings:
     """The settings that *given* is, as a file has them."""

@@ -23,6 +23,7 @@ from ..protocols import AsyncEventKit
 from ..worker.signals import stopping
 from .application import app
 from .keys import Keys
+from .origins import ANY
 from .service import ServiceSettings
 
 logger = logging.getLogger("eventkit.http")
@@ -35,7 +36,7 @@ It adds what it counts to the registries, so that the service tells of that too.
 
 
 class NotForOthers(ValueError):
-    """Raised where a service without keys is to be reached from other machines."""
+    """Raised where a service without keys is to be reached from other machines, or by anybody's pages."""
 
 
 def serve(
@@ -83,6 +84,11 @@ async def _serve(
             raise NotForOthers(
                 f"there is no key, so the service is for this machine alone and does not listen on "
                 f"{listening.getsockname()[0]}: make a key with eventkit key add, or leave --host at 127.0.0.1"
+            )
+        if ANY in settings.cors_origins and not locked:
+            raise NotForOthers(
+                "there is no key, so pages of any origin could do everything: make a key with eventkit key add, "
+                "or name the origins"
             )
         service = app(kit, settings=settings, guard=keys)
         server = _Server(_config(service, settings))

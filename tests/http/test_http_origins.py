@@ -1,0 +1,123 @@
+"""Pages of other origins may ask from within a browser where that was said, and never with credentials."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from services import Started, connected
+
+import eventkit
+from eventkit.conformance.clauses import proves
+from eventkit.http import NotForOthers, ServiceSettings, app, serve, settings_of
+
+SHOP = "https://shop.example:8443"
+ALLOWED, CREDENTIALS = "access-control-allow-origin", "access-control-allow-credentials"
+
+
+class Asked:
+    """The service with some origins, and what it answers to their pages."""
+
+    def __init__(self, runner: asyncio.Runner, kit: eventkit.AsyncEventKit) -> None:
+        self._run = runner.run
+        self._kit = kit
+
+    def __call__(self, origins: list[str], method: str, path: str, **headers: str) -> httpx.Response:
+        """One answer."""
+
+        async def ask() -> httpx.Response:
+            settings = ServiceSettings(cors_origins=origins)
+            transport = httpx.ASGITransport(app(self._kit, settings=settings), raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+                named = {name.replace("_", "-"): value for name, value in headers.items()}
+                return await client.request(method, path, headers=named)
+
+        return self._run(ask())
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Asked]:
+    """What browsers are told no database knows of, so one is enough."""
+    with asyncio.Runner() as runner:
+        kit = runner.run(connected(f"sqlite:///{tmp_path}/served.db"))
+        yield Asked(runner, kit)
+        runner.run(kit.close())
+
+
+def preflight(asked: Asked, origins: list[str], origin: str, method: str = "POST") -> httpx.Response:
+    """What a browser asks before a page may send a message with a key."""
+    wanted = {"access_control_request_method": method, "access_control_request_headers": "authorization, content-type"}
+    return asked(origins, "OPTIONS", "/queues/q/messages", origin=origin, **wanted)
+
+
+@proves("E21")
+def test_nobody_else_may_ask_by_default(asked: Asked) -> None:
+    """Answers are given, because only browsers look, and say nothing of other origins."""
+    for answer in (preflight(asked, [], SHOP), asked([], "GET", "/queues", origin=SHOP)):
+        assert answer.is_success
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@proves("E21")
+def test_an_origin_that_was_named_may_ask(asked: Asked) -> None:
+    """Before it sends something and when it does; what it is refused is for it to read, too."""
+    before = preflight(asked, [SHOP, "http://other.example"], SHOP)
+    assert (before.status_code, before.headers[ALLOWED], before.headers["vary"]) == (204, SHOP, "Origin")
+    assert {"POST", "DELETE"} <= set(before.headers["access-control-allow-methods"].split(", "))
+    assert "authorization" in before.headers["access-control-allow-headers"].lower()
+    for path, status in (("/queues", 200), ("/queues/none", 404)):
+        answer = asked([SHOP], "GET", path, origin=SHOP)
+        assert (answer.status_code, answer.headers[ALLOWED]) == (status, SHOP)
+        assert "Retry-After" in answer.headers["access-control-expose-headers"]
+
+
+@proves("E21")
+@pytest.mark.parametrize(
+    "origin", ["https://shop.example", "https://shop.example:84430", "https://evil.example", "null"]
+)
+def test_no_other_origin_may_ask(asked: Asked, origin: str) -> None:
+    """However alike it looks."""
+    before, answer = preflight(asked, [SHOP], origin), asked([SHOP], "GET", "/queues", origin=origin)
+    assert (before.status_code, answer.status_code) == (400, 200)
+    assert ALLOWED not in [*before.headers, *answer.headers]
+
+
+@proves("E21")
+@pytest.mark.parametrize("origins", [[SHOP], ["*"]])
+def test_credentials_are_never_permitted(asked: Asked, origins: list[str]) -> None:
+    """So that no page is shown what the dashboard shows to somebody who is signed in there."""
+    for answer in (preflight(asked, origins, SHOP), asked(origins, "GET", "/queues", origin=SHOP, cookie="a=b")):
+        assert answer.headers[ALLOWED] in (SHOP, "*")
+        assert CREDENTIALS not in answer.headers
+
+
+@pytest.mark.parametrize("origin", ["shop.example", "https://shop.example/", "https://*.shop.example", "null", ""])
+def test_what_is_no_origin_is_refused(asked: Asked, origin: str) -> None:
+    """With a line that shows how one is written."""
+    with pytest.raises(ValueError, match=r"is no origin: write it as in https://"):
+        asked([origin], "GET", "/queues")
+
+
+@proves("E21")
+def test_any_origin_takes_a_key(tmp_path: Path) -> None:
+    """Or every page that is open in a browser of this machine could do everything."""
+    url = f"sqlite:///{tmp_path}/open.db"
+    with pytest.raises(NotForOthers, match="eventkit key add"):
+        serve(url, port=0, settings=settings_of({"cors_origins": ["*"]}))
+
+
+def test_the_command_names_them(tmp_path: Path) -> None:
+    """Instead of those of the file."""
+    url = f"sqlite:///{tmp_path}/served.db"
+    eventkit.connect(url).close()
+    (tmp_path / "eventkit.toml").write_text('[server]\ncors_origins = ["http://file.example"]\n')
+    service = Started(url, tmp_path, "--cors-origin", SHOP, "--cors-origin", "http://two.example")
+    try:
+        told = [
+            httpx.get(f"{service.address}/queues", headers={"origin": origin}).headers.get(ALLOWED)
+            for origin in (SHOP, "http://two.example", "http://file.example")
+        ]
+        assert told == [SHOP, "http://two.example", None]
+    finally:
+        assert service.stop() == 0
