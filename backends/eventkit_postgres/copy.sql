@@ -298,18 +298,18 @@ FROM unnest(
 ON CONFLICT DO NOTHING
 
 -- name: ExportLakes
-SELECT topic, location, epoch, covered, eventkit_ms(updated_at)
+SELECT topic, location, format, epoch, covered, eventkit_ms(updated_at)
 FROM eventkit_lake
 WHERE topic > :topic
 ORDER BY topic
 LIMIT :limit
 
 -- name: ImportLakes
-INSERT INTO eventkit_lake (topic, location, epoch, covered, updated_at)
-SELECT topic, location, epoch, covered, eventkit_moment(updated_at)
+INSERT INTO eventkit_lake (topic, location, format, epoch, covered, updated_at)
+SELECT topic, location, format, epoch, covered, eventkit_moment(updated_at)
 FROM unnest(
-    :rows.0::text[], :rows.1::text[], :rows.2::bigint[], :rows.3::bigint[], :rows.4::bigint[]
-) AS r (topic, location, epoch, covered, updated_at)
+    :rows.0::text[], :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[], :rows.5::bigint[]
+) AS r (topic, location, format, epoch, covered, updated_at)
 ON CONFLICT DO NOTHING
 
 -- name: ExportLakeFiles

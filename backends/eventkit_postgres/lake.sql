@@ -1,22 +1,25 @@
 -- Archives.  What was pruned when a topic is first archived counts as archived, because nothing is left to be.
 
 -- name: OpenLake
-INSERT INTO eventkit_lake AS l (topic, location, epoch, covered)
-VALUES (:topic, :location, 1, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0))
+INSERT INTO eventkit_lake AS l (topic, location, format, epoch, covered)
+VALUES (
+    :topic, :location, coalesce(:format::text, 'parquet'), 1,
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
+)
 ON CONFLICT (topic) DO UPDATE
-SET epoch = l.epoch + 1, updated_at = :now
-WHERE l.location = excluded.location
+SET epoch = l.epoch + 1, format = coalesce(:format::text, l.format), updated_at = :now
+WHERE l.location = excluded.location AND l.format IN ('parquet', coalesce(:format::text, l.format))
 RETURNING epoch, covered
 
 -- name: ReadLake
-SELECT l.location, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
+SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
 FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
 WHERE l.topic = :topic
 ORDER BY f.first, f.path
 
 -- name: ListLakes
 SELECT
-    l.topic, l.location, l.covered,
+    l.topic, l.location, l.format, l.covered,
     count(f.path), coalesce(sum(f.rows), 0)::bigint, coalesce(sum(f.bytes), 0)::bigint, eventkit_ms(l.updated_at)
 FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
 GROUP BY l.topic

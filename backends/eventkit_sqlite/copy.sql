@@ -254,15 +254,15 @@ WHERE true
 ON CONFLICT DO NOTHING
 
 -- name: ExportLakes
-SELECT topic, location, epoch, covered, updated_at
+SELECT topic, location, format, epoch, covered, updated_at
 FROM eventkit_lake
 WHERE topic > :topic
 ORDER BY topic
 LIMIT :limit
 
 -- name: ImportLakes
-INSERT INTO eventkit_lake (topic, location, epoch, covered, updated_at)
-SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+INSERT INTO eventkit_lake (topic, location, format, epoch, covered, updated_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING

@@ -1,7 +1,7 @@
 """``eventkit archive`` and ``eventkit replay``: streams to files of Parquet, and back."""
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +28,12 @@ def archive(
     to: Annotated[
         str | None,
         typer.Option("--to", metavar="FOLDER", help="Where to, the first time: a folder, or as in s3://bucket/lake."),
+    ] = None,
+    format: Annotated[
+        Literal["parquet", "delta", "iceberg"] | None,
+        typer.Option(
+            "--format", help="Have a table of Delta Lake or Iceberg there as well, from now on.", show_default=False
+        ),
     ] = None,
     prune: Annotated[
         bool, typer.Option("--prune", help="Then drop what is archived from the database, and nothing else.")
@@ -74,6 +80,7 @@ def archive(
                         address,
                         topic,
                         to=to,
+                        format=format,
                         prune=prune,
                         older_than=older_than,
                         keep_unconsumed=not unconsumed,

@@ -26,6 +26,7 @@ from ..operations.lake import PruneArchived
 from ..protocols import Connection
 from . import layout
 from .compacting import TARGET, compact
+from .listing import FORMATS, Format
 from .reading import check
 from .turn import Turn
 from .writing import Days
@@ -65,6 +66,7 @@ def archive(
     topic: str,
     *,
     to: str | Path | None = None,
+    format: Format | None = None,
     prune: bool = False,
     older_than: Duration | None = None,
     keep_unconsumed: bool = True,
@@ -76,16 +78,21 @@ def archive(
     What was interrupted or killed at whatever moment goes on where it was.  A topic's archive is in one folder, so *to*
     may be left out once there is one.  Whoever begins ends the turn of whoever is archiving the topic already.
 
+    With *format* ``"delta"`` or ``"iceberg"``, the topic's folder is a table of Delta Lake or Apache Iceberg as well,
+    from then on.
+
     With *prune*, what the archive has by then is dropped from the database, after a look that its files are there and
     whole: of that, what is *older_than* a duration, and what no consumer has still to read unless *keep_unconsumed*
     is false.  Events that were pruned before they were archived raise `Truncated`, or are done without.
     """
     arguments.name("topic", topic)
+    if format is not None:
+        arguments.choice("format", format, FORMATS)
     arguments.choice("on_truncated", on_truncated, ("raise", "skip"))
     age = None if older_than is None else arguments.milliseconds("older_than", older_than)
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
         extent = _extent(connection, topic)
-        turn = Turn(connection, topic, to)
+        turn = Turn(connection, topic, to, format)
         with noted(connection, f"archive:{topic}", topic, turn.store.location) as note:
             archiving = _Archiving(connection, fetch, turn, on_truncated == "skip", note, progress)
             events, files = archiving.run(extent.head)

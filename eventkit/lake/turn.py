@@ -24,6 +24,7 @@ from ..operations.lake import (
 )
 from ..protocols import Connection
 from . import layout
+from .listing import Listing
 from .store import Store
 
 _GRACE = 3_600_000
@@ -40,19 +41,24 @@ class _Claim(msgspec.Struct):
 class Turn:
     """A turn that has begun.  Every method raises `EventkitError` when somebody else's has begun since."""
 
-    def __init__(self, connection: Connection, topic: str, location: str | Path | None) -> None:
+    def __init__(
+        self, connection: Connection, topic: str, location: str | Path | None, format: str | None = None
+    ) -> None:
         self._connection = connection
         self.topic = topic
         lake = connection.execute(ReadLake(topic))
         if location is None and lake is None:
             raise ValueError(f"topic {topic!r} has no archive yet: say to which folder it is to go")
         self.store = Store(lake.location if location is None and lake is not None else layout.location(location or ""))
+        chosen = format or (lake.format if lake is not None else "parquet")
+        self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
         with self.store.told("cannot be written"):
             if lake is None:
                 self._try()
-            self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location))
+            self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location, format))
             self._claim()
             self._sweep()
+        self._list()
 
     def files(self) -> list[LakeFile]:
         """The files that count, in the order of offsets."""
@@ -64,11 +70,13 @@ class Turn:
         if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files)):
             raise self._ended(files)
         self.covered = last
+        self._list()
 
     def swap(self, old: list[LakeFile], new: list[LakeFile]) -> None:
         """Let *new* count for *old*."""
         if not self._connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
             raise self._ended(new)
+        self._list()
 
     def clear(self) -> None:
         """Remove what was replaced a while ago."""
@@ -78,6 +86,10 @@ class Turn:
                 self.store.remove(path)
         if paths:
             self._connection.execute(ForgetFiles(self.topic, paths))
+
+    def _list(self) -> None:
+        if self._listing is not None:
+            self._listing.follow(self.files)
 
     def _try(self) -> None:
         """Write there once, or a folder where that cannot be done would be the archive's for good."""

@@ -44,6 +44,7 @@ class Lake(NamedTuple):
     """
 
     location: str
+    format: str
     covered: int
     files: list[LakeFile]
 
@@ -53,6 +54,7 @@ class LakeStats(NamedTuple):
 
     topic: str
     location: str
+    format: str
     covered: int
     files: int
     rows: int
@@ -61,17 +63,25 @@ class LakeStats(NamedTuple):
 
 
 class OpenLake(Operation[Opened], frozen=True):
-    """Begin to write to a topic's archive, which is made if there is none."""
+    """Begin to write to a topic's archive, which is made if there is none.
+
+    Files of Parquet may become another *format*, and None is what it is.
+    """
 
     topic: str
     location: str
+    format: str | None
 
     def plan(self) -> Plan[Opened]:
-        """The next epoch; none where the archive is elsewhere."""
+        """The next epoch; none where the archive is elsewhere, or of another format."""
         if rows := (yield self):
             return Opened(*rows[0])
-        [(found, *_), *_] = yield ReadLake(self.topic)
-        raise EventkitError(f"the archive of topic {self.topic!r} is in {found}, not in {self.location}: name that one")
+        [(location, format, *_), *_] = yield ReadLake(self.topic)
+        if location != self.location:
+            raise EventkitError(
+                f"the archive of topic {self.topic!r} is in {location}, not in {self.location}: name that one"
+            )
+        raise EventkitError(f"the archive of topic {self.topic!r} is kept as {format}, not as {self.format}: name that")
 
 
 class ReadLake(Operation[Lake | None], frozen=True):
@@ -84,7 +94,8 @@ class ReadLake(Operation[Lake | None], frozen=True):
         """A row for each file, or one without any."""
         if not rows:
             return None
-        return Lake(rows[0][0], rows[0][1], [LakeFile(*row[2:]) for row in rows if row[2] is not None])
+        location, format, covered, *_ = rows[0]
+        return Lake(location, format, covered, [LakeFile(*row[3:]) for row in rows if row[3] is not None])
 
 
 class ListLakes(Operation[list[LakeStats]], frozen=True):

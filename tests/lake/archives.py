@@ -6,6 +6,7 @@ from typing import Any
 from pyarrow import parquet
 
 import eventkit
+from eventkit.lake import layout
 from eventkit.operations.lake import Lake, ListPaths, ReadLake
 
 
@@ -28,6 +29,23 @@ def archived(kit: Any, location: Path, topic: str = "orders") -> list[tuple[Any,
             (row["offset"], row["key"], row["payload"], dict(row["headers"] or {}), row["created_at"]) for row in rows
         ]
     return sorted(found, key=lambda row: row[0])
+
+
+def listed(location: Path, format: str, topic: str = "orders") -> list[tuple[Any, ...]]:
+    """The events as somebody reads them who has nothing but the folder and the library of its format."""
+    if format == "delta":
+        import deltalake
+
+        table = deltalake.DeltaTable(str(location / layout.folder(topic))).to_pyarrow_table()
+    else:
+        from pyiceberg.table import StaticTable
+
+        table = StaticTable.from_metadata(str(location / layout.folder(topic))).scan().to_arrow()
+    assert set(table["topic"].to_pylist()) <= {topic}
+    return sorted(
+        (row["offset"], row["key"], row["payload"], dict(row["headers"] or {}), row["created_at"])
+        for row in table.to_pylist()
+    )
 
 
 def published(kit: Any, topic: str = "orders") -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 Each step has a process of its own.  There is one before each statement and before and after each commit, and one
 around everything that happens to a file: when it is begun, closed, safe on the disk, under its name, and removed.
+With ``list`` there is one before and after the table is brought in step with the manifest, and no other.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 from eventkit.kit import backend_of
 from eventkit.lake import archiving, compacting, replaying, turn
+from eventkit.lake.listing import Listing
 from eventkit.lake.store import Store
 from eventkit.operations import Operation, Plan, Rows
 
@@ -102,18 +104,21 @@ def stepping(function: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
 def work(url: str, folder: str, what: str, last: int) -> None:
     """What is to be done, in small portions."""
     steps = Steps(last)
-    backend: Any = DeadlyBackend(steps)
-    for module in (archiving, replaying):
-        module.backend_of = backend
-    for name in ("begin", "finish", "remove", "_settle"):
-        setattr(Store, name, stepping(getattr(Store, name), steps))
+    if what == "list":
+        setattr(Listing, "follow", stepping(Listing.follow, steps))  # noqa: B010
+    else:
+        backend: Any = DeadlyBackend(steps)
+        for module in (archiving, replaying):
+            module.backend_of = backend
+        for name in ("begin", "finish", "remove", "_settle"):
+            setattr(Store, name, stepping(getattr(Store, name), steps))
     archiving._STEP_ROWS, archiving._FIRST_ROWS, archiving.ROWS = 20, 10, 10
     turn._GRACE = 0
     if what == "replay":
         replaying._ROWS = 7
         replaying.replay(url, "orders", to_topic="again")
         return
-    if what == "compact":
+    if what in ("compact", "list"):
         compacting._MANY = 3
     archiving.archive(url, "orders", to=folder, prune=what == "prune")
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from command_line import EVENTKIT, Commands, environment
-from lake.archives import archived, publish, published
+from lake.archives import archived, listed, publish, published
+
+from eventkit.conformance.clauses import proves
 
 
 @pytest.fixture
@@ -31,6 +33,17 @@ def test_archives_are_written_checked_and_replayed(kit: Any, commands: Commands,
     assert found == [("archive:orders", "done"), ("replay:orders", "done")]
     commands.run("pipeline", "remove", "replay:orders", "--yes")
     assert len(commands.json("pipeline", "list")) == 1
+
+
+@proves("D20")
+def test_an_archive_is_kept_as_the_table_that_was_asked_for(kit: Any, commands: Commands, location: Path) -> None:
+    """Once."""
+    publish(kit, 5)
+    commands.json("archive", "orders", "--to", location, "--format", "iceberg")
+    publish(kit, 2)
+    commands.json("archive")
+    assert listed(location, "iceberg") == published(kit)
+    assert "is kept as iceberg, not as delta" in commands.refusal(1, "archive", "orders", "--format", "delta")
 
 
 def test_bad_input_is_told_in_a_line(kit: Any, commands: Commands, location: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from lake import dying
-from lake.archives import archived, assert_nothing_else, manifest, publish, published
+from lake.archives import archived, assert_nothing_else, listed, manifest, publish, published
 
 from eventkit import lake
 from eventkit.conformance.clauses import proves
@@ -89,6 +89,34 @@ def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, locat
     assert archived(kit, location) == published(kit)
     lake.archive(url, "orders")
     assert_nothing_else(kit, location)
+
+
+@proves("D20")
+@pytest.mark.parametrize(
+    ("what", "share"), [("list", 2), *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("list", "compact"))]
+)
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_a_table_has_everything_once_whoever_is_killed(
+    kit: Any, url: str, location: Path, format: Any, what: str, share: int
+) -> None:
+    """Between the commit of the manifest and that of the table it is what it was, and the next turn has it follow."""
+
+    def add() -> None:
+        publish(kit, 25)
+
+    publish(kit, 3)
+    lake.archive(url, "orders", to=location, format=format)
+    behind = 0
+    with dying_at(url, location, what) as dying:
+        for _ in steps_to(dying, add, share):
+            found, counted = listed(location, format), archived(kit, location)
+            assert found == counted[: len(found)]
+            behind += len(found) < len(counted)
+        assert behind
+        add()
+        assert dying(3) == KILLED
+    lake.archive(url, "orders")
+    assert listed(location, format) == archived(kit, location) == published(kit)
 
 
 @proves("D13")

@@ -31,6 +31,7 @@ What the columns alone do not say:
   moves it to where it belongs; ``eventkit_written`` says to which batch each writer has got, so that none is moved
   twice.  On Postgres a chunk is arrays and not JSON; a crash of the server takes it, and the batch is written again.
 * ``eventkit_lake`` says of each archived topic where its files are, and up to which offset they have everything;
+  ``format`` is the table that lists them there as well, or ``parquet`` where there is none.
   ``epoch`` counts who has begun to write there, so that whoever began before writes no more.  A file counts while it
   has a row in ``eventkit_lake_file`` without ``retired_at``; a retired one stays for those who read it still.
 * ``eventkit_rollup`` holds sums by the hour: of a topic or a queue (``subject``), of what is measured there; a latency
@@ -278,6 +279,7 @@ SQLITE_UPGRADE = (
     CREATE TABLE eventkit_lake (
         topic TEXT NOT NULL PRIMARY KEY,
         location TEXT NOT NULL,
+        format TEXT NOT NULL,
         epoch INTEGER NOT NULL,
         covered INTEGER NOT NULL,
         updated_at INTEGER NOT NULL DEFAULT ({NOW})

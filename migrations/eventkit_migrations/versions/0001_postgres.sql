@@ -416,6 +416,7 @@ CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE exp
 CREATE TABLE eventkit_lake (
     topic text COLLATE "C" NOT NULL PRIMARY KEY,
     location text NOT NULL,
+    format text NOT NULL,
     epoch bigint NOT NULL,
     covered bigint NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())

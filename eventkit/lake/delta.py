@@ -1,0 +1,93 @@
+"""The log of a table of Delta Lake, in the folder of its topic."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import deltalake
+import msgspec
+import pyarrow as pa
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+
+from ..errors import EventkitError
+from ..operations.lake import LakeFile
+from . import layout
+from .listing import Conflict
+from .store import Store
+
+_SCHEMA = pa.schema([*layout.SCHEMA, pa.field("date", pa.date32())])
+"""The day is that of the folder, and in no file."""
+
+_SETTINGS = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 days"}
+"""Who archives every minute has a commit a minute, and what was replaced is gone after an hour anyway."""
+
+
+class Delta:
+    """A table of Delta Lake."""
+
+    failures: tuple[type[Exception], ...] = (DeltaError, OSError, ValueError)
+
+    def __init__(self, store: Store, topic: str) -> None:
+        root = layout.folder(topic)
+        self.folder = f"{root}/_delta_log"
+        self._inside = f"{root}/"
+        self._uri = f"{store.location}/{root}"
+        self._table: Any = None
+        # deltalake takes it for an encoded character, twice, and looks elsewhere.
+        if "%" in self._uri:
+            raise EventkitError(
+                f"deltalake reads nothing in folders with % in their names, such as {self._uri}: "
+                f"archive topic {topic!r} as iceberg or parquet, or from a topic of letters and digits"
+            )
+
+    def read(self) -> dict[str, int]:
+        """The files that it has, and their rows; it is made if there is none."""
+        if not deltalake.DeltaTable.is_deltatable(self._uri):
+            schema = deltalake.Schema.from_arrow(_SCHEMA)
+            deltalake.DeltaTable.create(
+                self._uri, schema, mode="ignore", partition_by=["date"], configuration=_SETTINGS
+            )
+        self._table = deltalake.DeltaTable(self._uri)
+        found = self._table.get_add_actions(flatten=True)
+        paths = [self._inside + path for path in found["path"].to_pylist()]
+        return dict(zip(paths, found["num_records"].to_pylist(), strict=True))
+
+    def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
+        """One entry in its log."""
+        now = time.time_ns() // 1_000_000
+        actions: list[Any] = [
+            AddAction(self._name(file.path), file.bytes, {"date": file.date}, now, not same, _statistics(file))
+            for file in new
+        ]
+        actions += [RemoveAction(self._name(path), not same, now) for path in gone]
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                partition_by=["date"],
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError as error:
+            raise Conflict from error
+
+    def _name(self, path: str) -> str:
+        return path.removeprefix(self._inside)
+
+
+def _statistics(file: LakeFile) -> str:
+    """By which readers pass over files that have nothing for them."""
+    return msgspec.json.encode(
+        {
+            "numRecords": file.rows,
+            "minValues": {"offset": file.first, "created_at": _moment(file.oldest)},
+            "maxValues": {"offset": file.last, "created_at": _moment(file.newest)},
+            "nullCount": {"offset": 0, "created_at": 0},
+        }
+    ).decode()
+
+
+def _moment(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat(timespec='milliseconds')}Z"

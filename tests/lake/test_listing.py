@@ -1,0 +1,197 @@
+"""Archives that are tables of Delta Lake and Apache Iceberg as well, read with nothing but the folder."""
+
+import shutil
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from lake.archives import archived, listed, manifest, publish, published
+from pyiceberg.table import StaticTable
+
+from eventkit import EventkitError, lake
+from eventkit.conformance.clauses import proves
+from eventkit.lake import iceberg, layout
+from eventkit.lake.listing import Listing
+from eventkit.lake.store import Store
+from eventkit.testing import advance
+
+formats = pytest.mark.parametrize("format", ["delta", "iceberg"])
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+def versions(location: Path, format: str) -> int:
+    """How often the table was committed to."""
+    root = location / layout.folder("orders")
+    if format == "delta":
+        return int(deltalake.DeltaTable(str(root)).version())
+    return len(StaticTable.from_metadata(str(root)).metadata.snapshots)
+
+
+def files(location: Path, format: str) -> set[str]:
+    """What the table consists of, seen from the archive's folder."""
+    root = location / layout.folder("orders")
+    if format == "delta":
+        paths = deltalake.DeltaTable(str(root)).file_uris()
+    else:
+        paths = [scan.file.file_path for scan in StaticTable.from_metadata(str(root)).scan().plan_files()]
+    assert len(set(paths)) == len(paths)
+    return {str(Path(path).relative_to(location)) for path in paths}
+
+
+def sought(location: Path, format: str, offset: int) -> list[str]:
+    """The payload at an offset, where only files are looked into that can have it."""
+    root = str(location / layout.folder("orders"))
+    if format == "delta":
+        filters: Any = [("offset", "=", offset)]
+        found = deltalake.DeltaTable(root).to_pyarrow_table(filters=filters)
+    else:
+        found = StaticTable.from_metadata(root).scan(f"offset = {offset}").to_arrow()
+    payloads: list[str] = found["payload"].to_pylist()
+    return payloads
+
+
+@proves("D20")
+@formats
+def test_a_table_has_what_was_published(kit: Any, url: str, location: Path, format: Any) -> None:
+    """In several runs, over days, and when events are not in the database any more."""
+    publish(kit, 5)
+    lake.archive(url, "orders", to=location, format=format)
+    assert listed(location, format) == published(kit)
+    publish(kit, 4)
+    lake.archive(url, "orders")
+    advance(kit, 2 * 86_400)
+    publish(kit, 3)
+    lake.archive(url, "orders")
+    expected = archived(kit, location)
+    assert [row[:4] for row in expected] == [row[:4] for row in published(kit)]
+    lake.archive(url, "orders", prune=True)
+    assert listed(location, format) == expected
+    for number in (0, 4, 5, -1):
+        assert sought(location, format, expected[number][0]) == [expected[number][2]]
+
+
+@proves("D20")
+@formats
+@on_sqlite
+def test_files_are_swapped_in_one_commit(kit: Any, url: str, location: Path, format: Any) -> None:
+    """Eight small ones for one; and where nothing has come, nothing is committed."""
+    for _ in range(8):
+        before = versions(location, format) if location.exists() else 0
+        publish(kit, 3)
+        came = lake.archive(url, "orders", to=location, format=format)
+    assert came.compacted == 8
+    assert versions(location, format) == before + 2
+    assert files(location, format) == {file.path for file in manifest(kit).files}
+    assert listed(location, format) == archived(kit, location) == published(kit)
+    lake.archive(url, "orders")
+    assert versions(location, format) == before + 2
+
+
+@proves("D20")
+@formats
+@on_sqlite
+def test_an_archive_of_files_becomes_a_table_and_stays_it(
+    kit: Any, url: str, location: Path, format: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that it has; and it becomes no other one, nor files alone again."""
+    publish(kit, 3)
+    lake.archive(url, "orders", to=location)
+    monkeypatch.setitem(sys.modules, f"eventkit.lake.{format}", None)
+    with pytest.raises(EventkitError, match=rf"takes .*{format}: pip install 'eventkit\[{format}\]'$"):
+        lake.archive(url, "orders", format=format)
+    monkeypatch.undo()
+    lake.archive(url, "orders", format=format)
+    assert listed(location, format) == published(kit)
+    other: Any = {"delta": "iceberg", "iceberg": "delta"}[format]
+    for refused in ("parquet", other):
+        with pytest.raises(EventkitError, match=f"is kept as {format}, not as {refused}: name that"):
+            lake.archive(url, "orders", format=refused)
+    with pytest.raises(ValueError, match="format is one of parquet, delta, iceberg, not 'orc'"):
+        lake.archive(url, "orders", format="orc")  # type: ignore[arg-type]
+
+
+@proves("D20")
+@formats
+@on_sqlite
+def test_a_table_that_is_lost_or_damaged_is_written_anew(kit: Any, url: str, location: Path, format: Any) -> None:
+    """When it was removed, as the error says; the archive is whole all the time."""
+    publish(kit, 3)
+    lake.archive(url, "orders", to=location, format=format)
+    folder = location / layout.folder("orders") / {"delta": "_delta_log", "iceberg": "metadata"}[format]
+    for file in folder.glob("*.json"):
+        file.write_text("{")
+    publish(kit, 2)
+    with pytest.raises(
+        EventkitError, match=f"cannot be brought in step: .*remove topic=orders/{folder.name}"
+    ) as caught:
+        lake.archive(url, "orders")
+    assert "\n" not in str(caught.value)
+    assert lake.check(url, "orders").events == 3
+    shutil.rmtree(folder)
+    lake.archive(url, "orders")
+    assert listed(location, format) == published(kit)
+
+
+@proves("D20")
+@formats
+@on_sqlite
+def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, location: Path, format: Any) -> None:
+    """As somebody whose turn has ended, between reading it and committing."""
+    publish(kit, 3)
+    lake.archive(url, "orders", to=location, format=format)
+    late, store = Listing(Store(str(location)), "orders", format), []
+
+    def manifest_of_before() -> Any:
+        found = manifest(kit).files
+        if not store:
+            store.append(found)
+            publish(kit, 2)
+            lake.archive(url, "orders")
+            return found[:0]
+        return found
+
+    late.follow(manifest_of_before)
+    assert listed(location, format) == published(kit)
+
+
+@proves("D20")
+@formats
+@on_sqlite
+def test_whatever_a_topic_is_called(kit: Any, url: str, location: Path, format: Any) -> None:
+    """Or it is refused in a line, before there is anything; and a topic without events is a table without rows."""
+    publish(kit, 3, "a/b é#?")
+    if format == "delta":
+        with pytest.raises(EventkitError, match="folders with % in their names.*as iceberg or parquet"):
+            lake.archive(url, "a/b é#?", to=location, format=format)
+        assert not location.exists()
+    else:
+        lake.archive(url, "a/b é#?", to=location, format=format)
+        assert listed(location, format, "a/b é#?") == published(kit, "a/b é#?")
+    kit.stream("orders").configure(retain=timedelta(days=9))
+    lake.archive(url, "orders", to=location, format=format)
+    assert listed(location, format) == []
+
+
+@proves("D20")
+@on_sqlite
+def test_versions_of_a_table_do_not_pile_up(
+    kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a commit comes every minute; readers of what was a moment ago have an hour."""
+    monkeypatch.setattr(iceberg, "_KEPT", timedelta(0))
+    monkeypatch.setitem(iceberg._SETTINGS, "write.metadata.previous-versions-max", "2")
+    sizes = []
+    for _ in range(12):
+        publish(kit, 1)
+        lake.archive(url, "orders", to=location, format="iceberg")
+        sizes.append(len(list((location / "topic=orders" / "metadata").iterdir())))
+    assert max(sizes) < 20
+    assert listed(location, "iceberg") == published(kit)
+    # As somebody leaves it who is killed between the two.
+    hint = location / "topic=orders" / "metadata" / "version-hint.text"
+    hint.write_text(str(int(hint.read_text()) - 1))
+    lake.archive(url, "orders")
+    assert listed(location, "iceberg") == published(kit)
