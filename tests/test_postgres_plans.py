@@ -116,10 +116,11 @@ def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_co
                 statement = statements(schema)[type(operation)]
                 values = SQL(", ").join(map(Literal, parameters(statement, operation)))
                 ask.execute(f"PREPARE asked AS {statement.sql}".encode())
-                ask.execute("BEGIN")
                 explain = SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked ({})").format(values)
-                [[[explained]]] = ask.execute(explain).fetchall()
-                ask.execute("ROLLBACK")
+                for _ in range(2):  # The first plans the statements of functions, which looks at much else.
+                    ask.execute("BEGIN")
+                    [[[explained]]] = ask.execute(explain).fetchall()
+                    ask.execute("ROLLBACK")
                 ask.execute("DEALLOCATE asked")
                 looked_at[type(operation).__name__, generic] = explained["Plan"]["Shared Hit Blocks"]
     assert {name: blocks for name, blocks in looked_at.items() if blocks > CROWD // 10} == {}

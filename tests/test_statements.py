@@ -59,6 +59,7 @@ CHANGING = (
     "eventkit_append",
     "eventkit_tell",
     "eventkit_add",
+    "eventkit_claimed",
     "eventkit_gate",
     "eventkit_hold_history",
     "eventkit_room",

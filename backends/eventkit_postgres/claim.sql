@@ -53,57 +53,12 @@ lowered AS (
 SELECT id, state, lane
 FROM moved
 
--- The gate is asked from time to time all the same, because it moves the beginning of the priorities; but not first by
--- who was asleep until now and is to begin at once, because their next claim, which finds nothing, does.  What is ready
--- and will expire is looked up by the moment: ``(SELECT 'ready')`` keeps the planner from the index of what is ready,
--- all of which it would walk, and after a quiet minute takes to be short.
+-- Limits, and what is due, cost it no further call: each statement of a function sees what was committed before it.
 -- name: Take
-WITH
-settings AS MATERIALIZED (
-    SELECT coalesce(:lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts
-    FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = :queue
-    WHERE
-        paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
-        AND EXISTS (
-            SELECT FROM eventkit_low
-            WHERE queue = :queue AND (
-                raise_at > :now
-                OR raise_at > :now - interval '1 s'
-                AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || :queue AND until > :now)
-            )
-        )
-        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at <= :now)
-        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at <= :now)
-        AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = (SELECT 'ready'::text) AND wake_at <= :now)
-),
-best AS MATERIALIZED (
-    SELECT t.id
-    FROM
-        settings
-        CROSS JOIN (
-            SELECT priority, min(run_at) AS run_at FROM eventkit_low
-            WHERE queue = :queue
-            GROUP BY priority
-            ORDER BY priority DESC
-        ) AS low
-        CROSS JOIN LATERAL (
-            SELECT id FROM eventkit_task
-            WHERE queue = :queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
-            ORDER BY run_at, id
-            LIMIT :limit
-            FOR UPDATE SKIP LOCKED
-        ) AS t
-    LIMIT :limit
-)
-UPDATE eventkit_task AS t
-SET
-    state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
-    claimed_at = :now, wake_at = :now + settings.lease * interval '1 ms'
-FROM settings
-WHERE t.id = ANY (ARRAY(SELECT id FROM best))
-RETURNING
-    t.id, queue, payload::text, coalesce(key, lane), headers::text, priority, attempt, coalesce(t.max_attempts, settings.max_attempts),
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, settings.lease, lapsed
+SELECT
+    id, queue_name, payload, key, headers, priority, attempt, max_attempts, run_ms, enqueued_ms, expires_ms,
+    lease_expires_ms, token, lease_ms, lapsed
+FROM eventkit_claimed(:queue, :worker, :limit, :lease, :token)
 
 -- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
 -- searched one after the other, each from where its ready tasks begin.

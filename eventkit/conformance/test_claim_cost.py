@@ -26,6 +26,16 @@ def _seconds(queue: TaskQueue[Any]) -> float:
     return sorted(times)[_ROUNDS // 4]
 
 
+def _idle_seconds(queue: TaskQueue[Any]) -> float:
+    """The least time that a claim took that came to nothing."""
+    times = []
+    for _ in range(_ROUNDS):
+        started = perf_counter()
+        assert queue.claim("worker") == []
+        times.append(perf_counter() - started)
+    return sorted(times)[_ROUNDS // 4]
+
+
 def _in_portions(queue: TaskQueue[Any], payload: Any, **keywords: Any) -> None:
     for _ in range(_BESIDE // 5000):
         queue.enqueue_many([NewTask(payload, **keywords)] * 5000)
@@ -57,20 +67,26 @@ def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -
     assert _seconds(queue) < 10 * alone
 
 
+@proves("Q18", "Q12", "Q13")
+def test_a_claim_that_may_take_nothing_costs_the_same_beside_many_tasks_that_are_ready(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    alone = _idle_seconds(queue)
+    _in_portions(queue, "ready")
+    for settings in ({"max_running": 1}, {"rate": 0.001, "max_running": None}):
+        queue.configure(**settings)
+        assert len(queue.claim("worker", lease=3600)) == 1
+        assert _idle_seconds(queue) < 10 * alone
+    queue.configure(rate=None)
+    queue.pause()
+    assert _idle_seconds(queue) < 10 * alone
+
+
 @proves("Q18")
 def test_an_idle_claim_costs_the_same_beside_many_tasks_in_other_states(kit: EventKit) -> None:
-    def seconds() -> float:
-        times = []
-        for _ in range(_ROUNDS):
-            started = perf_counter()
-            assert queue.claim("worker") == []
-            times.append(perf_counter() - started)
-        return sorted(times)[_ROUNDS // 4]
-
     queue = kit.queue("jobs")
-    alone = seconds()
+    alone = _idle_seconds(queue)
     _in_portions(queue, "scheduled", delay=3600, expires=7200)
     _in_portions(queue, "leased", expires=7200)
     while queue.claim("another", 5000, lease=3600):
         pass
-    assert seconds() < 10 * alone
+    assert _idle_seconds(queue) < 10 * alone

@@ -1,7 +1,7 @@
 """What is asked of a database to hand out tasks.
 
-A claim is a plan: it takes the best of what is ready, where nothing else has to be considered; or it reads the
-*gate* (may anything be handed out, is anything due?), moves what is due, and leases what the gate lets through.
+A claim is a plan: it takes the best of what is ready, where one statement can; or it reads the *gate* (may anything
+be handed out, is anything due?), moves what is due, and leases what the gate lets through.
 Only a claim, a sweep and plain SQL ever move tasks that are due.
 """
 
@@ -86,9 +86,10 @@ class Promote(Operation[None], frozen=True):
 
 
 class Take(Operation[None], frozen=True):
-    """Give the best ready tasks to a worker, if the queue has no limits and nothing has to be moved first.
+    """Give the best ready tasks to a worker, as far as one statement can.
 
-    This is the common case, in one statement.  A lease that is not given is the queue's.
+    That is, if the queue has no limits and nothing has to be moved first; or whatever there is, where a database has
+    functions that do the rest of a claim.  A lease that is not given is the queue's.
     """
 
     queue: str

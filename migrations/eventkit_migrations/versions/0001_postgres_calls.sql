@@ -150,8 +150,8 @@ BEGIN
 END
 $$
 
--- The claim's plan, as rows.
-CREATE FUNCTION eventkit_claimed(queue text, worker text, "limit" bigint, lease bigint)
+-- The claim's plan, as rows; `proof` is the token of the leases.
+CREATE FUNCTION eventkit_claimed(queue text, worker text, "limit" bigint, lease bigint, proof bigint)
 RETURNS TABLE (
     id bigint, queue_name text, payload text, key text, headers text, priority integer, attempt integer,
     max_attempts bigint, run_ms bigint, enqueued_ms bigint, expires_ms bigint, lease_expires_ms bigint, token bigint,
@@ -166,7 +166,7 @@ DECLARE
     worker text := $2;
     "limit" bigint := $3;
     lease bigint := $4;
-    token bigint := eventkit_token();
+    token bigint := $5;
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
     gate record;
     depth double precision;
@@ -175,8 +175,12 @@ DECLARE
     max_attempts bigint;
     number bigint;
 BEGIN
+    -- The common case: no limits, and nothing has to be moved first.  The gate is asked from time to time all the same,
+    -- because it moves the beginning of the priorities; but not first by who was asleep until now and is to begin at
+    -- once, because their next claim, which finds nothing, does.  What is ready and will expire is looked up by the
+    -- moment: ``(SELECT 'ready')`` keeps the planner from the index of what is ready, all of which it would walk, and
+    -- after a quiet minute takes to be short.
     RETURN QUERY
-    -- Take:
     WITH
     settings AS MATERIALIZED (
         SELECT coalesce(call.lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts
@@ -308,7 +312,8 @@ BEGIN
         ) ORDER BY c.priority DESC, c.run_ms, c.id), '[]')
         FROM eventkit_claimed(
             eventkit_check_name('queue', $1), eventkit_check_name('worker', $2),
-            eventkit_check_count('limit', coalesce($3, 1), 1), eventkit_check_seconds('lease', $4, 0)
+            eventkit_check_count('limit', coalesce($3, 1), 1), eventkit_check_seconds('lease', $4, 0),
+            eventkit_token()
         ) AS c
     );
 END
