@@ -23,13 +23,13 @@ demo: $(VENV)/.core
 	@$(BIN)/python -m eventkit.demo
 
 test: $(VENV)/.dev
-	$(PYTEST) -n 2 --dist loadgroup -m "not slow"
+	$(PYTEST) -n 2 -m "not slow"
 
 test-slow: $(VENV)/.dev
 	$(PYTEST) -m slow
 
 test-postgres: $(VENV)/.dev
-	EVENTKIT_TEST_POSTGRES_VERSION=$(PG) $(PYTEST) -n 2 --dist loadgroup -m "not slow" tests/test_postgres*.py
+	EVENTKIT_TEST_POSTGRES_VERSION=$(PG) $(PYTEST) -n 2 -m "not slow" tests/test_postgres*.py
 
 # In an environment of its own, beside the one with the newest of everything.  SQLAlchemy's own suite, which the
 # dialect is run through, is left to the newest.
@@ -38,7 +38,7 @@ test-oldest:
 
 with-oldest: $(VENV)/.dev
 	@$(PIP) "$$(sed -n 's/^    "\(sqlalchemy\)>=\(.*\)",$$/\1==\2/p' pyproject.toml)"
-	$(PYTEST) -n 2 --dist loadgroup -m "not slow" tests/test_sqlite.py tests/test_pysqlite.py tests/test_postgres.py tests/test_*transactions.py \
+	$(PYTEST) -n 2 -m "not slow" tests/test_sqlite.py tests/test_pysqlite.py tests/test_postgres.py tests/test_*transactions.py \
 	    tests/dialect --ignore tests/dialect/test_dialect_suite.py
 
 bench: $(VENV)/.bench

@@ -43,6 +43,18 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["postgres_folder"] = str(shared_folder(node.config))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of Spark together, whose Java machine takes a gigabyte, and spread all others."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class SparkTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return SparkTogether(config, log)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say what was tested on."""
     if OWNED in config.stash:

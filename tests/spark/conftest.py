@@ -1,4 +1,4 @@
-"""One session of Spark for all tests of this folder, which stay together on one worker of pytest-xdist."""
+"""One session of Spark for all tests of this folder, which `tests/conftest.py` keeps together on one worker."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,16 +10,6 @@ import pytest
 from emptied_schema import EmptiedSchema
 
 import eventkit
-
-HERE = Path(__file__).parent
-
-
-@pytest.hookimpl(tryfirst=True)  # Before pytest-xdist reads the marks.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A Java machine takes a gigabyte: one worker runs what needs it (``--dist loadgroup``)."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
