@@ -19,6 +19,8 @@ from eventkit.operations import Plan
 from eventkit.operations.rollup import AddSums, Sum
 from eventkit.operations.staging import ReadMark
 from eventkit.rollups import HOUR, KINDS, read, spans
+from eventkit.spark import rollup as rolling
+from eventkit.spark.events import events
 from eventkit.spark.rollup import rollup
 from eventkit.testing import advance
 
@@ -84,6 +86,28 @@ def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, u
     assert sums(kit) == counted(before) + counted(late)
     with pytest.raises(ValueError, match="there is no topic 'odrers'"):
         list(rollup(spark, url, ["odrers"]))
+
+
+@proves("D19")
+def test_a_run_keeps_to_its_bounds(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one file has what was summed up before, what is now, and what has come since the run was planned."""
+    stream = kit.stream("orders")
+    stream.publish_many(range(5))
+    list(rollup(spark, url, ["orders"]))
+    stream.publish_many(range(7))
+
+    def events_by_then(*given: Any) -> Any:
+        monkeypatch.undo()
+        stream.publish_many(range(3))
+        assert archive(url, "orders", to=tmp_path).files == 1
+        return events(*given)
+
+    monkeypatch.setattr(rolling, "events", events_by_then)
+    assert [one.events for one in rollup(spark, url, ["orders"])] == [7]
+    assert [one.events for one in rollup(spark, url, ["orders"])] == [3]
+    assert sums(kit) == counted(everything(kit))
 
 
 def test_latencies_and_rates(spark: Any, kit: eventkit.EventKit, url: str) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import eventkit
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 from eventkit.lake import archive
+from eventkit.operations.extract import ReadExtent
+from eventkit.operations.lake import ReadLake
 from eventkit.spark import query
 from eventkit.spark.complaints import is_sparks
-from eventkit.spark.events import overtaken
+from eventkit.spark.events import events, overtaken
 
 
 def publish(url: str, seconds: float) -> list[int]:
@@ -63,6 +66,41 @@ def race(spark: Any, url: str, folder: Path, publishers: int, seconds: float) ->
     for answer in answers:
         assert sorted(answer) == [offset for offset in committed if offset <= max(answer)]
     assert len(answers[-1]) == len(committed)
+
+
+class Interrupted:
+    """A connection with something that happens between the two looks at how far a topic and its archive go."""
+
+    def __init__(self, connection: Any, meanwhile: Callable[[], object]) -> None:
+        self._connection = connection
+        self._meanwhile: Callable[[], object] | None = meanwhile
+
+    def execute(self, operation: Any) -> Any:
+        answer = self._connection.execute(operation)
+        if self._meanwhile is not None and isinstance(operation, ReadExtent | ReadLake):
+            meanwhile, self._meanwhile = self._meanwhile, None
+            meanwhile()
+        return answer
+
+
+@proves("D17")
+@pytest.mark.parametrize("more", [0, 5])
+def test_what_is_archived_and_pruned_between_two_looks_is_there_once(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, more: int
+) -> None:
+    """Also with what has come in between."""
+    stream = kit.stream("orders")
+    stream.publish_many(range(10))
+    archive(url, "orders", to=tmp_path)
+    stream.publish_many(range(10, 20))
+
+    def archive_and_prune() -> None:
+        stream.publish_many(range(20, 20 + more))
+        archive(url, "orders", prune=True)
+        assert stream.read() == []
+
+    found = events(spark, Interrupted(kit._connection, archive_and_prune), url, "orders").collect()  # type: ignore[arg-type]
+    assert sorted(int(row.payload) for row in found) == list(range(20 + more))
 
 
 @proves("D17")
