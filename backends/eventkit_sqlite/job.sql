@@ -5,13 +5,22 @@ SELECT
     id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
     lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 FROM eventkit_task_now
-WHERE id = :id AND substr(payload, 1, length(:beginning)) = :beginning
+WHERE id = :id AND job
 
 -- name: ListJobs
 SELECT
     id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
     lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 FROM eventkit_task_now
-WHERE (:queue IS NULL OR queue = :queue) AND (:state IS NULL OR state = :state) AND substr(payload, 1, length(:beginning)) = :beginning
+WHERE job AND (:state IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- name: ListJobsOf
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE job AND queue = :queue AND (:state IS NULL OR state = :state)
 ORDER BY id
 LIMIT :limit OFFSET :skip

@@ -10,7 +10,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.params import JSONBody, QueryParameter
 
-from ..operations.job import GetJob, ListJobs
+from ..operations.job import GetJob, ListJobs, ListJobsOf
 from ..records import TaskInfo
 from ..webhooks import Job, call_of
 from .answers import Answer
@@ -66,7 +66,10 @@ async def list_jobs(
     service: Service, queue: QueueName = None, status: Status = None, limit: Limit = 100, offset: Offset = 0
 ) -> list[JobInfo]:
     """Jobs in the order in which they were made."""
-    tasks = await service.execute(ListJobs(queue, status, limit, offset))
+    if queue is None:
+        tasks = await service.execute(ListJobs(status, limit, offset))
+    else:
+        tasks = await service.execute(ListJobsOf(queue, status, limit, offset))
     return [job for task in tasks if (job := _info(task)) is not None]
 
 

@@ -1,4 +1,7 @@
-"""What is asked of a database about jobs: tasks that are calls of a URL, in whatever queue."""
+"""What is asked of a database about jobs: tasks that are calls of a URL, in whatever queue.
+
+A task is a job by how its payload begins, which its column ``job`` says.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,6 @@ from ..records import TaskInfo
 from . import Operation, Rows
 from .queue import task_info
 
-JOB = '{"task":"eventkit.webhook",'
-"""What the payload of a job's task begins with."""
-
 _codec = Codec()
 
 
@@ -20,7 +20,6 @@ class GetJob(Operation[TaskInfo[Any] | None], frozen=True):
 
     writes: ClassVar[bool] = False
     id: int
-    beginning: str = JOB
 
     def decode(self, rows: Rows) -> TaskInfo[Any] | None:
         """The task, or None."""
@@ -28,14 +27,26 @@ class GetJob(Operation[TaskInfo[Any] | None], frozen=True):
 
 
 class ListJobs(Operation[list[TaskInfo[Any]]], frozen=True):
-    """Jobs by id, those of one queue and in one state if that is said, behind the first *skip* of them."""
+    """Jobs of all queues by id, those in one state if that is said, behind the first *skip* of them."""
 
     writes: ClassVar[bool] = False
-    queue: str | None
     state: str | None
     limit: int
     skip: int
-    beginning: str = JOB
+
+    def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
+        """One task a row."""
+        return [task_info(row, _codec) for row in rows]
+
+
+class ListJobsOf(Operation[list[TaskInfo[Any]]], frozen=True):
+    """The same of one queue, by an index of its own."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+    state: str | None
+    limit: int
+    skip: int
 
     def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
         """One task a row."""

@@ -20,6 +20,8 @@ What the columns alone do not say:
 * ``eventkit_task.lane`` is a key that many tasks may have: one claim hands out those of a lane whenever they come,
   another one after the other.  That one holds back what has to wait for its turn: such a task is scheduled, although
   its ``run_at`` has come, and ``wake_at`` is when a claim looks at it again if nobody has let it go before.
+* ``eventkit_task.job`` says that the task is the call of a URL, which is how its payload begins; whoever lists those
+  finds them by indexes of their own, among however many other tasks.
 * ``eventkit_queue.history`` says that each step of the queue's tasks is an event.  Triggers on ``eventkit_task`` write
   those events, and are there while any queue says so: ``history.sql`` of each backend makes and drops them.
 * ``eventkit_rate.per`` is the length of a fixed window, and 0 for a token bucket; ``amount`` is what was counted in the
@@ -118,7 +120,8 @@ SQLITE_UPGRADE = (
         finished_at INTEGER,
         reason TEXT,
         error TEXT,
-        result TEXT
+        result TEXT,
+        job INTEGER GENERATED ALWAYS AS (substr(payload, 1, 27) = '{{"task":"eventkit.webhook",') VIRTUAL
     )
     """,
     """
@@ -135,6 +138,8 @@ SQLITE_UPGRADE = (
     WHERE key IS NOT NULL AND state <> 'done'
     """,
     "CREATE INDEX eventkit_task_lane ON eventkit_task (queue, lane, state, id) WHERE lane IS NOT NULL",
+    "CREATE INDEX eventkit_task_job ON eventkit_task (id) WHERE job",
+    "CREATE INDEX eventkit_task_queue_job ON eventkit_task (queue, id) WHERE job",
     """
     CREATE TABLE eventkit_queue (
         name TEXT NOT NULL PRIMARY KEY,
@@ -372,7 +377,7 @@ SQLITE_UPGRADE = (
             ELSE t.reason
         END AS reason,
         t.error, t.result,
-        t.state AS stored_state, t.wake_at, t.lane
+        t.state AS stored_state, t.wake_at, t.lane, t.job
     FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
     """,
 )

@@ -244,7 +244,8 @@ CREATE TABLE eventkit_task (
     finished_at timestamptz,
     reason text,
     error text,
-    result json
+    result json,
+    job boolean GENERATED ALWAYS AS (left(payload::text, 27) = '{"task":"eventkit.webhook",') STORED
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 1000,
@@ -257,6 +258,10 @@ WHERE state = 'ready'
 CREATE INDEX eventkit_task_wake ON eventkit_task (queue, state, wake_at) WHERE wake_at IS NOT NULL
 
 CREATE INDEX eventkit_task_lane ON eventkit_task (queue, lane, state, id) WHERE lane IS NOT NULL
+
+CREATE INDEX eventkit_task_job ON eventkit_task (id) WHERE job
+
+CREATE INDEX eventkit_task_queue_job ON eventkit_task (queue, id) WHERE job
 
 -- Where the ready tasks of a priority begin: a claim does not look further back.  An index keeps an entry for
 -- every task that was there, until no transaction anywhere is older than its end; without this, each claim would
@@ -552,7 +557,7 @@ SELECT
         ELSE t.reason
     END AS reason,
     t.error, t.result,
-    t.state AS stored_state, t.wake_at, t.lane
+    t.state AS stored_state, t.wake_at, t.lane, t.job
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
 -- What the functions that plain SQL calls check, in the words of the library.

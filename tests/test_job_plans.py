@@ -1,0 +1,80 @@
+"""Jobs are listed by indexes of their own: it takes the same however many other tasks there are, and other jobs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+from eventkit_postgres.statements import parameters
+from eventkit_postgres.statements import statements as of_postgres
+from eventkit_sqlite.statements import STATEMENTS as OF_SQLITE
+from eventkit_sqlite.statements import bound
+from psycopg.sql import SQL, Literal
+
+import eventkit
+from eventkit.conformance.clauses import proves
+from eventkit.operations.job import ListJobs, ListJobsOf
+from eventkit.webhooks import Job
+
+OTHERS = 3_000
+LISTS = [
+    (ListJobs(None, 10, 0), "eventkit_task_job", 10),
+    (ListJobs("ready", 10, 0), "eventkit_task_job", 10),
+    (ListJobsOf("calls", None, 10, 0), "eventkit_task_queue_job", 2),
+    (ListJobsOf("calls", "ready", 10, 0), "eventkit_task_queue_job", 2),
+]
+
+
+def fill(kit: eventkit.EventKit) -> None:
+    """Two jobs of a queue, after many tasks of that queue and many jobs of others."""
+    job = Job(callback_url="https://example.com/").task_payload
+    kit.queue("calls").enqueue_many(range(OTHERS))
+    for n in range(30):
+        kit.queue(f"others-{n}").enqueue_many([job] * (OTHERS // 30))
+    kit.queue("calls").enqueue_many([job] * 2)
+
+
+@proves("E14")
+@pytest.mark.parametrize(("asked", "index", "found"), LISTS)
+def test_sqlite_finds_jobs_by_their_index(asked: Any, index: str, found: int, tmp_path: Path) -> None:
+    """And sorts nothing."""
+    path = tmp_path / "jobs.db"
+    with eventkit.connect(f"sqlite:///{path}") as kit:
+        fill(kit)
+    database = apsw.Connection(str(path))
+    statement = OF_SQLITE[type(asked)]
+    values = bound(statement, asked)
+    assert len(database.execute(statement.sql, values).fetchall()) == found
+    steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement.sql}", values)]
+    assert any(index in step.split() for step in steps), steps
+    assert not [step for step in steps if "TEMP B-TREE" in step], steps
+    database.close()
+
+
+def looks(plan: dict[str, Any]) -> Iterator[tuple[str | None, int]]:
+    """How *plan* reads tasks: by which index, and how many of them."""
+    parts = plan.get("Plans", [])
+    if plan.get("Relation Name") == "eventkit_task":
+        # A bitmap has a step of its own for the index.
+        index = plan.get("Index Name") or next((part.get("Index Name") for part in parts), None)
+        yield index, plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
+    for part in parts:
+        yield from looks(part)
+
+
+@proves("E14")
+@pytest.mark.parametrize(("asked", "index", "found"), LISTS)
+def test_postgres_finds_jobs_by_their_index(asked: Any, index: str, found: int, postgres_url: str) -> None:
+    """And looks at no more of them than it shows."""
+    place, _, schema = postgres_url.rpartition("?schema=")
+    with eventkit.connect(postgres_url) as kit, psycopg.connect(place, autocommit=True) as ask:
+        fill(kit)
+        ask.execute(SQL("ANALYZE {}.eventkit_task").format(SQL(schema)))
+        statement = of_postgres(schema)[type(asked)]
+        ask.execute("SET plan_cache_mode = force_generic_plan")
+        ask.execute(f"PREPARE asked AS {statement.sql}")
+        values = SQL(", ").join(map(Literal, parameters(statement, asked)))
+        [[[plan]]] = ask.execute(SQL("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({})").format(values)).fetchall()
+    assert list(looks(plan["Plan"])) == [(index, found)]
