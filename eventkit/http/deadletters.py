@@ -8,7 +8,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from ..records import TaskInfo
 from .routing import route
 from .service import Service
-from .terms import Count, Number, Seconds
+from .terms import IS_SECONDS, Count, Number
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -17,7 +17,7 @@ class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ids: Annotated[list[Number], msgspec.Meta(max_length=10_000)] | None = None
 
 
-OlderThan = Annotated[Seconds | None, QueryParameter(description="Only those that died so long ago.")]
+OlderThan = Annotated[float | None, QueryParameter(**IS_SECONDS, description="Only those that died so long ago.")]
 
 
 @route("GET", "/queues/{queue:str}/dlq", scope="consume", on="queue", problems=(404,))

@@ -19,7 +19,7 @@ from .problems import Refusal
 from .queues import State
 from .routing import route
 from .service import Desk, Service
-from .terms import Id, Name, Number
+from .terms import IS_NAME, IS_NUMBER, Id
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -46,10 +46,10 @@ class JobInfo(msgspec.Struct, frozen=True):
     result: Any
 
 
-QueueName = Annotated[Name | None, QueryParameter(description="Only those of this queue.")]
+QueueName = Annotated[str | None, QueryParameter(**IS_NAME, description="Only those of this queue.")]
 Status = Annotated[State | None, QueryParameter(description="Only those that stand like this.")]
 Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
-Offset = Annotated[Number, QueryParameter(description="How many to pass over.")]
+Offset = Annotated[int, QueryParameter(**IS_NUMBER, description="How many to pass over.")]
 
 
 @route("POST", "/jobs", scope="produce", on="job", status=201, also=200)

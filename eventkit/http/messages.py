@@ -15,7 +15,7 @@ from .answers import Answer
 from .problems import Refusal
 from .routing import route
 from .service import Service
-from .terms import Id, Key, Milliseconds, Priority, Token, token
+from .terms import IS_KEY, IS_MILLISECONDS, IS_NAME, Id, Key, Milliseconds, Priority, Token, token
 from .waiting import while_there
 
 WORKER = "http"
@@ -97,11 +97,15 @@ class Outcome(msgspec.Struct, frozen=True):
     done: bool
 
 
-IdempotencyKey = Annotated[Key | None, HeaderParameter(name="Idempotency-Key", description="Of the one message sent.")]
+IdempotencyKey = Annotated[
+    str | None, HeaderParameter(**IS_KEY, name="Idempotency-Key", description="Of the one message sent.")
+]
 Batch = Annotated[int, QueryParameter(ge=1, le=256, description="How many messages at most.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for the first, if there is none.")]
-Lease = Annotated[Milliseconds | None, QueryParameter(description="How long they are held; the queue's by default.")]
-Worker = Annotated[str, QueryParameter(min_length=1, max_length=255, description="Who polls, for whoever looks.")]
+Lease = Annotated[
+    int | None, QueryParameter(**IS_MILLISECONDS, description="How long they are held; the queue's by default.")
+]
+Worker = Annotated[str, QueryParameter(**IS_NAME, description="Who polls, for whoever looks.")]
 
 
 @route("POST", "/queues/{queue:str}/messages", scope="produce", on="queue", status=201, problems=(404,), also=200)

@@ -16,7 +16,7 @@ from ..stats import TopicStats
 from .live import Live, live
 from .routing import route
 from .service import Desk, Service
-from .terms import Count, Key, Name, Number, Seconds
+from .terms import IS_NAME, IS_NUMBER, Count, Key, Number, Seconds
 from .waiting import while_there
 
 
@@ -100,10 +100,10 @@ class Following:
 
 
 Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="How many events at most.")]
-After = Annotated[Number, QueryParameter(description="The offset behind which they begin.")]
+After = Annotated[int, QueryParameter(**IS_NUMBER, description="The offset behind which they begin.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for the first, if there is none.")]
 Skip = Annotated[bool, QueryParameter(description="Go on behind events that were pruned, instead of a 410.")]
-Reader = Annotated[Name | None, QueryParameter(description="Begin where this consumer has acknowledged to be.")]
+Reader = Annotated[str | None, QueryParameter(**IS_NAME, description="Begin where this consumer has acknowledged.")]
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Where to go on; wins over all.")]
 
 
@@ -163,7 +163,7 @@ async def read_events(
 async def follow_stream(
     service: Service,
     stream: FromPath[str],
-    after: Annotated[Number | None, QueryParameter(description="The offset behind which it begins.")] = None,
+    after: Annotated[int | None, QueryParameter(**IS_NUMBER, description="The offset behind which it begins.")] = None,
     consumer: Reader = None,
     skip_pruned: Skip = False,
     last_event_id: LastEventId = None,

@@ -1,6 +1,6 @@
 """The types that many routes share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from litestar.params import PathParameter
@@ -18,6 +18,13 @@ Token = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")]
 """A number of 63 bits as text, because some languages have no integers as large."""
 
 Id = Annotated[int, PathParameter(ge=0, le=arguments.MOST)]
+
+# A parameter has to have its own bounds: those of the type that it is annotated with do not count.
+IS_NAME: Any = {"min_length": 1, "max_length": 255}
+IS_KEY: Any = {"min_length": 1, "max_length": 1000}
+IS_MILLISECONDS: Any = {"ge": 0, "le": arguments.FOREVER}
+IS_SECONDS: Any = {"ge": 0, "le": arguments.FOREVER // 1000}
+IS_NUMBER: Any = {"ge": 0, "le": arguments.MOST}
 
 
 class Count(msgspec.Struct, frozen=True):

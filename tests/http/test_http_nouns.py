@@ -160,3 +160,27 @@ def test_names_are_those_of_the_library(served: Served, noun: str) -> None:
     body = {} if noun == "locks" else {"payload": 1}
     assert served("POST", path.format("a b%3A😀"), json=body).is_success
     assert served("POST", path.format("a%0Ab"), json=body).status_code in (400, 422)
+
+
+@proves("E8")
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/jobs?offset="),
+        ("POST", "/queues/q/poll?lease_ms="),
+        ("POST", "/queues/q/poll?wait_s="),
+        ("POST", "/queues/q/poll?batch="),
+        ("DELETE", "/queues/q/dlq?older_than_s="),
+        ("GET", "/queues/q/peek?limit="),
+        ("GET", "/queues/q/messages/"),
+        ("GET", "/streams/s/events?after="),
+        ("GET", "/streams/s/sse?after="),
+        ("GET", "/jobs/"),
+    ],
+)
+@pytest.mark.parametrize("number", ["-1", str(2**63), str(10**30), "1e400", "x"])
+def test_a_parameter_that_no_database_has_is_refused(served: Served, method: str, path: str, number: str) -> None:
+    """By the route, and not by a database that cannot take it."""
+    served("POST", "/queues", json={"name": "q"})
+    refused = served(method, f"{path}{number}")
+    assert (refused.status_code // 100, refused.json()["status"]) == (4, refused.status_code), refused.text
