@@ -1,0 +1,136 @@
+"""What the pages change, and who may: forms of our own pages, sent by whoever has the right."""
+
+import html
+import re
+from typing import Any
+
+import browsing
+from browsing import Browser, entered, token
+from services import Served
+
+from eventkit.conformance import proves
+from eventkit.http import Access, Refusal, ServiceSettings
+from eventkit.http.dashboard.actions import ACTIONS
+
+filled, browser = browsing.filled, browsing.browser
+
+
+@proves("E13")
+def test_dead_letters_are_requeued_edited_and_deleted(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
+    """One, all of an error, or all of a queue."""
+    queue = served.kit.queue("emails")
+    browser.send(browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}"), "edit", payload='{"to": "edited" }')
+    task = served.ask(queue.get(filled["dead"]))
+    assert (task.state, task.payload, task.attempt) == ("ready", {"to": "edited"}, 0)
+    page = browser.get("/dashboard/dead?queue=emails")
+    groups = re.findall(r'name="group" value="(\d+)"', page)
+    assert len(set(groups)) == 2
+    done = browser.send(page, "requeue", group=groups[0])
+    assert "2 tasks are back" in browser.get(done.headers["location"])
+    assert served.ask(queue.stats()).dead == 1
+    browser.send(browser.get("/dashboard/dead?queue=emails"), "purge", queue="emails")
+    assert served.ask(queue.stats()).dead == 0
+    told = [event.payload for event in served.ask(served.kit.stream("eventkit.audit").read())]
+    assert [(one["action"], one["by"]) for one in told] == [
+        ("dashboard.edit", "anybody"),
+        ("dashboard.requeue", "anybody"),
+        ("dashboard.purge", "anybody"),
+    ]
+    browser.post("/dashboard/act", {"do": "purge", "queue": "emails", "group": groups[0], "csrf": token(served)}, 404)
+
+
+@proves("E13")
+def test_an_edited_payload_is_a_payload(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
+    """What is not JSON, or too large, is refused, and the letter stays as it was."""
+    page = browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}")
+    for text in ("{", '{"a": NaN}', "[" * 100 + "]" * 100, '"' + "x" * 600_000 + '"'):
+        browser.send(page, "edit", 422, payload=text)
+    assert served.ask(served.kit.queue("emails").get(filled["dead"])).state == "dead"
+
+
+@proves("E13")
+def test_queues_and_schedules_are_paused_and_resumed(browser: Browser, served: Served) -> None:
+    for do, paused in (("pause-queue", True), ("resume-queue", False)):
+        browser.send(browser.get("/dashboard/queue?name=emails"), do)
+        assert served.ask(served.kit.queue("emails").stats()).paused is paused
+    for do, paused in (("pause-schedule", True), ("resume-schedule", False)):
+        browser.send(browser.get("/dashboard/schedules"), do, schedule="nightly")
+        assert served.ask(served.kit.schedules.get("nightly")).paused is paused
+
+
+@proves("E13")
+def test_a_task_that_waits_is_cancelled(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
+    [task] = served.ask(served.kit.queue("emails").peek())
+    browser.send(browser.get(f"/dashboard/task?queue=emails&id={task.id}"), "cancel")
+    assert served.ask(served.kit.queue("emails").get(task.id)) is None
+
+
+@proves("E13")
+def test_a_form_of_another_site_changes_nothing(browser: Browser, served: Served) -> None:
+    """Without the token, with another one, from another origin, or by a name that was made to mean this machine."""
+    browser.get("/")
+    good = {"do": "pause-queue", "queue": "emails", "csrf": token(served)}
+    browser.post("/dashboard/act", good | {"csrf": "x" * 43}, 403)
+    browser.post("/dashboard/act", {key: value for key, value in good.items() if key != "csrf"}, 403)
+    browser.post("/dashboard/act", good, 403, origin="http://evil.example")
+    browser.post("/dashboard/act", good, 403, **{"sec-fetch-site": "cross-site"})
+    browser.post("/dashboard/act", good, 403, origin="http://evil.example", host="evil.example")
+    browser.post("/dashboard/act", good | {"do": "drop-everything"}, 422)
+    assert served("GET", "/dashboard/act").status_code == 405
+    assert served.ask(served.kit.queue("emails").stats()).paused is False
+    for cookie in served.client.cookies.jar:
+        assert cookie.has_nonstandard_attr("HttpOnly")
+        assert cookie.get_nonstandard_attr("SameSite", "").lower() == "strict"
+    browser.post("/dashboard/act", good)
+    assert served.ask(served.kit.queue("emails").stats()).paused is True
+
+
+@proves("E13")
+def test_read_only_is_read_only(served: Served, filled: dict[str, Any]) -> None:
+    """No page has a form that changes anything, and one that is sent all the same is refused."""
+    browser = entered(served, settings=ServiceSettings(read_only=True))
+    for path in (
+        "/dashboard/queue?name=emails",
+        "/dashboard/dead?queue=emails",
+        "/dashboard/schedules",
+        f"/dashboard/task?queue=emails&id={filled['dead']}",
+    ):
+        page = browser.get(path)
+        assert "/dashboard/act" not in page
+        assert "read-only" in page
+    for do in ACTIONS:
+        browser.post("/dashboard/act", {"do": do, "queue": "emails", "csrf": token(served)}, 403)
+    assert served.ask(served.kit.queue("emails").stats()).dead == 4
+
+
+async def guard(connection: Any, access: Access) -> None:
+    """Two keys: one that looks, and one that does everything."""
+    key = connection.headers.get("authorization", "").removeprefix("Bearer ")
+    if key not in ("looks", "does"):
+        raise Refusal(401, "unauthorized", "this takes a key")
+    if access.scope == "admin" and key != "does":
+        raise Refusal(403, "forbidden", "the key may not do this")
+
+
+@proves("E13")
+def test_the_key_says_who_may_look_and_who_may_act(served: Served, filled: dict[str, Any]) -> None:
+    """Asked for where it is missing, kept out of reach of scripts, and good for pages alone."""
+    browser = entered(served, guard=guard)
+    asked = served("GET", "/dashboard/queue?name=emails")
+    assert asked.status_code == 303
+    form = browser.get(asked.headers["location"])
+    fields = {"csrf": token(served), "next": html.unescape(re.findall(r'name="next" value="(.*?)"', form)[0])}
+    assert "this takes a key" in browser.post("/dashboard/login", fields | {"key": "guessed"}, 401).text
+    browser.post("/dashboard/login", fields | {"key": "looks", "csrf": "x"}, 403)
+    answer = browser.post("/dashboard/login", fields | {"key": "looks"})
+    assert answer.headers["location"] == "/dashboard/queue?name=emails"
+    assert "/dashboard/act" not in browser.get("/dashboard/queue?name=emails")
+    browser.post("/dashboard/act", {"do": "pause-queue", "queue": "emails", "csrf": token(served)}, 403)
+    assert served("GET", "/queues").status_code == 401, "the cookie is for pages alone"
+    for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example", "/dashboard/\r\nx: y"):
+        answer = browser.post("/dashboard/login", fields | {"key": "does", "next": elsewhere})
+        assert answer.headers["location"] == "/"
+    browser.send(browser.get("/dashboard/queue?name=emails"), "pause-queue")
+    assert served.ask(served.kit.queue("emails").stats()).paused
+    browser.post("/dashboard/logout", {"csrf": token(served)})
+    assert served("GET", "/").status_code == 303
