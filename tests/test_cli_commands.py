@@ -129,7 +129,8 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     cli.text("stream", "seek", "orders", "search", first)
     [consumer] = cli.json("stream", "consumers", "orders")
     assert (consumer["name"], consumer["offset"], consumer["lag"]) == ("search", first, 1)
-    [topic] = cli.json("stream", "list")
+    [audit, topic] = cli.json("stream", "list")
+    assert audit["topic"] == "eventkit.audit"
     assert (topic["topic"], topic["events"], topic["lag"], topic["head"]) == ("orders", 2, 1, last)
     assert cli.json("stream", "prune", "orders", "--max-keep", 0)["dropped"] == 1
     assert cli.json("stream", "seek", "orders", "search", "latest")["offset"] == last

@@ -177,8 +177,9 @@ def test_a_worker_logs_objects(folder: Path) -> None:
         said = [json.loads(line) for line in worker.stdout]
     assert {one["logger"] for one in said} == {"eventkit.worker"}
     [failure] = [one for one in said if one.get("task_id") == made.id]
+    assert all(one["time"].endswith("+00:00") for one in said)
     assert (failure["level"], failure["task_name"], failure["queue"], failure["attempt"]) == (
-        "ERROR",
+        "error",
         "fail",
         "default",
         1,

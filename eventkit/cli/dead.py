@@ -9,6 +9,7 @@ from .messages import found
 from .opening import opened
 from .options import Id, Json, Limit, OlderThan, Queue, Url, Yes
 from .refusals import Failed
+from .telling import told
 
 app = typer.Typer(help="Dead letters: what failed for good.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -60,7 +61,7 @@ def show_(queue: Queue, id: Id, url: Url = None, json: Json = False) -> None:
 @app.command()
 def purge(queue: Queue, older_than: OlderThan = None, yes: Yes = False, url: Url = None, json: Json = False) -> None:
     """Delete dead tasks, all or the older ones."""
-    with opened(url) as kit:
+    with told(url, "dlq.purge", queue=queue, older_than=older_than) as kit:
         which = "all" if older_than is None else f"older than {show.span(older_than)}"
         show.confirm(f"Delete the dead letters of queue {queue} ({which})?", yes)
         number = kit.queue(queue).purge_dead(older_than)
@@ -78,7 +79,7 @@ def requeue(
 
     With no attempt made, as if they were new.
     """
-    with opened(url) as kit:
+    with told(url, "dlq.requeue", queue=queue, ids=ids or "all") as kit:
         number = kit.queue(queue).requeue(ids or None)
         show.answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number}, json)
 

@@ -1,6 +1,5 @@
 """``eventkit key``: who may call the service."""
 
-import getpass
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ from . import show
 from .opening import opened
 from .options import Json, Url
 from .refusals import Failed
+from .telling import caller
 from .values import duration
 
 app = typer.Typer(help="Keys: who may call the service.", no_args_is_help=True, rich_markup_mode=None)
@@ -93,7 +93,7 @@ def revoke(id: Id, url: Url = None) -> None:
 def _keys(kit: Any) -> Any:
     from eventkit.access import ApiKeys
 
-    return ApiKeys(kit, by=f"command line: {getpass.getuser()}")
+    return ApiKeys(kit, by=caller())
 
 
 def _print(key: Any, json: bool) -> None:

@@ -3,13 +3,10 @@
 import logging
 import sys
 import time
-from datetime import UTC, datetime
-from typing import Any
+
+from eventkit.logs import JSONLines
 
 from . import show
-
-_FIELDS = ("task_id", "task_name", "queue", "attempt")
-"""What records about a task have beside the usual."""
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 
@@ -18,7 +15,7 @@ def begin(json: bool) -> None:
     """Print what is logged from now on, of the application and of its libraries too."""
     handler = logging.StreamHandler(sys.stdout if json else sys.stderr)
     if json:
-        handler.setFormatter(_Objects())
+        handler.setFormatter(JSONLines())
     elif sys.stderr.isatty():
         handler.setFormatter(_Colours())
     else:
@@ -26,24 +23,6 @@ def begin(json: bool) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     # It tells of each of its parts when it is loaded, which is whenever somebody connects.
     logging.getLogger("alembic").setLevel(logging.WARNING)
-
-
-class _Objects(logging.Formatter):
-    """An object on a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        import msgspec
-
-        said: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        said.update((name, getattr(record, name)) for name in _FIELDS if hasattr(record, name))
-        if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(said, enc_hook=str).decode()
 
 
 class _Colours(logging.Formatter):

@@ -12,6 +12,7 @@ from .opening import opened
 from .options import File, Headers, Id, Json, Limit, Payload, Queue, Token, Url
 from .queues import tasks
 from .refusals import Failed, Refused
+from .telling import told
 from .values import duration, headers, json_value, moment
 
 app = typer.Typer(help="Tasks of a queue: add, claim, finish, look.", no_args_is_help=True, rich_markup_mode=None)
@@ -182,7 +183,7 @@ def remove(
     json: Json = False,
 ) -> None:
     """Delete a task that waits; its key stays taken."""
-    with opened(url) as kit:
+    with told(url, "message.remove", queue=queue, id=id) as kit:
         if not kit.queue(queue).cancel(id, running):
             task = found(kit.queue(queue).get(id), queue, id)
             how = {"leased": "say --running to take it from its worker", "dead": "see eventkit dlq purge"}

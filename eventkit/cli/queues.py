@@ -8,6 +8,7 @@ from . import settings, show
 from .opening import care, opened
 from .options import Json, Limit, Queue, Url, Yes
 from .refusals import Failed
+from .telling import told
 from .values import duration
 
 app = typer.Typer(help="Queues: list, settings, pause, purge.", no_args_is_help=True, rich_markup_mode=None)
@@ -91,7 +92,7 @@ def add(
     One without settings needs no making: it is there when a task is.
     """
     given = _given(locals())
-    with opened(url) as kit:
+    with told(url, "queue.add", queue=queue, **given) as kit:
         if queue in kit.overview().queues:
             raise Failed(f"there is a queue {queue!r} already: change it with eventkit queue configure {queue}")
         kit.queue(queue).configure(**given)
@@ -121,7 +122,7 @@ def configure(
     The word none is the default again; what is left out stays as it is.
     """
     given = _given(locals())
-    with opened(url) as kit:
+    with told(url, "queue.configure", queue=queue, **given) as kit:
         kit.queue(queue).configure(**given)
         show.details(kit.queue(queue).settings(), json)
 
@@ -151,7 +152,7 @@ def rm(
 
     If there are tasks in it that are not done, only with --force, which deletes them too.
     """
-    with opened(url) as kit:
+    with told(url, "queue.rm", queue=queue, force=force) as kit:
         if force:
             show.confirm(f"Delete queue {queue} and all tasks in it?", yes)
         if not kit.queue(queue).drop(force=force):
@@ -162,7 +163,7 @@ def rm(
 @app.command()
 def pause(queue: Queue, url: Url = None, json: Json = False) -> None:
     """Accept tasks and hand out none."""
-    with opened(url) as kit:
+    with told(url, "queue.pause", queue=queue) as kit:
         kit.queue(queue).pause()
         show.answer(f"queue {queue} is paused", {"queue": queue, "paused": True}, json)
 
@@ -170,7 +171,7 @@ def pause(queue: Queue, url: Url = None, json: Json = False) -> None:
 @app.command()
 def resume(queue: Queue, url: Url = None, json: Json = False) -> None:
     """Hand out tasks again."""
-    with opened(url) as kit:
+    with told(url, "queue.resume", queue=queue) as kit:
         kit.queue(queue).resume()
         show.answer(f"queue {queue} hands out tasks", {"queue": queue, "paused": False}, json)
 
@@ -184,7 +185,7 @@ def purge(
     json: Json = False,
 ) -> None:
     """Delete all tasks in one state."""
-    with opened(url) as kit:
+    with told(url, "queue.purge", queue=queue, state=state) as kit:
         show.confirm(f"Delete all {state} tasks of queue {queue}?", yes)
         number = kit.queue(queue).purge(state)
         show.answer(f"{number:,} tasks deleted", {"queue": queue, "deleted": number}, json)
@@ -225,7 +226,7 @@ def requeue_dlq(
 
     With no attempt made, as if they were new.
     """
-    with opened(url) as kit:
+    with told(url, "dlq.requeue", queue=queue, ids=ids or "all") as kit:
         number = kit.queue(queue).requeue(ids or None)
         show.answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number}, json)
 

@@ -8,6 +8,7 @@ from . import show
 from .opening import opened
 from .options import Headers, Json, Url
 from .refusals import Failed
+from .telling import told
 from .values import duration, headers, json_value
 
 app = typer.Typer(help="Schedules: tasks at certain times.", no_args_is_help=True, rich_markup_mode=None)
@@ -51,7 +52,7 @@ def add(
     json: Json = False,
 ) -> None:
     """Keep a schedule, in the place of one of the same name."""
-    with opened(url) as kit:
+    with told(url, "schedule.add", schedule=name, when=when, queue=queue) as kit:
         kit.schedules.add(
             name,
             when,
@@ -72,7 +73,7 @@ def add(
 @app.command()
 def rm(name: Name, url: Url = None, json: Json = False) -> None:
     """Forget a schedule."""
-    with opened(url) as kit:
+    with told(url, "schedule.rm", schedule=name) as kit:
         _known(kit.schedules.remove(name), name)
         show.answer(f"schedule {name} is gone", {"name": name, "removed": True}, json)
 
@@ -80,7 +81,7 @@ def rm(name: Name, url: Url = None, json: Json = False) -> None:
 @app.command()
 def pause(name: Name, url: Url = None, json: Json = False) -> None:
     """Let a schedule fire no more."""
-    with opened(url) as kit:
+    with told(url, "schedule.pause", schedule=name) as kit:
         _known(kit.schedules.pause(name), name)
         show.answer(f"schedule {name} is paused", kit.schedules.get(name), json)
 
@@ -88,7 +89,7 @@ def pause(name: Name, url: Url = None, json: Json = False) -> None:
 @app.command()
 def resume(name: Name, url: Url = None, json: Json = False) -> None:
     """Let a schedule fire again, from now on."""
-    with opened(url) as kit:
+    with told(url, "schedule.resume", schedule=name) as kit:
         _known(kit.schedules.resume(name), name)
         schedule = kit.schedules.get(name)
         show.answer(_next(schedule), schedule, json)

@@ -11,6 +11,7 @@ from .messages import done
 from .opening import opened
 from .options import File, Headers, Json, Limit, MaxKeep, OlderThan, Payload, Since, Topic, Url
 from .refusals import Refused
+from .telling import told
 from .values import headers, json_value, moment
 
 app = typer.Typer(help="Streams: publish, read, follow, consumers.", no_args_is_help=True, rich_markup_mode=None)
@@ -150,7 +151,7 @@ def seek(
 
     It goes on after that offset when it starts next.
     """
-    with opened(url) as kit:
+    with told(url, "stream.seek", topic=topic, consumer=consumer, to=to) as kit:
         stream = kit.stream(topic)
         if to.isdecimal():
             offset = int(to)
@@ -172,7 +173,7 @@ def prune(
     json: Json = False,
 ) -> None:
     """Drop the oldest events of a topic."""
-    with opened(url) as kit:
+    with told(url, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep) as kit:
         number = kit.stream(topic).prune(older_than=older_than, max_keep=max_keep, keep_unconsumed=not unconsumed)
         show.answer(f"{number:,} events dropped", {"topic": topic, "dropped": number}, json)
 

@@ -1,0 +1,93 @@
+"""What is done from the command line is told on ``eventkit.audit``, on both databases."""
+
+import getpass
+from typing import Any
+
+import command_line
+import pytest
+from command_line import Commands
+
+from eventkit import EventKit
+from eventkit.conformance.clauses import proves
+
+url, kit, cli = command_line.url, command_line.kit, command_line.cli
+
+
+def told(kit: EventKit) -> list[dict[str, Any]]:
+    """What the stream has, without who it was."""
+    entries = [event.payload for event in kit.stream("eventkit.audit").read()]
+    assert {entry.pop("by") for entry in entries} <= {f"command line: {getpass.getuser()}"}
+    return entries
+
+
+@proves("E19")
+def test_what_changes_how_things_are_is_told(cli: Commands, kit: EventKit) -> None:
+    """Who did what to which of them, once for each command."""
+    cli.text("queue", "add", "emails", "--lease", "2m")
+    cli.text("queue", "configure", "emails", "--max-size", 5)
+    cli.text("queue", "pause", "emails")
+    cli.text("queue", "resume", "emails")
+    cli.text("schedule", "add", "nightly", "@daily", "emails")
+    cli.text("schedule", "pause", "nightly")
+    cli.text("schedule", "resume", "nightly")
+    cli.text("schedule", "rm", "nightly")
+    cli.text("queue", "rm", "emails")
+    assert told(kit) == [
+        {"action": "queue.add", "queue": "emails", "lease": 120.0},
+        {"action": "queue.configure", "queue": "emails", "max_size": 5},
+        {"action": "queue.pause", "queue": "emails"},
+        {"action": "queue.resume", "queue": "emails"},
+        {"action": "schedule.add", "schedule": "nightly", "when": "@daily", "queue": "emails"},
+        {"action": "schedule.pause", "schedule": "nightly"},
+        {"action": "schedule.resume", "schedule": "nightly"},
+        {"action": "schedule.rm", "schedule": "nightly"},
+        {"action": "queue.rm", "queue": "emails", "force": False},
+    ]
+
+
+@proves("E19")
+def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> None:
+    """Tasks that are deleted or get a new life, and events that are passed over or dropped."""
+    queue, stream = kit.queue("emails"), kit.stream("orders")
+    queue.configure(max_attempts=1)
+    first = queue.enqueue(1).id
+    queue.enqueue_many(range(3))
+    stream.publish_many(range(3))
+    for task in queue.claim("worker", 2):
+        queue.fail(task, "no")
+    cli.text("dlq", "requeue", "emails", first)
+    cli.text("dlq", "purge", "emails", "--yes")
+    cli.text("message", "remove", "emails", first)
+    cli.text("queue", "purge", "emails", "--yes")
+    cli.text("stream", "seek", "orders", "search", "earliest")
+    cli.text("stream", "prune", "orders", "--max-keep", 1, "--unconsumed")
+    assert told(kit) == [
+        {"action": "dlq.requeue", "queue": "emails", "ids": [first]},
+        {"action": "dlq.purge", "queue": "emails", "older_than": None},
+        {"action": "message.remove", "queue": "emails", "id": first},
+        {"action": "queue.purge", "queue": "emails", "state": "ready"},
+        {"action": "stream.seek", "topic": "orders", "consumer": "search", "to": "earliest"},
+        {"action": "stream.prune", "topic": "orders", "older_than": None, "max_keep": 1},
+    ]
+
+
+@proves("E19")
+def test_what_was_not_done_is_not_told(cli: Commands, kit: EventKit) -> None:
+    """Nor is looking, nor work itself."""
+    cli.text("message", "enqueue", "emails", "1")
+    cli.text("stream", "publish", "orders", "1")
+    cli.json("queue", "list")
+    cli.refusal(1, "queue", "rm", "emails")
+    cli.refusal(1, "schedule", "rm", "nightly")
+    cli.refusal(2, "queue", "configure", "emails", "--rate", -1)
+    assert told(kit) == []
+
+
+@proves("E19")
+def test_what_is_not_told_is_not_done(cli: Commands, kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event is of the same transaction: where it cannot be written, nothing has happened."""
+    monkeypatch.setattr("eventkit.operations.audit.AUDIT", None)
+    kit.queue("emails").enqueue(1)
+    with pytest.raises(AssertionError):
+        cli.text("queue", "purge", "emails", "--yes")
+    assert kit.queue("emails").size() == 1
