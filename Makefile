@@ -23,10 +23,10 @@ demo: $(VENV)/.core
 	@$(BIN)/python -m eventkit.demo
 
 test: $(VENV)/.dev
-	$(PYTEST) -n 2 -m "not slow"
+	$(PYTEST) -n 3 -m "not slow"
 
 test-slow: $(VENV)/.dev
-	$(PYTEST) -m slow
+	$(PYTEST) -n 2 -m slow
 
 test-postgres: $(VENV)/.dev
 	EVENTKIT_TEST_POSTGRES_VERSION=$(PG) $(PYTEST) -n 2 -m "not slow" tests/test_postgres*.py
