@@ -17,7 +17,7 @@ import pyarrow as pa
 from .. import arguments
 from ..arguments import Duration
 from ..arrays import headers, moment, repeated, same
-from ..bulk import ROWS, Fetch, opened
+from ..bulk import Fetch, opened, pages
 from ..errors import Truncated
 from ..kit import backend_of
 from ..noting import Note, noted
@@ -34,10 +34,6 @@ from .writing import Days
 _STEP_ROWS = 500_000
 _STEP_BYTES = 4 * TARGET
 """Of Arrow's, in a step; a file is about a quarter of that."""
-
-_TABLE_BYTES = 8 * 2**20
-_FIRST_ROWS = 500
-"""Rows are read by as many as make some megabytes, beginning with few, because nobody knows how large they are."""
 
 _PRUNED = 10_000
 """Events that are dropped in one transaction."""
@@ -150,13 +146,12 @@ class _Archiving:
 
     def _tables(self, after: int, head: int) -> Iterator[tuple[int, Any]]:
         """Tables of events, and up to which offset there is nothing else."""
-        limit = _FIRST_ROWS
-        while after < head:
-            found = self._fetch(FetchEvents(self._turn.topic, after, head, [], None, None, limit), FetchEvents.columns)
-            after = head if found.num_rows < limit else found["offset"][-1].as_py()
-            events = _events(found, self._turn.topic)
-            yield after, events
-            limit = max(1, min(ROWS, 4 * limit, _TABLE_BYTES * found.num_rows // max(events.nbytes, 1)))
+
+        def read(after: int, limit: int) -> Any:
+            return self._fetch(FetchEvents(self._turn.topic, after, head, [], None, None, limit), FetchEvents.columns)
+
+        for last, found in pages(read, after, head, "offset"):
+            yield last, _events(found, self._turn.topic)
 
     def _check_loss(self, after: int, last: int) -> None:
         """Raise if somebody has pruned what was to be read, before it was or meanwhile."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..bulk import ROWS, Fetch, opened
+from ..bulk import Fetch, opened, pages
 from ..operations.extract import FetchEvents, FetchStanding
 from .layouts import Layout
 from .offsets import check_identity, check_loss
@@ -26,9 +26,10 @@ def fetched(fetch: Fetch, options: ReadOptions, part: Range, layout: Layout) -> 
     """The events of *part* that are there."""
     keys, since, before = list(options.keys), options.starting.moment, options.ending.moment
     columns = list(dict.fromkeys(["offset", *layout.sources]))
-    after = part.after
-    while after < part.last:
-        table = fetch(FetchEvents(part.topic, after, part.last, keys, since, before, ROWS), columns)
+
+    def read(after: int, limit: int) -> Any:
+        return fetch(FetchEvents(part.topic, after, part.last, keys, since, before, limit), columns)
+
+    for _, table in pages(read, part.after, part.last, "offset"):
         if table.num_rows:
             yield layout.batch(table, part.topic)
-        after = part.last if table.num_rows < ROWS else table.column("offset")[-1].as_py()

@@ -3,7 +3,7 @@
 They are read page by page, so a table that changes meanwhile is not of one moment, but each of its rows is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BooleanType, IntegerType, StructType
 
 from ..arrays import flag, headers, moment
-from ..bulk import ROWS, Fetch, opened
+from ..bulk import Fetch, opened, pages
 from ..kit import backend_of
 from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, ReadTaskNumbers
 from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
@@ -117,17 +117,12 @@ class TableReader(DataSourceReader):
         elif table == "consumers":
             yield fetch(FetchConsumers(), self._layout.sources)
         elif table == "results":
-            yield from _paged(lambda after: fetch(FetchResults(after, ROWS), columns), "")
+            found = pages(lambda after, limit: fetch(FetchResults(after, limit), columns), "", None, "id")
+            yield from (page for _, page in found)
         else:
             state = "dead" if table == "dead" else None
-            yield from _paged(lambda after: fetch(FetchTasks(after, part.last, state, ROWS), columns), part.after)
-
-
-def _paged(page: Callable[[Any], Any], after: Any) -> Iterator[Any]:
-    """One page after the other, each behind the last id of the one before."""
-    while True:
-        table = page(after)
-        yield table
-        if table.num_rows < ROWS:
-            return
-        after = table.column("id")[-1].as_py()
+            last = part.last
+            found = pages(
+                lambda after, limit: fetch(FetchTasks(after, last, state, limit), columns), part.after, last, "id"
+            )
+            yield from (page for _, page in found)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from eventkit import bulk
 from eventkit.kit import backend_of
 from eventkit.lake import archiving, compacting, replaying, turn
 from eventkit.lake.listing import Listing
@@ -112,7 +113,7 @@ def work(url: str, folder: str, what: str, last: int) -> None:
             module.backend_of = backend
         for name in ("begin", "finish", "remove", "_settle"):
             setattr(Store, name, stepping(getattr(Store, name), steps))
-    archiving._STEP_ROWS, archiving._FIRST_ROWS, archiving.ROWS = 20, 10, 10
+    archiving._STEP_ROWS, bulk._FIRST, bulk.ROWS = 20, 10, 10
     turn._GRACE = 0
     if what == "replay":
         replaying._ROWS = 7

@@ -58,6 +58,40 @@ def megabytes(process: int) -> int:
         return 0
 
 
+LARGE = 2_000
+
+FILL_LARGE = {
+    "sqlite": "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT {count}) "
+    "INSERT INTO eventkit_event (topic, payload) SELECT 'orders', '\"' || hex(randomblob(262100)) || '\"' FROM n",
+    "postgresql": "INSERT INTO {schema}.eventkit_event (topic, payload) "
+    "SELECT 'orders', to_json(repeat(md5(n::text), 16380)) FROM generate_series(1, {count}) AS n",
+}
+"""A gigabyte."""
+
+
+@proves("D1", "D3")
+def test_events_of_half_a_megabyte_take_no_more_memory(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
+) -> None:
+    """Read once and followed, behind some small ones."""
+    [kind, _, _] = url.partition(":")
+    kit.stream("orders").publish_many(range(1_000))
+    with kit.transaction() as tx:
+        tx.execute(FILL_LARGE[kind].format(count=LARGE, schema=url.partition("schema=")[2]))
+    with Watch() as watch:
+        table = spark.read.format("eventkit").options(url=url, topic="orders").load()
+        assert table.selectExpr("count(*)", "max(length(payload)) > 524000").collect() == [(LARGE + 1_000, True)]
+        options = {"topic": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
+        stream = spark.readStream.format("eventkit").options(url=url, **options).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert sum(batch["numInputRows"] for batch in query.recentProgress) == LARGE + 1_000
+    print(watch.most)
+    assert watch.most["python"] > 0
+    assert {kind: most for kind, most in watch.most.items() if most > MOST[kind]} == {}
+
+
 @proves("D1", "D3")
 def test_ten_million_events_take_no_more_memory(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """Read once and followed, with all their columns."""
