@@ -6,7 +6,8 @@ does not read is simply let go of: nothing is kept for it but what its socket ho
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Protocol
 
 from litestar import Request, Response
@@ -78,15 +79,26 @@ class Live(Response[Any]):
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
-            async for text in self._texts():
-                async with asyncio.timeout(self._desk.settings.slow_reader):
-                    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+            async with aclosing(self._texts()) as texts:
+                async for text in texts:
+                    async with asyncio.timeout(self._desk.settings.slow_reader):
+                        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
         except TimeoutError:
             self._desk.dropped += 1
             raise SlowReader from None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _texts(self) -> AsyncIterator[str]:
+    @asynccontextmanager
+    async def _asleep(self, probe: Probe) -> AsyncIterator["asyncio.Task[bool]"]:
+        """A sleep that goes on while others are told that the service is there: to begin it anew would be a look."""
+        sleeping = asyncio.create_task(self._desk.sleep(probe))
+        try:
+            yield sleeping
+        finally:
+            sleeping.cancel()
+            await asyncio.wait({sleeping})
+
+    async def _texts(self) -> AsyncGenerator[str, None]:
         desk, source, found = self._desk, self._source, self._first
         after, seen = self._origin
         yield "retry: 1000\n\n"
@@ -96,11 +108,12 @@ class Live(Response[Any]):
                     places = [source.position(item) for item in found]
                     yield "".join([framed(at, item) for at, item in zip(places, found, strict=True) if at not in seen])
                     after = places[-1]
-                elif not await desk.sleep(source.ahead(after), desk.settings.heartbeat):
-                    if desk.closing:
+                else:
+                    async with self._asleep(source.ahead(after)) as sleeping:
+                        while not (await asyncio.wait({sleeping}, timeout=desk.settings.heartbeat))[0]:
+                            yield ": still here\n\n"
+                    if not sleeping.result():
                         return
-                    yield ": still here\n\n"
-                    continue
                 try:
                     found = await desk.execute(source.read(after, AT_ONCE))
                 except PASSING:

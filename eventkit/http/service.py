@@ -123,7 +123,7 @@ class Desk:
         """The most bytes of JSON text that a payload may have."""
         return self._connection.max_payload
 
-    async def sleep(self, probe: Probe, timeout: float) -> bool:
+    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
         """Wait until *probe* is ready; False when the time has passed, or waiting has ended."""
         return bool(await self._connection.sleep(probe, timeout))
 
