@@ -40,10 +40,18 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
         topics = connection.execute(ListTopics())
         _tell_case(spark, topics)
         named: dict[str, str] = {}
-        older = _put_away(spark, [topic for topic in topics if topic.lower() in sql.lower()])
+        older: dict[str, DataFrame] = {}
+        there = _viewed(spark, [topic for topic in topics if topic.lower() in sql.lower()])
+        if not _is_remote(spark):
+            older = _put_away(spark, there)
         try:
             with _in_silence():
                 frame, sql = _understood(spark, sql, topics, named)
+            if _is_remote(spark):
+                tables = {topic: topic for topic in there} | named
+                return _whole(
+                    spark, sql, {name: events(spark, connection, url, topic) for name, topic in tables.items()}
+                )
             needed = _needs(spark, frame)
             for number, (name, topic) in enumerate(named.items()):
                 found = events(spark, connection, url, topic, needed.get(number, EVERYTHING))
@@ -68,9 +76,35 @@ def views(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) 
             _show(spark, topic, events(spark, connection, url, topic))
 
 
+def _is_remote(spark: "SparkSession") -> bool:
+    """Whether it is a session of Spark Connect."""
+    return not hasattr(spark, "_jsparkSession")
+
+
+def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "DataFrame":
+    """A query with its tables in it: by Spark Connect a view is looked up when the answer is, and not before."""
+    if not tables:
+        return spark.sql(sql)
+    frames: dict[str, Any] = {f"table{number}": _shown(found) for number, found in enumerate(tables.values())}
+    quoted = zip(map(_quoted, tables), frames, strict=True)
+    known = ", ".join(f"{_braced(name)} AS (SELECT * FROM {{{place}}})" for name, place in quoted)
+    body = f"SELECT * FROM (\n{sql}\n)" if re.match(r"(?is)(\s|--[^\n]*\n|/\*.*?\*/)*with\b", sql) else sql
+    return spark.sql(f"WITH {known}\n{_braced(body)}", **frames)
+
+
+def _braced(text: str) -> str:
+    """As it stands in what Spark puts tables into."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _viewed(spark: "SparkSession", names: list[str]) -> list[str]:
+    """Those of which there are views."""
+    return [name for name in names if spark.catalog.tableExists(_quoted(name))]
+
+
 def _put_away(spark: "SparkSession", names: list[str]) -> "dict[str, DataFrame]":
-    """The views of these names that there are already, of an older moment, which are in the way of new ones."""
-    older = {name: spark.table(_quoted(name)) for name in names if spark.catalog.tableExists(_quoted(name))}
+    """Views, of an older moment, which are in the way of new ones."""
+    older = {name: spark.table(_quoted(name)) for name in names}
     for name in older:
         spark.catalog.dropTempView(name)
     return older
@@ -115,15 +149,18 @@ def _needs(spark: "SparkSession", frame: "DataFrame") -> Any:
     return needs(plan, utc=spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC"))
 
 
+def _shown(found: "DataFrame") -> "DataFrame":
+    return found.selectExpr(*(_PAYLOAD if column == "payload" else column for column in TYPES))
+
+
 def _show(spark: "SparkSession", name: str, found: "DataFrame") -> None:
-    columns = [_PAYLOAD if column == "payload" else column for column in TYPES]
-    found.selectExpr(*columns).createOrReplaceTempView(_quoted(name))
+    _shown(found).createOrReplaceTempView(_quoted(name))
 
 
 def _show_nothing(spark: "SparkSession", name: str, number: int) -> None:
     """A view of nothing, whose columns say in Spark's plan which view they are of."""
     schema = ", ".join(f"`{number}:{column}` {kind}" for column, kind in TYPES.items())
-    nothing: Any = [] if not hasattr(spark, "_jsparkSession") else spark.sparkContext.emptyRDD()
+    nothing: Any = [] if _is_remote(spark) else spark.sparkContext.emptyRDD()
     empty = spark.createDataFrame(nothing, schema)
     _show(spark, name, empty.selectExpr(*(f"`{number}:{column}` AS {column}" for column in TYPES)))
 

@@ -3,6 +3,7 @@
 It is run as a program of its own, to be killed.
 """
 
+import os
 import sys
 
 import eventkit.spark
@@ -12,6 +13,8 @@ if __name__ == "__main__":
     if remote:
         from pyspark.sql import SparkSession
 
+        # The server that it starts asks that one for sources, and has it run them.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         spark = SparkSession.builder.remote(remote).getOrCreate()
     else:
         spark = eventkit.spark.session(master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
