@@ -87,13 +87,17 @@ def _waiting(settings: Settings, title: str, url: str) -> Table:
     table = Table(
         f"{title}Service: who waits",
         ("who", "memory of the service", "processor, of a core", "bar", "reached"),
-        note=f"Over {settings.seconds(15):g} s; the listeners are told every 15 s that the service is there.",
+        note=(
+            f"Over {settings.seconds(15):g} s, as long after they have come; "
+            "the listeners are told every 15 s that the service is there."
+        ),
     )
     with Service(url, settings) as service, Remote(Load, service.port) as load:
         load.call("prepare")
         before = service.memory()
         load.call("wait", number)
-        time.sleep(settings.seconds(3))
+        # Whoever has just fallen asleep looks a few times more.
+        time.sleep(settings.seconds(15))
         began, spent = time.monotonic(), service.processor()
         time.sleep(settings.seconds(15))
         share, memory = (service.processor() - spent) / (time.monotonic() - began), service.memory()
