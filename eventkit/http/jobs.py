@@ -10,6 +10,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.params import JSONBody, QueryParameter
 
+from .. import arguments
 from ..operations.job import GetJob, ListJobs, ListJobsOf
 from ..records import TaskInfo
 from ..webhooks import Job, call_of
@@ -69,7 +70,7 @@ async def list_jobs(
     if queue is None:
         tasks = await service.execute(ListJobs(status, limit, offset))
     else:
-        tasks = await service.execute(ListJobsOf(queue, status, limit, offset))
+        tasks = await service.execute(ListJobsOf(arguments.name("queue", queue), status, limit, offset))
     return [job for task in tasks if (job := _info(task)) is not None]
 
 

@@ -184,3 +184,33 @@ def test_a_parameter_that_no_database_has_is_refused(served: Served, method: str
     served("POST", "/queues", json={"name": "q"})
     refused = served(method, f"{path}{number}")
     assert (refused.status_code // 100, refused.json()["status"]) == (4, refused.status_code), refused.text
+
+
+@proves("E8")
+def test_a_name_that_no_database_has_is_refused(served: Served) -> None:
+    """Wherever a route or a page takes a text: in its path, or in its parameters."""
+    document = served("GET", "/openapi.json").json()
+    asked = 0
+    for template, methods in document["paths"].items():
+        for method, operation in methods.items():
+            texts = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+            texts = [name for name in texts if name not in ("after", "batch", "lease_ms", "limit", "offset", "wait_s")]
+            paths = {re.sub(r"\{(?!id)\w+\}", "%00", template).replace("{id}", "1")}
+            paths |= {f"{re.sub(r'{id}|{[a-z]+}', '1', template)}?{name}=%00" for name in texts}
+            for path in paths - {template}:
+                answer = served(method.upper(), path, json={})
+                assert answer.status_code < 500, (method, path, answer.text)
+                asked += 1
+    for page in (
+        "queue?name",
+        "dead?queue",
+        "task?id=1&queue",
+        "queue?name=q&find",
+        "stream?topic",
+        "event?offset=1&topic",
+    ):
+        assert served("GET", f"/dashboard/{page}=%00").status_code < 500, page
+    for name in ("key", "at", "before", "state", "after"):
+        for page in ("stream?topic=s", "queue?name=q"):
+            assert served("GET", f"/dashboard/{page}&{name}=%00").status_code < 500, (page, name)
+    assert asked > 50

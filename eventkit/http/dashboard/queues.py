@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, get
 
+from ... import arguments
 from ...operations.browse import BrowseDead, BrowseTasks, FindTask, FindTasksOfKey
 from ..metrics import STATES
 from ..problems import Refusal
@@ -44,7 +45,7 @@ async def queue(request: Request[Any, Any, Any], service: Service) -> Response[A
         raise Refusal(422, "invalid", f"a task is {', '.join(STATES)}, and never {state}")
     skip = skipped(request)
     if asked:
-        tasks = await _asked_for(service, name, asked)
+        tasks = await _asked_for(service, name, arguments.key(asked))
     else:
         tasks = await service.execute(BrowseTasks(name, state, AT_ONCE + 1, skip))
     settings = await service.kit.queue(name).settings()
@@ -121,7 +122,7 @@ def named(request: Request[Any, Any, Any], what: str) -> str:
     name: str | None = request.query_params.get(what)
     if not name:
         raise Refusal(404, "not_found", f"the address names no {what}: follow a link to get here")
-    return name
+    return arguments.name(what, name)
 
 
 def skipped(request: Request[Any, Any, Any]) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 from litestar import Request, Response, get
 
+from ... import arguments
 from ...errors import Truncated
 from ...operations.browse import BrowseEvents
 from ..problems import Refusal
@@ -37,6 +38,8 @@ async def streams(request: Request[Any, Any, Any], service: Service) -> Response
 async def stream(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
     """One stream: its consumers, and its events from the latest back; those of a key, or from a moment or offset on."""
     topic, key = named(request, "topic"), request.query_params.get("key", "").strip() or None
+    if key is not None:
+        arguments.key(key)
     handle = service.stream(topic)
     head = await handle.head()
     before, at = _whole(request, "before"), request.query_params.get("at", "").strip()
