@@ -17,6 +17,7 @@ from eventkit import EventkitError, Truncated, bulk, lake
 from eventkit.conformance.clauses import proves
 from eventkit.lake import archiving
 from eventkit.lake.turn import Turn
+from eventkit.operations.lake import ExtendLake, LakeFile
 from eventkit.testing import advance
 
 DAY = 86_400
@@ -92,6 +93,19 @@ def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Pa
     later.extend(1, [])
 
 
+@proves("D11", "D12")
+def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) -> None:
+    """And not from anything else, whoever says so: no range is left out, and no file replaces one that is none."""
+    publish(kit, 3)
+    turn = Turn(kit._connection, "orders", location)
+    files = manifest(kit).files
+    one = LakeFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
+    assert kit._connection.execute(ExtendLake("orders", turn.epoch, 5, 9, [one])) is False
+    with pytest.raises(EventkitError, match="1 of the files to be replaced do not count any more: compact again"):
+        turn.swap([one], [one._replace(path="b")])
+    assert (manifest(kit).covered, manifest(kit).files) == (0, files)
+
+
 @proves("D11")
 def test_archivers_that_race_write_each_event_once(kit: Any, url: str, location: Path) -> None:
     """While others publish."""
@@ -126,6 +140,20 @@ def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, locat
     assert [row[0] for row in archived(kit, location)] == offsets
     publish(kit, 2)
     assert stream.prune(max_keep=0) == 0
+
+
+@proves("D13")
+def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path) -> None:
+    """Behind the head that was there when the archiver began, whether or not somebody has to read it."""
+    archived_then = publish(kit, 3)
+    come: list[int] = []
+
+    def publish_more(_done: int, _total: int) -> None:
+        come.extend(publish(kit, 2))
+
+    came = lake.archive(url, "orders", to=location, prune=True, keep_unconsumed=False, progress=publish_more)
+    assert (came.events, came.pruned) == (len(archived_then), len(archived_then))
+    assert [row[0] for row in published(kit)] == come != []
 
 
 @proves("D13")
