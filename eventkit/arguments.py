@@ -81,11 +81,11 @@ def count(what: str, value: Any, *, least: int = 0, most: int = MOST) -> int:
 
 
 def positive(what: str, value: Any) -> float:
-    """A finite number above zero."""
+    """A number above zero that databases can calculate with: from a billionth to a million million."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} is a number, not {type(value).__name__}")
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{what} is a finite number above zero, not {value!r}")
+    if not 1e-9 <= value <= 1e12:
+        raise ValueError(f"{what} is a number above zero, from 1e-9 to 1e12, not {value!r}")
     return float(value)
 
 

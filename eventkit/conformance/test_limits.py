@@ -154,5 +154,11 @@ def test_what_is_not_positive_is_an_error(kit: EventKit) -> None:
             call("1")
     with pytest.raises(ValueError, match="burst is at least 1"):
         kit.token_bucket("b", 1, 0.5)
+    for rate in (5e-324, 1e300):  # No database can calculate with these.
+        with pytest.raises(ValueError, match="rate"):
+            kit.token_bucket("b", rate)
+    for rate in (1e-9, 1e12):
+        for _ in range(3):
+            kit.token_bucket(f"b {rate}", rate, 1e12)
     assert kit.rate_limit("w", 1, CENTURY)
     assert kit.token_bucket("b", 1e-6)

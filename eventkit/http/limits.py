@@ -9,7 +9,7 @@ from .routing import route
 from .service import Service
 from .terms import AtLeastOne
 
-Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
+Rate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e12)]
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -37,8 +37,8 @@ class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     lease: Seconds | UnsetType | None = UNSET
     retry: Policy | str | list[Seconds] | UnsetType | None = UNSET
     max_size: AtLeastOne | UnsetType | None = UNSET
-    rate: Annotated[float, msgspec.Meta(gt=0)] | UnsetType | None = UNSET
-    burst: Annotated[float, msgspec.Meta(ge=1)] | UnsetType | None = UNSET
+    rate: Annotated[float, msgspec.Meta(ge=1e-9, le=1e12)] | UnsetType | None = UNSET
+    burst: Annotated[float, msgspec.Meta(ge=1, le=1e12)] | UnsetType | None = UNSET
     max_running: AtLeastOne | UnsetType | None = UNSET
     keep_done: Seconds | UnsetType | None = UNSET
     keep_dead: Seconds | UnsetType | None = UNSET
