@@ -1,0 +1,41 @@
+"""What somebody prunes between the plan of a query and its tasks."""
+
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit.conformance import proves
+from eventkit.spark.source import EventkitSource
+
+
+def read(url: str, renew: Any, **options: str) -> list[Any]:
+    """The batches of a plan, made before something happened."""
+    source = EventkitSource({"url": url, "topic": "orders", **options})
+    reader = source.reader(source.schema())
+    parts = reader.partitions()
+    renew()
+    return [batch for part in parts for batch in reader.read(part)]
+
+
+@proves("D5")
+def test_what_is_pruned_before_its_task_reads_it_is_told(kit: eventkit.EventKit, url: str) -> None:
+    """With the offsets that are gone, or it is done without."""
+    stream = kit.stream("orders")
+    offsets = stream.publish_many(range(6))
+
+    def prune() -> None:
+        stream.prune(max_keep=2, keep_unconsumed=False)
+
+    with pytest.raises(ValueError, match=f"offsets 1 to {offsets[3]} of 'orders' were to be read and are pruned: set"):
+        read(url, prune)
+    [batch] = read(url, prune, failOnDataLoss="false")
+    assert batch.to_pydict()["offset"] == offsets[4:]
+
+
+@proves("D5")
+def test_a_task_does_not_read_another_database(kit: eventkit.EventKit, url: str, new_identity: Any) -> None:
+    """Than the one that the query was planned for."""
+    kit.stream("orders").publish(1)
+    with pytest.raises(ValueError, match="is one of another database than the one that is there now"):
+        read(url, new_identity)
