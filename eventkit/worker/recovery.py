@@ -25,6 +25,7 @@ class Recovery:
         self._failures = metrics.failures.of()
         self._up = metrics.up.of()
         self._up.value = 1
+        self._told: set[type[Unavailable]] = set()
 
     async def through(self, call: Callable[[], Awaitable[T]]) -> T:
         """What *call* answers, as soon as the database lets it; raises when it was asked too often."""
@@ -38,13 +39,16 @@ class Recovery:
                 if self._most and failed > self._most:
                     raise
                 pause = self.pause(failed)
-                if self._up.value:
-                    self._up.value = 0
+                self._up.value = 0
+                # One that ends connections and then has none left needs another remedy than one that was restarted.
+                if type(error) not in self._told:
+                    self._told.add(type(error))
                     logger.warning("the database does not answer, trying again in %.1f s: %s", pause, error)
                 await asyncio.sleep(pause)
             else:
-                if not self._up.value:
+                if self._told:
                     self._up.value = 1
+                    self._told.clear()
                     logger.info("the database answers again")
                 return answer
 
