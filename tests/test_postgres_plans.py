@@ -117,12 +117,15 @@ def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_co
                 values = SQL(", ").join(map(Literal, parameters(statement, operation)))
                 ask.execute(f"PREPARE asked AS {statement.sql}".encode())
                 explain = SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked ({})").format(values)
-                for _ in range(2):  # The first plans the statements of functions, which looks at much else.
+                blocks = []
+                for _ in range(3):
                     ask.execute("BEGIN")
                     [[[explained]]] = ask.execute(explain).fetchall()
                     ask.execute("ROLLBACK")
+                    blocks.append(explained["Plan"]["Shared Hit Blocks"])
                 ask.execute("DEALLOCATE asked")
-                looked_at[type(operation).__name__, generic] = explained["Plan"]["Shared Hit Blocks"]
+                # To plan the statements of a function, at first and after each ANALYZE, takes looks at much else.
+                looked_at[type(operation).__name__, generic] = min(blocks)
     assert {name: blocks for name, blocks in looked_at.items() if blocks > CROWD // 10} == {}
 
 
