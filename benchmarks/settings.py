@@ -1,6 +1,6 @@
 """How thorough a run is, and where its files are."""
 
-import os
+import tempfile
 
 import msgspec
 
@@ -26,6 +26,4 @@ class Settings(msgspec.Struct, frozen=True):
 
     def folder(self, name: str) -> str:
         """A new folder."""
-        path = os.path.join(self.root, name)
-        os.mkdir(path)
-        return path
+        return tempfile.mkdtemp(prefix=f"{name}-", dir=self.root)
