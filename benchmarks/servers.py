@@ -54,11 +54,11 @@ class Service(_Process):
     def __init__(self, url: str, settings: Settings) -> None:
         eventkit.connect(url).close()
         command = [sys.executable, "-m", "eventkit.cli", "serve", "--url", url, "--port", "0"]
-        super().__init__(command, settings.folder(f"log-{time.monotonic_ns()}"))
+        super().__init__(command, settings.folder("log"))
 
 
 class Echo(_Process):
     """The framework and the server, with one route that gives back what it gets."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__([sys.executable, "-m", "benchmarks.echo"], settings.folder("log-echo"))
+        super().__init__([sys.executable, "-m", "benchmarks.echo"], settings.folder("log"))
