@@ -1,7 +1,7 @@
 -- The functions that stand for the calls of the library, for whoever has only SQL.  (`eventkit_publish`,
 -- `eventkit_enqueue` and `eventkit_notify` are in 0001_postgres.sql.)
 --
--- A statement beneath `-- Take:` is that of the operation Take, with a variable of the block `call` in the place of
+-- A statement beneath `-- Lease:` is that of the operation Lease, with a variable of the block `call` in the place of
 -- each parameter, and a test sees that it stays so.  What the plans do between their statements is said again here,
 -- and the suite asks handles and functions the same.
 
