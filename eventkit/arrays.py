@@ -11,6 +11,9 @@ from .codec import DecodeError, decode_headers
 compute: Any = pyarrow.compute
 """What Arrow calculates; its functions are made when it is imported, where no type checker sees them."""
 
+_HALF = pa.scalar(500, pa.duration("us"))
+"""Of a millisecond."""
+
 Maker = Callable[[Any, Any, int], Any]
 """Makes an array of a type, and of so many rows, of a column of the database."""
 
@@ -21,7 +24,9 @@ def same(array: Any, kind: Any, rows: int) -> Any:
 
 
 def moment(array: Any, kind: Any, rows: int) -> Any:
-    """Moments, of milliseconds."""
+    """Moments, of milliseconds; or of a database's own, of which the rest is rounded away, as it is everywhere."""
+    if pa.types.is_timestamp(array.type):
+        return compute.add(array, _HALF).cast(pa.timestamp("ms", "UTC"), safe=False).cast(kind)
     return array.cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(kind)
 
 

@@ -1,6 +1,6 @@
 """Rows as tables of Arrow, by the fastest way there is in this process: for whoever reads millions of them.
 
-Ten thousand rows make a statement, so that no snapshot lasts: one that does keeps the database from clearing away.
+Fifty thousand rows make a statement, so that no snapshot lasts: one that does keeps the database from clearing away.
 Where rows are large, as those before them tell, fewer do, so that a table is some megabytes.
 """
 
@@ -15,7 +15,7 @@ from .kit import backend_of
 from .operations.extract import Fetching
 from .protocols import Connection
 
-ROWS = 10_000
+ROWS = 50_000
 
 _FIRST = 64
 _GROWTH = 16

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator, Iterable
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
@@ -57,7 +58,11 @@ def backend_of(url: str) -> Backend:
     """The backend that serves the URL's scheme."""
     if not isinstance(url, str):
         raise TypeError(f"a database is named by a URL such as 'sqlite:///events.db', not by {type(url).__name__}")
-    scheme = urlsplit(url).scheme
+    return _backend(urlsplit(url).scheme)
+
+
+@cache
+def _backend(scheme: str) -> Backend:
     installed = {entry.name: entry for entry in entry_points(group="eventkit.backends")}
     if scheme not in installed:
         raise UnknownBackend(

@@ -18,7 +18,7 @@ from .address import parse
 from .file import reserved
 from .statements import STATEMENTS, bound
 
-ROWS = 10_000
+ROWS = 50_000
 """Rows in an Arrow batch of ADBC's.  It guesses the types of columns by the first one, so a table should be one."""
 
 

@@ -1,5 +1,6 @@
 """Ranges of offsets, divided into what one task of Spark reads."""
 
+import os
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
@@ -9,8 +10,8 @@ from ..operations.extract import FindEnd
 from ..protocols import Connection
 from .options import ReadOptions
 
-SIZE = 100_000
-"""Offsets in a partition, if nobody says otherwise: some tenths of a second of work."""
+_LEAST, _MOST = 50_000, 500_000
+"""Numbers in a part, if nobody says otherwise: some tenths of a second of work, and more of it than of beginning."""
 
 
 class Range(InputPartition):
@@ -34,7 +35,7 @@ def ranges(
     total = sum(end - start for start, end in spans.values())
     planned = []
     for topic, (after, last) in spans.items():
-        size = SIZE
+        size = part_size(total)
         if options.min_partitions is not None:
             size = max(1, -(-total // options.min_partitions))
         cuts = by_offset(after, last, size)
@@ -42,6 +43,11 @@ def ranges(
             cuts = _by_number(connection, topic, after, last, options.max_records, list(cuts))
         planned += [Range(topic, identity, *cut) for cut in cuts]
     return planned
+
+
+def part_size(total: int) -> int:
+    """How many numbers make a part, so that there is one for each processor, as far as they are known here."""
+    return min(_MOST, max(_LEAST, -(-total // (os.cpu_count() or 1))))
 
 
 def by_offset(after: int, last: int, size: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,7 @@
 """A session of Spark with what a laptop wants, on whatever Java there is."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
+    # Between two small messages by TCP lie up to forty milliseconds, where one end waits before it says that it has
+    # the first and the other one waits for that.
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # Two hundred by default, which is for clusters: every one is a task, also where it has nothing to do.
     "spark.sql.shuffle.partitions": "8",
 }

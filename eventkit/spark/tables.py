@@ -16,7 +16,7 @@ from ..kit import backend_of
 from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, ReadTaskNumbers
 from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
 from .options import ReadOptions
-from .planning import SIZE, by_offset
+from .planning import by_offset, part_size
 from .refusals import plainly
 
 _INTEGER, _FLAG = IntegerType(), BooleanType()
@@ -100,7 +100,7 @@ class TableReader(DataSourceReader):
         url = self._options.address.resolve()
         with closing(backend_of(url).connect(url, create=False)) as connection:
             after, last = connection.execute(ReadTaskNumbers())
-        return [Part(*cut) for cut in by_offset(after, last, SIZE)] or [Part()]
+        return [Part(*cut) for cut in by_offset(after, last, part_size(last - after))] or [Part()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of a part."""
