@@ -47,9 +47,10 @@ def _times(stage: Stage, database: str, low_latency: str, count: int) -> list[fl
             arrivals.put(perf_counter())
 
     with eventkit.connect(stage.urls[database]) as kit:
-        topic = kit.stream(f"one {low_latency}")
+        name = f"one {low_latency}"
+        topic = kit.stream(name)
         topic.publish(0)
-        stream = stage.follow(database, topic=topic.name, startingOffsets="earliest", lowLatency=low_latency)
+        stream = stage.follow(database, topic=name, startingOffsets="earliest", lowLatency=low_latency)
         checkpoint = str(stage.folder / f"{database}-{low_latency}")
         query = stream.writeStream.foreachBatch(arrive).option("checkpointLocation", checkpoint).start()
         try:
