@@ -53,6 +53,8 @@ def session(
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         defaults["spark.driver.extraJavaOptions"] = shared_classes()
+        if "SPARK_HOME" not in os.environ:  # Or another PySpark may be there than here.
+            defaults["spark.python.daemon.module"] = "eventkit.spark.workers"
     builder = SparkSession.builder.master(master).appName(name)
     for option, value in (defaults | dict(config or {})).items():
         builder = builder.config(option, value)
