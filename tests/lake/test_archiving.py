@@ -44,6 +44,20 @@ def test_what_is_archived_is_what_was_published(kit: Any, url: str, location: Pa
 
 
 @proves("D11")
+def test_moments_are_those_of_the_kit(kit: Any, url: str, location: Path) -> None:
+    """In milliseconds, also where plain SQL has written finer ones, which only Postgres keeps."""
+    first = kit.stream("orders").publish_many(list(range(3)))[0]
+    table, moment = "eventkit_event", f"1767225600000 + id - {first}"
+    if not url.startswith("sqlite"):
+        table = f'"{url.partition("schema=")[2]}".{table}'
+        moment = f"timestamptz '2026-01-01 00:00:00.0004+00' + (id - {first}) * interval '0.0006 s'"
+    with kit.transaction() as tx:
+        tx.execute(f"UPDATE {table} SET created_at = {moment}")
+    lake.archive(url, "orders", to=location)
+    assert archived(kit, location) == published(kit)
+
+
+@proves("D11")
 def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more days come at once than files are open."""
     monkeypatch.setattr("eventkit.lake.writing._OPEN", 2)

