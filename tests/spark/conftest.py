@@ -1,5 +1,6 @@
 """One session of Spark for all tests of this folder, which `tests/conftest.py` keeps together on one worker."""
 
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -74,6 +75,6 @@ def new_identity(url: str) -> Callable[[], None]:
     def renew() -> None:
         with eventkit.connect(url) as kit, kit.transaction() as tx:
             schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
-            tx.execute(f"UPDATE {schema}eventkit_identity SET id = 'another'")
+            tx.execute(f"UPDATE {schema}eventkit_identity SET id = '{secrets.token_hex(16)}'")
 
     return renew

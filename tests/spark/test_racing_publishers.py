@@ -1,5 +1,6 @@
 """The no-skip law: publishers commit in any order while a query runs, and what was committed is what was received."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def race(spark: Any, folder: Path, url: str, writers: int, seconds: float, **opt
     running = query.start(processingTime="0 seconds")
     try:
         processes = [spawn(publish_in_every_way, url, writer, seconds) for writer in range(writers)]
+        time.sleep(seconds)  # For so long they publish, and then they are given time to end.
         sent = [one for process in processes for one in process.result()[0]]
         with eventkit.connect(url) as kit:
             committed = sorted(event.offset for name in NAMES for event in kit.stream(name).read(limit=1_000_000))
