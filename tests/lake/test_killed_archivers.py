@@ -17,6 +17,8 @@ from eventkit.conformance.clauses import proves
 from eventkit.lake import compacting
 
 KILLED, DONE = -9, 0
+NEVER = 1_000_000
+"""A step that nobody comes to."""
 
 # Each kill takes a process that has to start, so the second kind of database is for the slow group.
 pytestmark = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
@@ -50,7 +52,11 @@ def dying_at(url: str, location: Path, what: str) -> Iterator[Dying]:
 
 
 def steps_to(dying: Dying, before: Callable[[], object], share: int) -> Iterator[int]:
-    """Every *share*-th step from the first to the last, after each of which a process was killed."""
+    """Every *share*-th step from the first to the last, after each of which a process was killed.
+
+    What they leave is left to the next ones, or, where every step has its turn, to one that nobody kills: it would grow
+    by more than a step each time.
+    """
     step = 1
     while True:
         before()
@@ -59,6 +65,8 @@ def steps_to(dying: Dying, before: Callable[[], object], share: int) -> Iterator
         yield step
         if ended == DONE:
             return
+        if share == 1:
+            assert dying(NEVER) == DONE
         step += share
 
 
