@@ -72,7 +72,8 @@ def test_a_claim_that_may_take_nothing_costs_the_same_beside_many_tasks_that_are
     queue = kit.queue("jobs")
     alone = _idle_seconds(queue)
     _in_portions(queue, "ready")
-    for settings in ({"max_running": 1}, {"rate": 0.001, "max_running": None}):
+    limits: list[dict[str, Any]] = [{"max_running": 1}, {"rate": 0.001, "max_running": None}]
+    for settings in limits:
         queue.configure(**settings)
         assert len(queue.claim("worker", lease=3600)) == 1
         assert _idle_seconds(queue) < 10 * alone
