@@ -242,12 +242,12 @@ def test_a_crowd_goes_while_others_write(kit: EventKit, connect: Callable[..., A
     publisher = connect(url).stream("meanwhile")
     published = turns = 0
     for attempt in range(5):  # Whose turn it is, the machine decides as well.
+        before = published
         done = in_thread(kit.maintain)
-        turns = -published
         while not done.done():
             publisher.publish(published)
             published += 1
-        turns += published
+        turns = published - before
         assert attempt or done.result() == expected
         if turns > 3:
             break

@@ -33,11 +33,9 @@ def ranges(
     """What lies between *starts* and *ends*, in parts.  Events in between that are pruned are passed by."""
     spans = {topic: (starts.get(topic, 0), end) for topic, end in ends.items() if starts.get(topic, 0) < end}
     total = sum(end - start for start, end in spans.values())
+    size = part_size(total) if options.min_partitions is None else max(1, -(-total // options.min_partitions))
     planned = []
     for topic, (after, last) in spans.items():
-        size = part_size(total)
-        if options.min_partitions is not None:
-            size = max(1, -(-total // options.min_partitions))
         cuts = by_offset(after, last, size)
         if options.max_records is not None:
             cuts = _by_number(connection, topic, after, last, options.max_records, list(cuts))
