@@ -19,8 +19,8 @@ Maker = Callable[[Any, Any, int], Any]
 
 
 def same(array: Any, kind: Any, rows: int) -> Any:
-    """The same values; a column of nothing but NULL has no type of its own."""
-    return array.cast(kind)
+    """The same values; a column of nothing but NULL may have been read as any type."""
+    return pa.nulls(rows, kind) if array.null_count == rows else array.cast(kind)
 
 
 def moment(array: Any, kind: Any, rows: int) -> Any:

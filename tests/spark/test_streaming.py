@@ -1,6 +1,7 @@
 """A stream as a stream: each event once, in micro-batches, and on from where it was after a restart."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from spark.streams import Query, wait_for
 
 import eventkit
+from eventkit.bulk import by_rows, opened
 from eventkit.conformance.clauses import proves
+from eventkit.kit import backend_of
+from eventkit.operations.extract import FetchEvents
 
 both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 
@@ -126,3 +130,56 @@ def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.Event
         assert [row.offset for row in to_there.collect()] == [early]
     query.run()
     assert [row.offset for row in query.rows()] == [early, late, later]
+
+
+TEXTS = [
+    '{"b": 1,  "a":1.0, "a": null}',
+    "[1, [2]]",
+    "null",
+    "12345678901234567890",
+    '"true"',
+    "true",
+    "1.0",
+    '"é\\u0000"',
+]
+"""Payloads whose text a reader could change: spaces, names that repeat, numbers, texts that look like other values."""
+
+
+@proves("D1", "D3")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_every_reader_gives_payloads_and_headers_as_they_are(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
+) -> None:
+    """Byte for byte: in a batch, in Kafka's layout, in streams of workers and of the driver, and without ADBC."""
+    headers = '{"one": "1.0", "flag": "true", "text": "{\\"a\\": null}"}'
+    expected = [(text, {"one": "1.0", "flag": "true", "text": '{"a": null}'}) for text in TEXTS]
+    with kit.transaction() as tx:
+        kit.stream("orders").publish(0, tx=tx)
+        schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
+        for text in TEXTS:
+            tx.execute(
+                f"INSERT INTO {schema}eventkit_event (topic, payload, headers) VALUES ('orders', '{text}', '{headers}')"
+            )
+    options = {"url": url, "topic": "orders"}
+    first = str(kit.stream("orders").read(limit=1)[0].offset + 1)
+
+    def found(frame: Any) -> list[tuple[str, dict[str, str]]]:
+        return [(row.payload, row.headers) for row in frame.orderBy("offset").collect()]
+
+    batch = spark.read.format("eventkit").options(**options, startingOffsets=first)
+    assert found(batch.load()) == expected
+    rows = batch.options(layout="kafka", includeHeaders="true").load().orderBy("offset").collect()
+    as_text = [(row.value.decode(), {one.key: one.value.decode() for one in row.headers}) for row in rows]
+    assert as_text == expected
+    for low_latency in ("false", "true"):
+        name = f"as_they_are_{low_latency}"
+        stream = spark.readStream.format("eventkit").options(**options, startingOffsets=first, lowLatency=low_latency)
+        writer = stream.load().writeStream.format("memory").queryName(name)
+        writer.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True).start().awaitTermination()
+        assert found(spark.table(name)) == expected
+    fetch = FetchEvents("orders", int(first) - 1, 2**62, [], None, None, 100)
+    with closing(backend_of(url).connect(url, create=False)) as connection:
+        by_driver = by_rows(connection)(fetch, ["payload", "headers"])
+    with opened(url) as read:
+        assert read(fetch, ["payload", "headers"]).to_pylist() == by_driver.to_pylist()
+    assert by_driver["payload"].to_pylist() == TEXTS
