@@ -45,11 +45,19 @@ class Cluster:
     Args:
         binaries: Of which server; by default the newest on the machine, or else in the package.
         folder: The path of an `OwnedFolder` with whose owner the cluster ends, instead of one of its own.
+        primary: The running cluster of which this one is a hot standby.
         settings: Settings of the server, over those in `SETTINGS`.
     """
 
-    def __init__(self, binaries: Binaries | None = None, folder: Path | None = None, **settings: object) -> None:
-        self.binaries = binaries or postgres_binaries.find()
+    def __init__(
+        self,
+        binaries: Binaries | None = None,
+        folder: Path | None = None,
+        primary: "Cluster | None" = None,
+        **settings: object,
+    ) -> None:
+        self.binaries = binaries or (primary.binaries if primary else postgres_binaries.find())
+        self._primary = primary
         self._own = None
         if folder is None:
             self._own = OwnedFolder()
@@ -140,11 +148,17 @@ class Cluster:
         if os.geteuid() == 0 and not open_to_all(self.binaries.folder):
             self.binaries = self.binaries.copy(self.folder / "server")
         self._start_keeper()
-        flags = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
-        self._run("initdb", "--pgdata", self._data, *flags)
+        if self._primary is None:
+            flags = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+            self._run("initdb", "--pgdata", self._data, *flags)
+        else:
+            flags = ("-R", "--checkpoint=fast", "--no-sync")
+            self._run("pg_basebackup", "--pgdata", self._data, "--dbname", self._primary.url, *flags)
         self.configure(port=free_port(), unix_socket_directories=self.folder)
-        with (self._data / "postgresql.conf").open("a") as file:
-            file.write(f"include '{self.folder}/settings.conf'\n")
+        file = self._data / "postgresql.conf"
+        file.write_text(
+            re.sub("^include .*", "", file.read_text(), flags=re.M) + f"include '{self.folder}/settings.conf'\n"
+        )
 
     def _start_keeper(self) -> None:
         """Start the process that ends the cluster, in a session of its own and as nobody's child."""

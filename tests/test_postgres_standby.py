@@ -1,40 +1,58 @@
-"""A standby is no place for a kit: it is read-only, and does not know who is publishing on the primary."""
+"""A standby is refused: it does not see the publishers' marks, so a reader there would skip events."""
 
-import os
 import re
-import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import own_cluster
+import psycopg
 import pytest
 from clusters import Cluster
 from own_cluster import PATIENCE, ask, eventually, exercise, sleepers, succeeds
 
 from eventkit import Disconnected
+from eventkit.conformance import proves
 
 cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 
 Connect = Callable[..., Any]
 
 
+@proves("S2")
 def test_a_standby_is_refused(cluster: Cluster, url: str, connect: Connect) -> None:
-    """It is said what it is; with all hosts in the URL the primary is found, whichever comes first."""
-    with standby_of(cluster) as standby:
-        connect(url)
+    """The URL does not decide; with all hosts in it the primary is found, whichever is first."""
+    connect(url).stream("s").publish("before")
+    with Cluster(primary=cluster) as standby:
         eventually(lambda: behind(standby) == behind(cluster), "the standby has followed")
-        with pytest.raises(Disconnected, match=r"is a standby.*hot standby.*name the primary.*or all hosts"):
-            connect(at(url, standby))
+        for attributes in ("any", "prefer-standby", "standby", "read-only", "primary", "read-write"):
+            with pytest.raises(
+                Disconnected, match=r"is a standby.*(hot standby|read-only).*name the primary.*or all hosts"
+            ):
+                connect(f"{at(url, standby)}&target_session_attrs={attributes}")
+        with connect(f"{at(url, standby, cluster)}&target_session_attrs=prefer-standby") as kit:
+            assert [event.payload for event in kit.stream("s").read()] == ["before"]
         exercise(connect(at(url, standby, cluster)))
+
+
+@proves("S2")
+@pytest.mark.parametrize("flavour", ["sync"], indirect=True)
+def test_the_functions_refuse_to_read_on_a_standby(cluster: Cluster, url: str, connect: Connect) -> None:
+    """A pooler may lead a connection of the kit there later, and plain SQL asks no kit."""
+    connect(url).stream("s").publish("before")
+    [schema] = re.findall(r"schema=(\w+)", url)
+    with Cluster(primary=cluster) as standby:
+        eventually(lambda: behind(standby) == behind(cluster), "the standby has followed")
+        for call in ("eventkit_events_after('s', 0, 10)", "eventkit_head('t')", "eventkit_latest_notification('{c}')"):
+            with pytest.raises(psycopg.errors.CannotConnectNow, match="hot standby"):
+                ask(standby, f"SET search_path = {schema}; SELECT * FROM {call}")
 
 
 @pytest.mark.parametrize("flavour", ["sync", pytest.param("async", marks=pytest.mark.slow)], indirect=True)
 def test_a_standby_that_is_promoted(cluster: Cluster, url: str, connect: Connect) -> None:
-    """Whoever has all hosts in the URL goes on with the new primary, also who was asleep."""
-    with Cluster() as first, standby_of(first) as second:
-        kit = connect(f"{at(url, first, second)}&fallback_poll=3600&busy_timeout=2")
+    """A kit with all hosts in its URL reads nothing before the promotion, and goes on after it, a sleeper too."""
+    with Cluster() as first, Cluster(primary=first) as second:
+        kit = connect(f"{at(url, first, second)}&fallback_poll=3600&busy_timeout=2&target_session_attrs=any")
         stream = kit.stream("t")
         received: list[Any] = []
         events = iter(stream.subscribe(start="earliest"))
@@ -44,37 +62,15 @@ def test_a_standby_that_is_promoted(cluster: Cluster, url: str, connect: Connect
         eventually(lambda: received and sleepers(first, url), "the reader sleeps")
         eventually(lambda: behind(first) == behind(second), "the standby has followed")
         first.stop("immediate")
-        with pytest.raises(Disconnected):
-            stream.publish("between")
+        for call in (stream.read, lambda: stream.publish("between")):
+            with pytest.raises(Disconnected):
+                call()
         ask(second, "SELECT pg_promote()")
         eventually(lambda: succeeds(lambda: stream.publish("after")), "the new primary serves")
         reader.join(PATIENCE)
         assert received == ["before", "after"]
         events.close()
         kit.close()
-
-
-@contextmanager
-def standby_of(primary: Cluster) -> Iterator[Cluster]:
-    """A server that follows *primary*, made of a copy of its files."""
-    with Cluster() as standby:
-        standby.configure(primary_conninfo=f"host=127.0.0.1 port={port(primary)} user=postgres")
-        standby.stop()
-        primary.stop()
-        theirs, ours = primary.folder / "data", standby.folder / "data"
-        configuration = (ours / "postgresql.conf").read_text()
-        owner = ours.stat()
-        shutil.rmtree(ours)
-        shutil.copytree(theirs, ours)
-        (ours / "postgresql.conf").write_text(configuration)
-        (ours / "standby.signal").touch()
-        for folder, folders, files in os.walk(ours):
-            for name in (".", *folders, *files):
-                os.chown(os.path.join(folder, name), owner.st_uid, owner.st_gid)
-        ours.chmod(0o700)
-        primary.start()
-        standby.start()
-        yield standby
 
 
 def behind(cluster: Cluster) -> Any:

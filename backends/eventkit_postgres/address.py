@@ -14,7 +14,8 @@
     ?fallback_poll=5                      seconds between two looks on no occasion
     ?max_payload=524288                   bytes of JSON text
 
-Every other parameter is libpq's: ``sslmode``, ``sslrootcert``, ``target_session_attrs``, ``application_name``, …
+Every other parameter is libpq's: ``sslmode``, ``sslrootcert``, ``application_name``, …  A standby is never connected
+to, whatever ``target_session_attrs`` says: only the primary has the locks of the publishers.
 """
 
 import re
@@ -104,6 +105,8 @@ def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {name: given.pop(name) for name in _OPTIONS if name in given}
+    if given.get("target_session_attrs") != "read-write":  # It refuses a standby as well.
+        given["target_session_attrs"] = "primary"
     query = urlencode(given, quote_via=quote)
     conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
     if mistake := _mistake(parts.netloc, conninfo):

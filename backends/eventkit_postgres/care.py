@@ -50,8 +50,6 @@ def _server(driver: Any) -> Iterator[Finding]:
         yield Finding("good", f"PostgreSQL {name}")
     else:
         yield Finding("bad", f"PostgreSQL {name} is too old", "upgrade the server to 13 or newer")
-    if _one(driver, "SELECT pg_is_in_recovery()"):
-        yield Finding("bad", "this server is a standby, which nobody can write to", "name the primary in the URL")
     for setting, why in (
         ("fsync", "a crash of the machine can destroy the database"),
         ("full_page_writes", "a crash of the machine can destroy the database"),

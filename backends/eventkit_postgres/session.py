@@ -20,10 +20,8 @@ _CONNECTING = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "connect_timeout": 5,
-    "target_session_attrs": "primary",
 }
-"""A server that has gone without a word is noticed within a minute, and a standby is no place to write, nor to read:
-only the primary knows who is still publishing.  The URL may say otherwise."""
+"""A server that stops answering is noticed within a minute.  The URL may say otherwise."""
 
 RECONNECTING = 1.0
 """Seconds for which the pool tries to replace a connection before it reports why it cannot, and begins anew.  The

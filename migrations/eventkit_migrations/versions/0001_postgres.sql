@@ -99,7 +99,8 @@ END
 $$
 
 -- The highest number up to which everything of these names that will ever commit has committed.  Read what
--- lies at or below it in a later snapshot, never in an older one.
+-- lies at or below it in a later snapshot, never in an older one.  A standby has no locks of the primary, so the
+-- marks are invisible there and a reader would skip events.
 CREATE FUNCTION eventkit_settled(kind text, names text[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -107,6 +108,10 @@ DECLARE
     last bigint := eventkit_drawn($1);
     below bigint;
 BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE 'this server is a hot standby, which cannot see who is publishing: read on the primary'
+            USING ERRCODE = 'cannot_connect_now';
+    END IF;
     SELECT max((last - objid::bigint) & 2147483647)
     INTO below
     FROM pg_locks
