@@ -13,6 +13,8 @@ What is named here is imported when it is first asked for, so that whoever needs
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from .app import (
         App,

@@ -74,7 +74,7 @@ def _backend(scheme: str) -> Backend:
     except ImportError as error:
         extra = _EXTRAS.get(scheme.partition("+")[0], scheme.partition("+")[0])
         raise UnknownBackend(
-            f"the backend for {scheme!r} cannot be imported ({error}): pip install 'eventkit[{extra}]'"
+            f"the backend for {scheme!r} cannot be imported ({error}): pip install 'eventkit-db[{extra}]'"
         ) from error
 
 

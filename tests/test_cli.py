@@ -104,7 +104,7 @@ def test_without_the_extra_there_is_a_line_with_the_command() -> None:
     program = "import sys; sys.modules['typer'] = None; from eventkit.cli import main; sys.exit(main(['--help']))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 1
-    assert ran.stderr == "eventkit: the command line is not installed: pip install 'eventkit[cli]'\n"
+    assert ran.stderr == "eventkit: the command line is not installed: pip install 'eventkit-db[cli]'\n"
 
 
 def test_a_pipe_may_be_closed_early(folder: Path) -> None:

@@ -52,6 +52,20 @@ def test_doctor_sees_a_missing_index(folder: Path) -> None:
     assert "lacks eventkit_task_ready" in ran.stdout
 
 
+def test_doctor_reports_another_distribution_of_the_import_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process("migrate", "--url", "sqlite:///shop.db")
+    other = folder / "site" / "eventkit-1.0.3.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: eventkit\nVersion: 1.0.3\n", "utf-8")
+    (other / "RECORD").write_text("eventkit/__init__.py,,\n", "utf-8")
+    assert "installs a package named eventkit" not in process("doctor", "--url", "sqlite:///shop.db").stdout
+    monkeypatch.setenv("PYTHONPATH", str(other.parent))
+    ran = process("doctor", "--url", "sqlite:///shop.db", "--json")
+    [found] = [one for one in json.loads(ran.stdout)["findings"] if "distribution eventkit installs" in one["what"]]
+    assert found["remedy"] == "pip uninstall eventkit eventkit-db, then pip install eventkit-db"
+    assert ran.returncode == 1
+
+
 def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
     program = (
         "import sqlite3, sys, eventkit; kit = eventkit.connect('sqlite:///shop.db'); "

@@ -147,7 +147,7 @@ def test_its_commands_exist(page: Path) -> None:
         assert target in targets, target
     for module in re.findall(r"\bpython -m ([\w.]+)", shell):
         assert importlib.util.find_spec(module), module
-    for extra in re.findall(r"eventkit\[(\w+)\]", text):
+    for extra in re.findall(r"eventkit-db\[(\w+)\]", text):
         assert extra in extras, extra
 
 

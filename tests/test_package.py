@@ -1,5 +1,6 @@
 """What is published: a source archive, the wheel made from it, and what they hold."""
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -9,6 +10,8 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+import eventkit
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -103,6 +106,36 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
         "sqlite.apsw = eventkit_sqlite.dialect:ApswDialect",
     ):
         assert line in entry_points.splitlines()
+
+
+def test_the_description_links_to_nothing_that_is_not_there(wheel: Path) -> None:
+    """A package index shows the README alone: a relative link would lead nowhere."""
+    with zipfile.ZipFile(wheel) as files:
+        [metadata] = [name for name in files.namelist() if name.endswith(".dist-info/METADATA")]
+        description = files.read(metadata).decode().partition("\n\n")[2]
+    assert "the contract (`docs/contract.md`)" in description
+    assert re.findall(r"\]\((?!https?://)[^)]*\)", description) == []
+
+
+def test_no_text_names_the_unrelated_distribution() -> None:
+    """The distribution is eventkit-db: ``pip install eventkit`` installs an unrelated package in its place."""
+    folders = ("eventkit", "backends", "migrations", "docs", "tests", "benchmarks")
+    inside = (file for name in folders for file in (ROOT / name).rglob("*"))
+    files = [ROOT / "README.md", ROOT / "pyproject.toml", *inside]
+    old = re.compile(r"(pip install|uv add|poetry add) [^\n]*\beventkit(?!-db)(\[|['\"\s]|$)|['\"`]eventkit\[\w")
+    found = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        if file.suffix in (".md", ".py", ".toml", ".html", ".txt") and file.name != "test_package.py"
+        for line in file.read_text("utf-8").splitlines()
+        if old.search(line)
+    ]
+    assert found == []
+
+
+def test_the_version_is_the_distributions(wheel: Path) -> None:
+    """`eventkit.__version__` is what the wheel carries."""
+    assert wheel.name.startswith(f"eventkit_db-{eventkit.__version__}-")
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ Each group of commands is a module of plain functions.  `opening` is where a kit
 printed, `root` where the commands are put together.  What a command needs of the library it imports when it runs, so
 that ``eventkit --help`` is there at once.
 
-It comes with ``pip install 'eventkit[cli]'``; without that, there is a line that says so.
+It comes with ``pip install 'eventkit-db[cli]'``; without that, there is a line that says so.
 """
 
 import sys
@@ -20,6 +20,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise
-        print("eventkit: the command line is not installed: pip install 'eventkit[cli]'", file=sys.stderr)
+        print("eventkit: the command line is not installed: pip install 'eventkit-db[cli]'", file=sys.stderr)
         return 1
     return run(arguments)

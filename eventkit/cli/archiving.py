@@ -182,6 +182,7 @@ def _archived(url: str | None) -> list[str]:
 
 def _installed() -> None:
     try:
+        import adbc_driver_manager  # noqa: F401
         import pyarrow  # noqa: F401
-    except ModuleNotFoundError:
-        raise Failed("archives take Arrow: pip install 'eventkit[spark]'") from None
+    except ModuleNotFoundError as error:
+        raise Failed(f"archives need {error.name}: pip install 'eventkit-db[archive]'") from None

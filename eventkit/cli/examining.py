@@ -22,10 +22,24 @@ _LATE = 60
 
 def examine(url: str) -> "list[Finding]":
     """All findings, in the order in which they should be read."""
-    found = list(care(url, "diagnose")(url))
+    found = [*_distributions(), *care(url, "diagnose")(url)]
     with opened(url) as kit:
         found += [*_queues(kit), *_consumers(kit), *_schedules(kit)]
     return found
+
+
+def _distributions() -> "Iterator[Finding]":
+    """Report each other distribution whose files are those of the import name."""
+    from importlib.metadata import packages_distributions
+
+    from eventkit.findings import Finding
+
+    for name in sorted({*packages_distributions().get("eventkit", ())} - {"eventkit-db"}):
+        yield Finding(
+            "bad",
+            f"the distribution {name} installs a package named eventkit too, so one has overwritten files of the other",
+            f"pip uninstall {name} eventkit-db, then pip install eventkit-db",
+        )
 
 
 def _queues(kit: "EventKit") -> "Iterator[Finding]":

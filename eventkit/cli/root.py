@@ -85,9 +85,9 @@ for name, group in {
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from eventkit import __version__
 
-        print(f"eventkit {version('eventkit')}")
+        print(f"eventkit {__version__}")
         raise typer.Exit
 
 

@@ -67,7 +67,7 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("jinja2", "litestar", "uvicorn", "uvloop", "httptools"):
             raise
-        raise Failed("the service is not installed: pip install 'eventkit[server]'") from None
+        raise Failed("the service is not installed: pip install 'eventkit-db[server]'") from None
     beside: list[Any] = []
     if scheduler:
         beside.append(_schedules)

@@ -201,7 +201,7 @@ def test_a_missing_driver_names_what_to_install(
     (package / "entry_points.txt").write_text("[eventkit.backends]\nlacking = lacking_backend\n")
     (tmp_path / "lacking_backend.py").write_text("import a_driver_nobody_has\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(eventkit.UnknownBackend, match=r"a_driver_nobody_has.*pip install 'eventkit\[lacking\]'"):
+    with pytest.raises(eventkit.UnknownBackend, match=r"a_driver_nobody_has.*pip install 'eventkit-db\[lacking\]'"):
         connect("lacking:///x")
 
 

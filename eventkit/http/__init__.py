@@ -19,7 +19,7 @@ parameter of that kind), and raises a `Refusal` with 401, 403 or 429.  That of `
 ``pages``.
 
 `serving` is the process: its socket, its signals, and what runs beside it.  It comes with
-``pip install 'eventkit[server]'``.
+``pip install 'eventkit-db[server]'``.
 """
 
 from .application import Guard, app

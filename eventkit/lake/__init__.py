@@ -5,8 +5,8 @@
     lake.archive("sqlite:///shop.db", "orders", to="lake", prune=True, older_than=30 * 86_400)
     lake.replay("sqlite:///shop.db", "orders", to_queue="invoices", since=january)
 
-It takes Arrow (``pip install 'eventkit[spark]'``) and no Spark: what reads a database and writes files waits for one
-disk, and a cluster would not make it wait for less.
+It needs Arrow (``pip install 'eventkit-db[archive]'``) and no Spark: reading a database and writing files
+is bound by one disk, which a cluster does not make faster.
 """
 
 from .archiving import Archived, archive

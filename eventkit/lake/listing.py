@@ -65,7 +65,7 @@ class Listing:
                 self._table = Iceberg(store, topic)
         except ModuleNotFoundError as error:
             raise EventkitError(
-                f"an archive that is kept as a table of {format} takes {error.name}: pip install 'eventkit[{format}]'"
+                f"an archive kept as a table of {format} takes {error.name}: pip install 'eventkit-db[{format}]'"
             ) from None
 
     def follow(self, manifest: Callable[[], list[LakeFile]]) -> None:

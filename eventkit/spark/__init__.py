@@ -6,7 +6,7 @@
     orders = spark.read.format("eventkit").option("url", "sqlite:///shop.db").option("topic", "orders").load()
 
 Spark finds the source by itself where eventkit is installed; `register` makes it known where it is not.  What reads and
-writes runs in the worker processes of Spark, and comes with ``pip install 'eventkit[spark]'``.
+writes runs in the worker processes of Spark, and comes with ``pip install 'eventkit-db[spark]'``.
 """
 
 from .pipeline import Pipeline, Ran

@@ -43,7 +43,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        hint = f"{error.name} is not installed: pip install 'eventkit[spark]'"
+        hint = f"{error.name} is not installed: pip install 'eventkit-db[spark]'"
         raise ModuleNotFoundError(hint, name=error.name) from None
     if home := java_home():
         os.environ["JAVA_HOME"] = home

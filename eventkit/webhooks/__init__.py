@@ -7,7 +7,7 @@
 
     verify(request.body, request.headers, secret="…")        # where it arrives
 
-`calling` is for workers, and needs ``pip install 'eventkit[server]'``; nothing else here does.
+`calling` is for workers, and needs ``pip install 'eventkit-db[server]'``; nothing else here does.
 """
 
 from ..signatures import SignatureRefused

@@ -55,7 +55,7 @@ class Webhooks:
         self._guard = Guard(allow)
         self._per_host = arguments.count("per_host", per_host, least=1)
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
-        self._agent = f"eventkit/{version('eventkit')}"
+        self._agent = f"eventkit/{version('eventkit-db')}"
 
         async def call(
             ctx: AsyncTaskContext,

@@ -65,5 +65,5 @@ def _module(url: str) -> Any:
         return import_module(f"eventkit_migrations.{name}")
     except ImportError as error:
         raise UnknownBackend(
-            f"the driver for {scheme!r} is missing ({error}): pip install 'eventkit[{name}]'"
+            f"the driver for {scheme!r} is missing ({error}): pip install 'eventkit-db[{name}]'"
         ) from error

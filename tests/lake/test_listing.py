@@ -100,7 +100,7 @@ def test_an_archive_of_files_becomes_a_table_and_stays_it(
     publish(kit, 3)
     lake.archive(url, "orders", to=location)
     monkeypatch.setitem(sys.modules, f"eventkit.lake.{format}", None)
-    with pytest.raises(EventkitError, match=rf"takes .*{format}: pip install 'eventkit\[{format}\]'$"):
+    with pytest.raises(EventkitError, match=rf"takes .*{format}: pip install 'eventkit-db\[{format}\]'$"):
         lake.archive(url, "orders", format=format)
     monkeypatch.undo()
     lake.archive(url, "orders", format=format)
