@@ -16,6 +16,11 @@ from .enqueue import TaskRow, check_batch, check_bound
 from .stream import EventRow
 
 
+def skipped_in(query: str) -> str:
+    """The writer whose mark lies above the last micro-batch of Spark's *query* in which a write was skipped."""
+    return f"skipped:{query}"
+
+
 class StageEvents(Operation[None], frozen=True):
     """Put events for a topic aside; those of a batch are published in the order of parts and positions."""
 
@@ -104,12 +109,16 @@ class WriteBatch(Operation[bool], frozen=True):
             )
 
 
-class MarkWritten(Operation[None], frozen=True):
-    """Note that the writer has come to this batch; no row if it has been there, or beyond."""
+class MarkWritten(Operation[bool], frozen=True):
+    """Record that the writer has reached this batch; False, and no row, if it has been there, or beyond."""
 
     writer: str
     batch: int
     keep: int | None
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether the mark is new."""
+        return bool(rows)
 
 
 class MoveMark(Operation[bool], frozen=True):

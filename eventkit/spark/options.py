@@ -133,6 +133,8 @@ class WriteOptions:
     topic: str | None = None
     queue: str | None = None
     write_id: str | None = None
+    txn_app_id: str | None = None
+    txn_version: int | None = None
     quarantine: str | None = None
 
     @classmethod
@@ -141,8 +143,30 @@ class WriteOptions:
         given = known(options, WRITE)
         if "topic" in given and "queue" in given:
             raise ValueError("topic publishes events and queue enqueues tasks: leave one of the two out")
+        if ("txnAppId" in given) != ("txnVersion" in given):
+            raise ValueError("txnAppId and txnVersion name a write together: give both, or a writeId")
+        if "writeId" in given and "txnAppId" in given:
+            raise ValueError(
+                "writeId names a single write, txnAppId and txnVersion one of several whose versions rise: "
+                "leave one of the two out"
+            )
         read = {name: WRITE[name](name, given[name]) for name in given}
-        return cls(address_of(given), read.get("topic"), read.get("queue"), read.get("writeId"), read.get("quarantine"))
+        return cls(
+            address_of(given),
+            read.get("topic"),
+            read.get("queue"),
+            read.get("writeId"),
+            read.get("txnAppId"),
+            read.get("txnVersion"),
+            read.get("quarantine"),
+        )
+
+    @property
+    def target(self) -> str:
+        """Where the rows go, for people."""
+        if self.queue is not None:
+            return f"queue {self.queue!r}"
+        return "the topics of the rows" if self.topic is None else f"topic {self.topic!r}"
 
     @property
     def max_payload(self) -> int:
@@ -217,6 +241,8 @@ WRITE: dict[str, Callable[[str, str], Any]] = {
     "topic": values.name,
     "queue": values.name,
     "writeId": values.name,
+    "txnAppId": values.name,
+    "txnVersion": values.version,
     "quarantine": values.text,
     # Spark's own, which it hands on.
     "checkpointLocation": values.text,

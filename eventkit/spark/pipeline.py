@@ -16,6 +16,7 @@ from ..errors import EventkitError
 from ..kit import backend_of
 from ..noting import Note, noted
 from ..operations.extract import FindEnd, ReadExtent
+from ..operations.staging import ReadMark, skipped_in
 from ..protocols import Connection
 from .complaints import told
 from .options import WRITE, address_of
@@ -37,11 +38,13 @@ _MOST = 1_000_000
 
 
 class Ran(NamedTuple):
-    """What a run came to: micro-batches that had rows, their rows, and seconds."""
+    """The outcome of a run: micro-batches that had rows, their rows, seconds, and how many of those micro-batches had
+    been written before, wholly or in part, so that a write was *skipped*."""
 
     batches: int
     rows: int
     seconds: float
+    skipped: int = 0
 
 
 class Pipeline:
@@ -147,7 +150,7 @@ class _Watching:
         self._note = note
         self._began = monotonic()
         self._last = -1
-        self._batches = self._rows = 0
+        self._batches = self._rows = self._skipped = 0
         self._shown = sys.stderr.isatty()
 
     def look(self, query: "StreamingQuery") -> None:
@@ -157,6 +160,8 @@ class _Watching:
             return
         rows, self._last = sum(one["numInputRows"] for one in found), found[-1]["batchId"]
         self._batches, self._rows = self._batches + len(found), self._rows + rows
+        skipped_below = self._connection.execute(ReadMark(skipped_in(query.id)))
+        self._skipped += sum(one["batchId"] < skipped_below for one in found)
         lag = self._lag(found[-1]["sources"][0]["endOffset"])
         self._note(rows, self._last, lag)
         if self._shown:
@@ -171,7 +176,7 @@ class _Watching:
 
     def ran(self) -> Ran:
         """All of it."""
-        return Ran(self._batches, self._rows, monotonic() - self._began)
+        return Ran(self._batches, self._rows, monotonic() - self._began, self._skipped)
 
     def _lag(self, position: Any) -> int:
         places = json.loads(position) if isinstance(position, str) else dict(position)

@@ -1,12 +1,16 @@
 """Rows that could not be written, in a folder: a file of JSON lines for each batch that had such."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from urllib.parse import quote
 
 import msgspec
 from pyarrow import fs
 
 from .incoming import BadRow
+
+_LONGEST = 200
+"""Characters of a batch's name in that of its file, which has 255 bytes at most."""
 
 
 def quarantine(folder: str, batch: str, parts: Sequence[tuple[int, Sequence[BadRow]]]) -> None:
@@ -23,7 +27,10 @@ def quarantine(folder: str, batch: str, parts: Sequence[tuple[int, Sequence[BadR
         return
     files, path = fs.FileSystem.from_uri(folder)
     files.create_dir(path, recursive=True)
-    name = f"{path}/{quote(batch, safe='')}.jsonl"
+    name = quote(batch, safe="")
+    if len(name) > _LONGEST:
+        name = name[: _LONGEST - 65] + "-" + sha256(batch.encode()).hexdigest()
+    name = f"{path}/{name}.jsonl"
     with files.open_output_stream(f"{name}.part") as stream:
         stream.write(msgspec.json.Encoder().encode_lines(lines))
     files.move(f"{name}.part", name)

@@ -53,6 +53,14 @@ def count(name: str, value: str) -> int:
         raise ValueError(f"{name} is a whole number from 1, not {value!r}") from None
 
 
+def version(name: str, value: str) -> int:
+    """A whole number, from 0."""
+    try:
+        return arguments.count(name, int(value), least=0)
+    except ValueError:
+        raise ValueError(f"{name} is a whole number from 0, not {value!r}") from None
+
+
 def duration(name: str, value: str) -> float:
     """Seconds, of a number with a unit; milliseconds, of one without."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*", value)

@@ -6,6 +6,7 @@ process and in whatever parts, comes once.  Few rows travel to the driver with t
 in the database.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from time import monotonic, sleep
 from typing import Any, cast
 from uuid import uuid4
 
+import msgspec
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -23,13 +25,14 @@ from pyspark.sql.types import StructType
 
 from ..errors import ForeignTransaction, NotMigrated, Unavailable
 from ..kit import backend_of
-from ..operations import Operation
 from ..operations.claim import fresh_token
-from ..operations.staging import DropStaged, StageEvents, StageTasks, WriteBatch
+from ..operations.staging import DropStaged, MarkWritten, StageEvents, StageTasks, WriteBatch, skipped_in
 from .incoming import BadRow, Chunk, Shape
 from .options import WriteOptions
 from .quarantine import quarantine
 from .refusals import plainly
+
+_log = logging.getLogger("eventkit.spark")
 
 _FEW = 65_536
 """Bytes of a partition up to which its rows travel with the message to the driver."""
@@ -53,6 +56,8 @@ class Staged(WriterCommitMessage):
     chunks: int
     late: list[StageEvents | StageTasks]
     bad: list[BadRow] = field(default_factory=list)
+    micro_batch: tuple[str, int] | None = None
+    """The query and the number of the micro-batch in which this is written, also by a function of foreachBatch."""
 
 
 class _Writing:
@@ -89,16 +94,16 @@ class _Writing:
         finally:
             if connection is not None:
                 connection.close()
-        return Staged(writer, batch, attempt, part, number, chunks, held, bad)
+        return Staged(writer, batch, attempt, part, number, chunks, held, bad, _micro_batch(context))
 
-    def write(self, messages: Sequence[Staged], keep: int | None) -> None:
-        """Write a batch, unless it has been written before."""
+    def write(self, messages: Sequence[Staged], keep: int | None, what: str) -> None:
+        """Write a batch; if it has been written before, log a warning that names *what*, and count it."""
         if not messages:
             return
         first = messages[0]
         if self._options.quarantine is not None:
             quarantine(self._options.quarantine, f"{first.writer}-{first.batch}", [(m.part, m.bad) for m in messages])
-        self._persistently(
+        written = self._persistently(
             WriteBatch(
                 first.writer,
                 first.batch,
@@ -111,6 +116,13 @@ class _Writing:
                 deduplicated=self._shape.deduplicated,
             )
         )
+        if not written:
+            rows = sum(message.number for message in messages)
+            _log.warning("%s was written to %s before: skipped %d rows", what, self._options.target, rows)
+            if first.micro_batch is not None:
+                query, batch = first.micro_batch
+                with closing(self._connect()) as connection:
+                    connection.execute(MarkWritten(skipped_in(query), batch + 1, _KEPT))
 
     def forget(self, writer: str, batch: int) -> None:
         """Clear what was put aside; what cannot be cleared now goes with time."""
@@ -144,23 +156,24 @@ class _Writing:
         url = self._options.address.resolve()
         return backend_of(url).connect(url, create=create)
 
-    def _persistently(self, operation: Operation[Any]) -> None:
-        """Execute what may be executed twice, until it is known to be done."""
-        deadline, pause = monotonic() + _PATIENCE, 0.05
+    def _persistently(self, operation: WriteBatch) -> bool:
+        """Write a batch until it is known to be written; False if it had been before."""
+        deadline, pause, interrupted = monotonic() + _PATIENCE, 0.05, False
         while True:
             try:
                 with closing(self._connect()) as connection:
-                    connection.execute(operation)
-                return
+                    # An interrupted attempt may have committed, so a later one that finds the mark finds its own.
+                    return connection.execute(operation) or interrupted
             except Unavailable:
                 if monotonic() > deadline:
                     raise
+                interrupted = True
                 sleep(pause)
                 pause = min(2 * pause, 2.0)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame in one transaction; a repeat with the same id does nothing."""
+    """Writes a DataFrame in one transaction; a repeat with the same id, or a version that is not newer, is skipped."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -169,21 +182,31 @@ class BatchWriter(DataSourceArrowWriter):
                 "prune(...) or purge(...) of the kit"
             )
         self._writing = _Writing(options, schema)
-        self._writer = f"write:{options.write_id or uuid4()}"
+        self._batch = options.txn_version or 0
+        self._keep = None if options.txn_app_id is not None else _KEPT
+        if options.txn_app_id is not None:
+            self._writer = _named("app", options.txn_app_id, options)
+            self._what = f"version {options.txn_version}, or a newer one, of txnAppId {options.txn_app_id!r}"
+        elif options.write_id is not None:
+            self._writer = _named("write", options.write_id, options)
+            self._what = f"writeId {options.write_id!r}"
+        else:
+            self._writer = f"write:{uuid4()}"
+            self._what = "this attempt"
 
     @plainly()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put a partition aside."""
-        return self._writing.stage(iterator, self._writer, 0)
+        return self._writing.stage(iterator, self._writer, self._batch)
 
     @plainly()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Write it all."""
-        self._writing.write(_staged(messages), _KEPT)
+        self._writing.write(_staged(messages), self._keep, self._what)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Clear what waits."""
-        self._writing.forget(self._writer, 0)
+        self._writing.forget(self._writer, self._batch)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -197,25 +220,37 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         if options.write_id is not None:
             raise ValueError("writeId is for single writes: a query has an id of its own, in its checkpoint")
+        if options.txn_app_id is not None:
+            raise ValueError(
+                "txnAppId and txnVersion are for foreachBatch: a query has an id of its own, in its checkpoint"
+            )
         self._writing = _Writing(options, schema)
 
     @plainly()
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Put a partition of a micro-batch aside."""
-        context = cast(TaskContext, TaskContext.get())
-        query = context.getLocalProperty("sql.streaming.queryId")
-        batch = context.getLocalProperty("streaming.sql.batchId")
-        return self._writing.stage(iterator, f"query:{query}", int(cast(str, batch)))
+        query, batch = cast(tuple[str, int], _micro_batch(cast(TaskContext, TaskContext.get())))
+        return self._writing.stage(iterator, f"query:{query}", batch)
 
     @plainly()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write the micro-batch."""
-        self._writing.write(_staged(messages), None)
+        self._writing.write(_staged(messages), None, f"micro-batch {batchId} of this query")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Clear what waits; whose it is, only those tell that have come so far."""
         for message in _staged(messages)[:1]:
             self._writing.forget(message.writer, message.batch)
+
+
+def _named(kind: str, name: str, options: WriteOptions) -> str:
+    """The writer of this name, which is another one for each topic and queue."""
+    return f"{kind}:{msgspec.json.encode([name, options.topic, options.queue]).decode()}"
+
+
+def _micro_batch(context: TaskContext) -> tuple[str, int] | None:
+    query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+    return None if query is None or batch is None else (query, int(batch))
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

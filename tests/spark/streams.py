@@ -14,6 +14,14 @@ def wait_for(condition: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
+def forget_commit(checkpoint: Path) -> None:
+    """Let the last micro-batch be one of which Spark does not know that it was written: what a kill leaves."""
+    commits = checkpoint / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
+    for name in (str(last), f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+
+
 class Query:
     """A query with a checkpoint, whose sink is a folder of Parquet files."""
 

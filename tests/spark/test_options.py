@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eventkit.conformance.clauses import proves
-from eventkit.spark.options import Address, ReadOptions
+from eventkit.spark.options import Address, ReadOptions, WriteOptions
 
 HERE = {"url": "sqlite:///shop.db"}
 ORDERS = {**HERE, "topic": "orders"}
@@ -50,6 +50,23 @@ def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:
     with pytest.raises(ValueError, match=told) as raised:
         ReadOptions.parse(options)
     assert "\n" not in str(raised.value)
+
+
+@proves("D2")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"txnAppId": "a"}, "txnAppId and txnVersion name a write together: give both"),
+        ({"txnVersion": "1"}, "txnAppId and txnVersion name a write together: give both"),
+        ({"writeId": "a", "txnAppId": "a", "txnVersion": "1"}, "writeId names a single write, .* leave one of the two"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "txnVersion is a whole number from 0, not '-1'"),
+        ({"txnAppID": "a", "txnVersio": "1"}, "eventkit has no option txnVersio: did you mean txnVersion?"),
+    ],
+)
+def test_names_of_writes(options: dict[str, str], told: str) -> None:
+    """A write has one kind of name, and the whole of it."""
+    with pytest.raises(ValueError, match=told):
+        WriteOptions.parse({**ORDERS, **options})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.streams import forget_commit
 
 from eventkit import EventkitError
 from eventkit.conformance.clauses import proves
@@ -48,6 +49,32 @@ def test_a_pipeline_runs_once_and_goes_on(spark: Any, kit: Any, url: str, tmp_pa
     assert sorted(event.payload for event in kit.stream("doubled").read()) == [11, 22, 33, 44, 55, 66, 77, 99]
     assert state(kit)[3:] == ("done", 8, 0)
     assert [(one.name, one.lag) for one in orders.consumers()] == [("double", 0)]
+
+
+@proves("D6", "D16")
+@pytest.mark.parametrize("sink", ["function", pytest.param("stream", marks=pytest.mark.slow)])
+def test_a_write_that_comes_again_is_skipped_and_counted(
+    spark: Any, kit: Any, url: str, tmp_path: Path, sink: str
+) -> None:
+    """What a kill leaves between the write and Spark's record of it: the micro-batch comes again."""
+
+    def write(frame: Any, number: int) -> None:
+        for topic in ("copied", "also"):
+            options = {"url": url, "topic": topic, "txnAppId": "copy", "txnVersion": str(number)}
+            frame.select("payload").write.format("eventkit").options(**options).mode("append").save()
+
+    kit.stream("orders").publish_many([1, 2, 3])
+    target: Any = write if sink == "function" else {"topic": "copied"}
+    source = {"topic": "orders", "maxOffsetsPerTrigger": "2"}
+    pipeline = Pipeline("copy", url=url, source=source, sink=target, checkpoint=str(tmp_path / "checkpoint"))
+    ran = pipeline.run_once(spark)
+    assert (ran.batches, ran.skipped) == (2, 0)
+    forget_commit(tmp_path / "checkpoint")
+    kit.stream("orders").publish(4)
+    again = pipeline.run_once(spark)
+    assert (again.batches, again.skipped) == (2, 1)
+    for topic in ("copied", "also") if sink == "function" else ("copied",):
+        assert sorted(event.payload for event in kit.stream(topic).read()) == [1, 2, 3, 4]
 
 
 @proves("D16")

@@ -142,6 +142,7 @@ def test_writing(spark: Any, sqlite_url: str, select: str, options: dict[str, st
     [
         ("complete", "count(*)", {}, r"output mode complete writes everything again .*: use outputMode\('append'\)"),
         ("append", "offset", {"writeId": "monday"}, "writeId is for single writes: a query has an id of its own"),
+        ("append", "offset", {"txnAppId": "a", "txnVersion": "1"}, "txnAppId and txnVersion are for foreachBatch"),
     ],
 )
 def test_writing_streams(

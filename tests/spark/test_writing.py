@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import StringType, StructField, StructType
 
 import eventkit
 from eventkit.conformance.clauses import proves
 from eventkit.conformance.races import asleep
 from eventkit.conformance.threads import in_thread
+from eventkit.operations.staging import StageEvents
+from eventkit.spark.options import WriteOptions
+from eventkit.spark.writing import BatchWriter, Staged
 from eventkit.testing import advance
 
 
@@ -139,9 +143,35 @@ def test_a_write_with_an_id_is_written_once(spark: Any, kit: eventkit.EventKit, 
     for future in racing:
         future.result(60)
     assert len(kit.stream("t").read()) == 20
+    write(numbers(spark, 10, 1), url, topic="other", writeId="monday")
+    write(numbers(spark, 10, 1), url, queue="t", writeId="monday")
+    assert (len(kit.stream("other").read()), kit.queue("t").size()) == (10, 10)
     write(numbers(spark, 10), url, topic="t")
     write(numbers(spark, 10), url, topic="t")
     assert len(kit.stream("t").read()) == 40
+
+
+@proves("D6")
+def test_versions_of_an_application_rise(kit: eventkit.EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A write whose version is not newer than the last one to its target is skipped, and logged as a warning."""
+    schema = StructType([StructField("payload", StringType())])
+
+    def commit(topic: str, version: int) -> None:
+        options = {"url": url, "topic": topic, "txnAppId": "totals", "txnVersion": str(version)}
+        writer = BatchWriter(WriteOptions.parse(options), schema, overwrite=False)
+        late = [StageEvents(writer._writer, version, version, 0, 0, topic, [(f"[{version}]", None, None, None)])]
+        writer.commit([Staged(writer._writer, version, version, 0, 1, 0, late)])
+
+    for topic, version in (("t", 0), ("t", 2), ("other", 1)):
+        commit(topic, version)
+    assert not caplog.records
+    commit("t", 2)
+    commit("t", 1)
+    assert [event.payload for event in kit.stream("t").read()] == [[0], [2]]
+    assert [event.payload for event in kit.stream("other").read()] == [[1]]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    told = "version 1, or a newer one, of txnAppId 'totals' was written to topic 't' before: skipped 1 rows"
+    assert told in caplog.text
 
 
 @proves("D6")

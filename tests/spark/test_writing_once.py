@@ -15,6 +15,7 @@ from deadly import COMMIT, TASK
 from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
+from spark.streams import forget_commit
 
 import eventkit
 from eventkit.conformance.clauses import proves
@@ -100,14 +101,6 @@ def test_a_connection_that_breaks_costs_nothing(
     for turn in range(turns):
         for step in range(2, 6):
             check_termination(spark, kit, url, tmp_path / f"{turn}-{step}", step)
-
-
-def forget_commit(checkpoint: Path) -> None:
-    """Let the last micro-batch be one of which Spark does not know that it was written: what a kill leaves."""
-    commits = checkpoint / "commits"
-    last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
-    for name in (str(last), f".{last}.crc"):
-        (commits / name).unlink(missing_ok=True)
 
 
 @proves("D6")
