@@ -1,17 +1,20 @@
 """What a server refuses, and how the library says so: one of our errors, whose message names the remedy."""
 
 import re
+import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import own_cluster
 import psycopg
 import pytest
-from clusters import Cluster, free_port
-from own_cluster import ask, eventually, exercise, succeeds
+from clusters import Cluster, ClusterError, free_port
+from own_cluster import PATIENCE, ask, eventually, exercise, succeeds
 
 from eventkit import Busy, Disconnected, Unavailable
 from eventkit.conformance import proves
@@ -21,6 +24,22 @@ cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluste
 
 Connect = Callable[..., Any]
 GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"
+
+
+@pytest.fixture(scope="module")
+def german() -> Iterator[Cluster]:
+    """A server whose messages are in German."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LANGUAGE", "de")
+        try:
+            with Cluster(lc_messages="C.UTF-8") as cluster:
+                with pytest.raises(psycopg.errors.UndefinedTable) as missing:
+                    ask(cluster, "TABLE missing")
+                if "existiert nicht" not in str(missing.value):
+                    pytest.skip("PostgreSQL on this machine has no German messages")
+                yield cluster
+        except ClusterError as error:
+            pytest.skip(f"PostgreSQL on this machine has no locale C.UTF-8: {error}")
 
 
 def test_nobody_listens_on_the_port(url: str, connect: Connect) -> None:
@@ -81,12 +100,12 @@ def test_no_connection_is_left(cluster: Cluster, url: str, connect: Connect) -> 
         queue = kit.queue("q")
         queue.enqueue("before")
         fill(cluster, others)
-        with pytest.raises(Busy, match=r"no connection left .* raise max_connections, or lower max_size"):
+        with pytest.raises(Busy, match=r"no connection left .* raise max_connections, .* or lower max_size"):
             connect(url)
         [task] = queue.claim("w")
         with kit.transaction() as tx:
             queue.ack(task, tx=tx)
-            with pytest.raises(Busy, match=r"no connection left .* raise max_connections, or lower max_size"):
+            with pytest.raises(Busy, match=r"no connection left .* raise max_connections, .* or lower max_size"):
                 queue.enqueue("without a connection")
 
         claimed: list[Any] = []
@@ -102,6 +121,51 @@ def test_no_connection_is_left(cluster: Cluster, url: str, connect: Connect) -> 
         for other in others:
             other.close()
         cluster.configure(max_connections=200)
+
+
+@proves("G2")
+def test_a_server_that_refuses_in_german(german: Cluster, connect: Connect) -> None:
+    """A failed connect is classified by its SQLSTATE, whatever the language of the server's messages."""
+    ask(german, "DROP ROLE IF EXISTS locked; CREATE ROLE locked LOGIN PASSWORD 'right'")
+    rules = german.folder / "data" / "pg_hba.conf"
+    rules.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+    german.configure()
+    with pytest.raises(Unavailable, match=r"refuses the user or the password .*Passwort-Authentifizierung"):
+        connect(german.url.replace("postgres@", "locked:wrong@"))
+    with pytest.raises(Unavailable, match=r"refuses the user or the password .*existiert nicht"):
+        connect(german.url.replace("postgres@", "missing@"))
+    with pytest.raises(Unavailable, match=r"no database of the server .*existiert nicht.* create it"):
+        connect(german.url.removesuffix("postgres") + "missing")
+
+
+@proves("G2")
+def test_a_role_at_its_connection_limit(german: Cluster, connect: Connect) -> None:
+    """The call is `Busy`; subscribers, workers, schedulers and maintenance wait, and go on when there is room."""
+    role = f"shop_{secrets.token_hex(4)}"
+    ask(german, f"CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE postgres TO {role}")
+    kit = connect(german.url.replace("postgres@", f"{role}@") + f"?schema={role}&busy_timeout=1&fallback_poll=0.2")
+    kit.schedules.add("minutely", "@every 1m", "other")
+    loops: list[Callable[[], Any]] = [
+        lambda: next(iter(kit.stream("t").subscribe(start="earliest"))).payload,
+        lambda: next(iter(kit.queue("q").work("w"))).payload,
+        kit.run_scheduler,
+        kit.run_maintenance,
+    ]
+    with ThreadPoolExecutor() as threads, closing(kit):
+        running = [threads.submit(loop) for loop in loops]
+        ask(german, f"ALTER ROLE {role} CONNECTION LIMIT 0")
+        ask(german, f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{role}'")
+        for _ in range(2):
+            with pytest.raises(Busy, match=r"no connection left .*zu viele.* the CONNECTION LIMIT of the role"):
+                kit.stream("t").publish("refused")
+        time.sleep(1.5)  # The loops meet it as well.
+        assert not any(one.done() for one in running)
+        ask(german, f"ALTER ROLE {role} CONNECTION LIMIT -1")
+        eventually(lambda: succeeds(lambda: kit.stream("t").publish("taken")), "there is room")
+        eventually(lambda: succeeds(lambda: kit.queue("q").enqueue("taken")), "there is room")
+        assert [one.result(PATIENCE) for one in running[:2]] == ["taken", "taken"]
+        assert not any(one.done() for one in running[2:])
+    assert [one.result(PATIENCE) for one in running[2:]] == [None, None]
 
 
 def test_a_read_only_session(url: str, connect: Connect) -> None:

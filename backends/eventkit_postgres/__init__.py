@@ -23,7 +23,7 @@ from .care import compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .errors import translated
-from .session import options
+from .session import OwnConnection, options
 from .statements import statements
 
 __all__ = ["arrow", "capabilities", "compact", "connect", "connect_async", "diagnose"]
@@ -66,7 +66,7 @@ def _prepare(address: Address, create: bool) -> None:
 def _version(address: Address) -> str | None:
     """The revision of eventkit's schema; None where there is none."""
     try:
-        with psycopg.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
+        with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
             sql = statements(address.schema)[ReadSchema].sql
             return ReadSchema().decode(driver.execute(sql.encode()).fetchall())
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):

@@ -14,7 +14,7 @@ from eventkit.findings import Finding
 
 from .address import Address, parse
 from .errors import translated
-from .session import options
+from .session import OwnConnection, options
 
 _OLDEST = 130000
 _LONG = 60
@@ -137,7 +137,7 @@ def _leftovers(driver: Any, schema: str) -> Iterator[Finding]:
 @contextmanager
 def _connected(address: Address) -> Iterator[Any]:
     try:
-        with psycopg.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
+        with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
             yield driver
     except psycopg.Error as error:
         raise translated(error, address) or error from error

@@ -19,7 +19,7 @@ def translated(error: BaseException | None, address: Address, *, writing: bool =
         case errors.LockNotAvailable() | errors.DeadlockDetected() | errors.SerializationFailure():
             return Busy(f"another transaction on {place} was in the way ({said}): try again, or raise busy_timeout")
         case errors.TooManyConnections() | errors.ConfigurationLimitExceeded():
-            return Busy(f"{place} has no connection left ({said}): raise max_connections, or lower max_size")
+            return _full(said, place)
         case errors.ReadOnlySqlTransaction():
             return Unavailable(
                 f"{place} is read-only ({said}): name the primary in the URL, or turn default_transaction_read_only off"
@@ -65,13 +65,13 @@ def lost(error: Error) -> bool:
 
 
 def _without_connection(said: str, place: str) -> Unavailable:
-    # What a connection attempt failed of has no code, only words.
+    # These have no SQLSTATE of their own: what libpq finds out by itself, and most of what a pooler refuses.
+    if any(words in said for words in ("too many", "connection slots", "no more connections")):
+        return _full(said, place)
     if any(word in said for word in ("password", "authentication", "pg_hba.conf", "role ")):
         return Unavailable(f"{place} refuses the user or the password ({said}): check both in the URL")
     if "database" in said and "does not exist" in said:
         return Unavailable(f"{place} names no database of the server ({said}): create it, or correct the URL")
-    if any(words in said for words in ("too many", "connection slots", "no more connections")):
-        return Busy(f"{place} has no connection left ({said}): raise max_connections, or lower max_size")
     if "hot standby" in said or "read-only" in said:
         # Perhaps only until somebody promotes it.
         return Disconnected(f"{place} is a standby ({said}): name the primary in the URL, or all hosts of the cluster")
@@ -81,3 +81,10 @@ def _without_connection(said: str, place: str) -> Unavailable:
             f"&listen_url="
         )
     return Disconnected(f"no connection to {place} ({said}): check that the server is running and reachable")
+
+
+def _full(said: str, place: str) -> Busy:
+    return Busy(
+        f"{place} has no connection left ({said}): raise max_connections, or the CONNECTION LIMIT of the role or the "
+        f"database, or lower max_size"
+    )

@@ -1,14 +1,20 @@
 """Connections of our own: how they are opened, begun and checked, the same for both flavours."""
 
+import ctypes
+import re
 import select
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from psycopg import AsyncConnection, Connection, OperationalError, errors
-from psycopg.abc import PQGen
+from psycopg.abc import PQGen, PQGenConn
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import ConnStatus
+from psycopg.pq import ConnStatus, PGconn, PollingStatus
 from psycopg.types.numeric import Int8Dumper
+from psycopg.waiting import Wait
 
 from eventkit.errors import EventkitError
 
@@ -83,7 +89,58 @@ def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:
     return driver.pgconn.status == ConnStatus.OK
 
 
-class ImpatientConnection(Connection[Any]):
+class _Opening:
+    """Opens connections of our own, and raises the SQLSTATE of a server that refuses one."""
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "", *, timeout: float = 0.0) -> PQGenConn[Self]:
+        # The driver's own generator knows only the words of a refusal, which are in the server's language.
+        until = monotonic() + timeout
+        pgconn = PGconn.connect_start(conninfo.encode())
+        _set_verbosity(pgconn, _VERBOSE)
+        while (state := pgconn.connect_poll()) != PollingStatus.OK:
+            if state == PollingStatus.FAILED:
+                raise _refusal(pgconn.get_error_message())
+            while not (yield pgconn.socket, Wait.R if state == PollingStatus.READING else Wait.W):
+                if timeout and monotonic() >= until:
+                    raise errors.ConnectionTimeout("connection timeout expired")
+        _set_verbosity(pgconn, _DEFAULT)
+        pgconn.nonblocking = 1
+        return cls(pgconn)  # type: ignore[call-arg]  # of a Connection
+
+
+class OwnConnection(_Opening, Connection[Any]):
+    """A connection of our own, for threads."""
+
+
+class AsyncOwnConnection(_Opening, AsyncConnection[Any]):
+    """A connection of our own, for asyncio."""
+
+
+def _refusal(said: str) -> errors.Error:
+    """The error of a failed attempt to connect, of the class that belongs to the SQLSTATE in *said*."""
+    kind: type[errors.Error] = OperationalError
+    if states := re.findall(r":  ([0-9A-Z]{5}): ", said):
+        with suppress(KeyError):
+            kind = errors.lookup(states[-1])
+    return kind(f"connection failed: {said}")
+
+
+def _verbosity_of(implementation: str | None) -> Callable[[Any, int], object]:
+    """A call of libpq that the driver does not offer: whether a connection's messages contain the SQLSTATE."""
+    try:
+        call = ctypes.CDLL(implementation).PQsetErrorVerbosity
+    except (OSError, AttributeError):
+        return lambda pgconn, verbosity: None  # Messages then have no SQLSTATE, and `errors` reads their words.
+    call.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    return lambda pgconn, verbosity: call(pgconn.pgconn_ptr, verbosity)
+
+
+_DEFAULT, _VERBOSE = 1, 2
+_set_verbosity = _verbosity_of(sys.modules[PGconn.__module__].__file__)
+
+
+class ImpatientConnection(OwnConnection):
     """A connection on which it is an error when no answer comes within *patience* seconds.
 
     For whoever talks to the server only now and then, and would otherwise wait for ever when the network has

@@ -11,6 +11,8 @@ from psycopg.rows import tuple_row
 from eventkit.operations import Operation, Rows
 from eventkit.sql import Statement, load
 
+from .session import AsyncOwnConnection, OwnConnection
+
 NOW = "date_trunc('milliseconds', statement_timestamp())"
 """The moment of the call: stable in a statement, so that an index can be searched for it."""
 
@@ -63,7 +65,7 @@ def columns(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     return tuple(listed)
 
 
-class Kept(Connection[Any]):
+class Kept(OwnConnection):
     """A connection of ours, which keeps a cursor for each statement: a new one costs a third of a call.
 
     Only for whoever has the connection alone.
@@ -74,7 +76,7 @@ class Kept(Connection[Any]):
         self.cursors: dict[type[Operation[Any]], RawCursor[Any]] = {}
 
 
-class AsyncKept(AsyncConnection[Any]):
+class AsyncKept(AsyncOwnConnection):
     """The same for asyncio."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from eventkit_postgres import address
 from eventkit_postgres.errors import translated
-from psycopg import connect
+from eventkit_postgres.session import OwnConnection
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -55,7 +55,9 @@ def locked(url: str) -> Iterator[Connection]:
 def _connection(url: str) -> Iterator[Connection]:
     place = address.parse(url)
     # libpq reads the rest of the URL itself, as it does for the kit.
-    engine = create_engine("postgresql+psycopg://", creator=lambda: connect(place.conninfo), poolclass=NullPool)
+    engine = create_engine(
+        "postgresql+psycopg://", creator=lambda: OwnConnection.connect(place.conninfo), poolclass=NullPool
+    )
     try:
         with engine.connect() as connection:
             yield connection
