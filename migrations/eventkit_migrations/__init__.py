@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from alembic.runtime.migration import MigrationContext
     from sqlalchemy import Connection
 
 __all__ = [
@@ -61,6 +62,7 @@ class Op(Protocol):
     """``alembic.op``, or an ``Operations`` object."""
 
     def get_bind(self) -> Connection: ...
+    def get_context(self) -> MigrationContext: ...
 
 
 def upgrade(url: str, to: str = "head") -> None:
@@ -105,7 +107,7 @@ def script(url: str) -> str:
     """
     from . import database, revisions
 
-    return revisions.script(current(url), database.schema(url))
+    return revisions.script(current(url), HEAD, database.schema(url))
 
 
 def objects(dialect: str) -> list[str]:
@@ -119,20 +121,32 @@ def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
     """`upgrade` on the connection and in the transaction of the application's migration that calls it.
 
     Name the revision: a migration that says ``head`` means another schema with every version of eventkit.
-    *schema* is where the tables go on Postgres.
+    *schema* is where the tables go on Postgres.  In Alembic's offline mode (``alembic upgrade --sql``) it writes the
+    statements from an empty database to *to*, because a script cannot look at which revision the database is.
     """
     from . import revisions
 
-    connection = op.get_bind()
-    revisions.upgrade(connection, to, schema if connection.dialect.name == "postgresql" else None)
+    context = op.get_context()
+    place = schema if context.dialect.name == "postgresql" else None
+    if context.as_sql:
+        revisions.write(context, None, to, place)
+    else:
+        revisions.upgrade(op.get_bind(), to, place)
 
 
 def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
-    """`downgrade` on the connection and in the transaction of the application's migration that calls it."""
+    """`downgrade` on the connection and in the transaction of the application's migration that calls it.
+
+    In Alembic's offline mode it writes the statements from the newest revision to *to*.
+    """
     from . import revisions
 
-    connection = op.get_bind()
-    revisions.downgrade(connection, to, schema if connection.dialect.name == "postgresql" else None)
+    context = op.get_context()
+    place = schema if context.dialect.name == "postgresql" else None
+    if context.as_sql:
+        revisions.write(context, HEAD, to, place)
+    else:
+        revisions.downgrade(op.get_bind(), to, place)
 
 
 def include_object(object: object, name: str | None, type_: str, reflected: bool, compare_to: object | None) -> bool:

@@ -6,7 +6,7 @@ It is for those who already operate their databases with it; a section of their 
     script_location = eventkit_migrations:
     sqlalchemy.url = sqlite:///shop.db
 
-and then ``alembic --name eventkit upgrade head``.
+and then ``alembic --name eventkit upgrade head``.  With ``--sql`` it writes the script of ``eventkit migrate --sql``.
 """
 
 from alembic import context
@@ -14,16 +14,19 @@ from alembic.util import CommandError
 
 from eventkit_migrations import VERSION_TABLE, database, revisions
 
-if context.is_offline_mode():
-    raise CommandError("eventkit's schema is changed on a connection: leave out --sql")
-
 url = context.config.get_main_option("sqlalchemy.url")
 if not url:
     raise CommandError("sqlalchemy.url is missing: say which database")
 
 schema = database.schema(url)
 
-with database.locked(url) as connection:
-    revisions.make_room(connection, schema)
-    context.configure(connection=connection, version_table=VERSION_TABLE, version_table_schema=schema)
-    context.run_migrations(connection=connection, schema=schema)
+if context.is_offline_mode():
+    # Alembic gives a revision number, and several only where a history has branches.
+    at, to = str(context.get_starting_revision_argument() or "base"), str(context.get_revision_argument() or "base")
+    context.configure(dialect_name="sqlite" if schema is None else "postgresql")
+    context.get_context().impl.static_output(revisions.script(at, to, schema).rstrip())
+else:
+    with database.locked(url) as connection:
+        revisions.make_room(connection, schema)
+        context.configure(connection=connection, version_table=VERSION_TABLE, version_table_schema=schema)
+        context.run_migrations(connection=connection, schema=schema)

@@ -12,7 +12,6 @@ from importlib.resources import files
 
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from eventkit_migrations import VERSION_TABLE
@@ -47,25 +46,42 @@ def downgrade(connection: Connection, to: str, schema: str | None) -> None:
         context.stamp(_scripts(), _names()[_position(script.revision) - 1])
 
 
-def script(at: str | None, schema: str | None) -> str:
-    """The statements between the revision *at* and the newest one, and the note of where that leads."""
+def script(at: str | None, to: str, schema: str | None) -> str:
+    """Return the transaction that takes a database from the revision *at* to *to*; empty if they are the same."""
+    statements = between(at, to, schema)
+    return ";\n\n".join(["BEGIN", *statements, "COMMIT"]) + ";\n" if statements else ""
+
+
+def write(context: MigrationContext, at: str | None, to: str, schema: str | None) -> None:
+    """Write the statements from the revision *at* to *to* into the script of Alembic's offline mode."""
+    for statement in between(at, to, schema):
+        context.impl.static_output(f"{statement};")
+
+
+def between(at: str | None, to: str, schema: str | None) -> list[str]:
+    """Return the statements from the revision *at* to *to*, up or down, that of the version table included."""
+    here, there = _position(at or "base"), _position(to)
     recorder = Recorder("sqlite" if schema is None else "postgresql")
-    reached = 0 if at is None else _position(at)
-    for script in _history()[reached:]:
+    for script in _history()[here:there]:
         script.module.upgrade(recorder, schema)
-    if not recorder.statements:
-        return ""
+    for script in reversed(_history()[there:here]):
+        script.module.downgrade(recorder, schema)
+    if here == there:
+        return []
     version = VERSION_TABLE if schema is None else f'"{schema}".{VERSION_TABLE}'
-    first = [] if schema is None else [f'CREATE SCHEMA IF NOT EXISTS "{schema}"']
-    if at is None:
+    first = [] if schema is None or here else [f'CREATE SCHEMA IF NOT EXISTS "{schema}"']
+    if not here:
+        # SQLite keeps the text of a definition: this is Alembic's, to the letter.
         first.append(
-            f"CREATE TABLE {version} (version_num VARCHAR(32) NOT NULL, "
-            f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num))"
+            f"CREATE TABLE {version} (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
+            f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)\n)"
         )
-        last = f"INSERT INTO {version} (version_num) VALUES ('{_names()[-1]}')"
+        last = f"INSERT INTO {version} (version_num) VALUES ('{_names()[there]}')"
+    elif there:
+        last = f"UPDATE {version} SET version_num = '{_names()[there]}'"
     else:
-        last = f"UPDATE {version} SET version_num = '{_names()[-1]}'"
-    return ";\n\n".join(["BEGIN", *first, *recorder.statements, last, "COMMIT"]) + ";\n"
+        last = f"DELETE FROM {version}"
+    return [*first, *recorder.statements, last]
 
 
 def objects(dialect: str) -> list[str]:
@@ -91,9 +107,6 @@ def make_room(connection: Connection, schema: str | None) -> None:
 
 
 def _context(connection: Connection, schema: str | None) -> MigrationContext:
-    # Alembic's offline mode hands out a mock, which cannot tell where the database is.
-    if not isinstance(connection, Connection):
-        raise CommandError("eventkit's schema is changed on a connection: leave out --sql")
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "version_table_schema": schema})
 
 

@@ -1,13 +1,18 @@
 """An application's own Alembic tree, and Alembic's own command, carry the schema."""
 
+from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import alembic.command
+import apsw
 import eventkit_migrations
+import psycopg
 import pytest
 from alembic.config import Config
 from eventkit_migrations import HEAD
 from eventkit_postgres import address
+from eventkit_sqlite import address as sqlite_address
 from schemas import connected, journal_mode, on_postgres, place, schema, tables
 from sqlalchemy import Column, Integer, MetaData, Table
 
@@ -66,6 +71,25 @@ def application(tmp_path: Path, url: str) -> Config:
     return config
 
 
+def offline(config: Config, command: Callable[..., None], revision: str) -> str:
+    """What Alembic's *command* writes with ``--sql``."""
+    config.output_buffer = StringIO()
+    command(config, revision, sql=True)
+    return config.output_buffer.getvalue()
+
+
+def execute(url: str, script: str) -> None:
+    """Execute a script as psql and the shell of SQLite do: all statements of the text, outside of a driver."""
+    if on_postgres(url):
+        with psycopg.connect(address.parse(url).conninfo, autocommit=True) as connection:
+            connection.execute(f'SET search_path = "{address.parse(url).schema}"')
+            connection.execute(script)
+    else:
+        connection = apsw.Connection(sqlite_address.parse(url).path)
+        connection.execute(script)
+        connection.close()
+
+
 def own(url: str) -> str:
     """Where the application's own tables are: in the same file, or in another schema."""
     return place(url, "own") if on_postgres(url) else url
@@ -111,12 +135,25 @@ def test_autogenerate_leaves_our_tables_alone(application: Config, url: str, inc
         alembic.command.check(application)
 
 
-def test_an_applications_offline_mode_is_refused(application: Config, url: str) -> None:
-    """A script cannot look where the database is, so `alembic upgrade --sql` ends at our migration."""
+def test_an_applications_offline_mode_writes_our_tables_too(application: Config, url: str) -> None:
+    """The script of `alembic upgrade head --sql`, executed by hand, leaves the schema that an upgrade leaves."""
+    other = place(url, "other")
+    eventkit_migrations.upgrade(other, to="0001")
     env = Path(application.get_main_option("script_location") or "") / "env.py"
-    env.write_text(f"from alembic import context\ncontext.configure(url={url!r})\ncontext.run_migrations()")
-    with pytest.raises(alembic.util.CommandError, match="--sql"):
-        alembic.command.upgrade(application, "head", sql=True)
+    dialect = "postgresql" if on_postgres(url) else "sqlite"
+    env.write_text(
+        "from alembic import context\n"
+        f"context.configure(dialect_name={dialect!r})\n"
+        "with context.begin_transaction():\n"
+        "    context.run_migrations()\n"
+    )
+    execute(own(url), offline(application, alembic.command.upgrade, "head"))
+    assert eventkit_migrations.current(url) == HEAD
+    assert schema(url) == schema(other)
+    assert "shop_order" in tables(own(url))
+    execute(own(url), offline(application, alembic.command.downgrade, "a1:base"))
+    assert eventkit_migrations.current(url) is None
+    assert "shop_order" not in tables(own(url))
 
 
 @pytest.fixture
@@ -140,8 +177,11 @@ def test_alembics_own_command_works_too(alembic_config: Config, url: str) -> Non
     assert eventkit_migrations.current(url) is None
 
 
-def test_alembics_offline_mode_is_refused(alembic_config: Config, tmp_path: Path) -> None:
-    """--sql writes nothing, neither a script nor tables."""
-    with pytest.raises(alembic.util.CommandError, match="--sql"):
-        alembic.command.upgrade(alembic_config, "head", sql=True)
-    assert list(tmp_path.iterdir()) == []
+def test_alembics_offline_mode_writes_the_script_of_migrate(alembic_config: Config, url: str) -> None:
+    """`alembic upgrade head --sql` is `eventkit migrate --sql`, and its downgrade undoes what that has made."""
+    script = offline(alembic_config, alembic.command.upgrade, "head")
+    assert script.strip() == eventkit_migrations.script(url).strip()
+    execute(url, script)
+    assert eventkit_migrations.current(url) == HEAD
+    execute(url, offline(alembic_config, alembic.command.downgrade, "head:base"))
+    assert eventkit_migrations.current(url) is None
