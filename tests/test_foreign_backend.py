@@ -98,6 +98,19 @@ def test_its_capabilities_choose_tests(installed: Path, tmp_path: Path) -> None:
     assert (counted["passed"], counted["skipped"]) == (2, 2)
 
 
+def test_the_end_of_a_run_counts_what_optional_fixtures_would_add(installed: Path, tmp_path: Path) -> None:
+    """Without engine_url the tests on SQLAlchemy's engines are skipped, and the author reads how many."""
+    suite = (FOREIGN / "suite.py").read_text("utf-8").partition("@pytest.fixture\ndef engine_url")[0]
+    (tmp_path / "suite.py").write_text(suite)
+    options = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "suite.py", "-k", "collect and not slow")
+    ran = run(installed, *options, cwd=tmp_path)
+    skipped = re.search(r"(\d+) skipped", ran.stdout)
+    lacking = re.findall(r"(\d+) tests of the suite skipped: the backend has no fixture (\w+)", ran.stdout)
+    assert skipped, ran.stdout
+    assert [fixture for _, fixture in lacking] == ["engine_url"]
+    assert lacking[0][0] == skipped[1]
+
+
 def test_a_backend_that_breaks_a_promise_is_found_out(installed: Path, tmp_path: Path) -> None:
     """The suite fails, and not only a little, where a backend forgets to use the caller's transaction."""
     code, counted = conform(installed, tmp_path, "-k", "rolled_back", suite=BROKEN)

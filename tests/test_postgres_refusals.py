@@ -10,13 +10,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import eventkit_postgres
 import own_cluster
 import psycopg
 import pytest
 from clusters import Cluster, ClusterError, free_port
 from own_cluster import PATIENCE, ask, eventually, exercise, succeeds
 
-from eventkit import Busy, Disconnected, Unavailable
+from eventkit import Busy, Disconnected, Unavailable, conformance
 from eventkit.conformance import proves
 from eventkit.conformance.replaying import kinds
 
@@ -278,3 +279,12 @@ def states(cluster: Cluster) -> set[object]:
     return {
         state for (state,) in ask(cluster, "SELECT state FROM pg_stat_activity WHERE application_name = 'eventkit'")
     }
+
+
+@pytest.mark.parametrize("flavour", ["sync", "async"])
+def test_a_backend_need_not_declare_that_it_has_concurrent_writers(
+    postgres_url: str, flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suite accepts a call without tx= that succeeds, also where the capability is not declared."""
+    monkeypatch.setattr(eventkit_postgres, "capabilities", frozenset())
+    conformance.test_forgetting_tx_never_waits_for_oneself(postgres_url, flavour)

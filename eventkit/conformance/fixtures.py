@@ -1,7 +1,8 @@
 """What every test of the suite starts from.  The fixture ``url`` is the backend's."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import create_engine
@@ -13,6 +14,29 @@ from eventkit.kit import backend_of
 from .calling import WAYS, Caller
 from .flavours import Blocking, Loop
 from .orders import create_orders, drop_orders
+
+
+class _Lacking:
+    """Reports, at the end of a run, how many tests were skipped for want of each optional fixture."""
+
+    def __init__(self) -> None:
+        self.tests: Counter[str] = Counter()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for fixture, number in sorted(self.tests.items()):
+            terminalreporter.write_line(f"{number} tests of the suite skipped: the backend has no fixture {fixture}")
+
+
+_LACKING = pytest.StashKey[_Lacking]()
+
+
+def _lacks(config: pytest.Config, fixture: str, purpose: str) -> NoReturn:
+    """Skip the test, and count it under the optional fixture that the backend does not define."""
+    if _LACKING not in config.stash:
+        config.stash[_LACKING] = _Lacking()
+        config.pluginmanager.register(config.stash[_LACKING])
+    config.stash[_LACKING].tests[fixture] += 1
+    pytest.skip(f"the backend has no fixture {fixture}, {purpose}")
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -71,21 +95,21 @@ def new_url(url: str) -> str:
 
 
 @pytest.fixture
-def engine_url() -> str:
+def engine_url(request: pytest.FixtureRequest) -> str:
     """The URL of a SQLAlchemy engine of the test's flavour on the database of ``url``.
 
     A backend overrides it, with a parameter for each driver there is.
     """
-    pytest.skip("the backend has no fixture engine_url, which says what SQLAlchemy calls its database")
+    _lacks(request.config, "engine_url", "which says what SQLAlchemy calls its database")
 
 
 @pytest.fixture
-def bare_sql() -> tuple[str, Callable[[str], Any]]:
+def bare_sql(request: pytest.FixtureRequest) -> tuple[str, Callable[[str], Any]]:
     """Who has nothing but SQL: what comes before the name of a function, and the first value of a statement.
 
     A backend that has functions of SQL overrides it, with a connection of its driver outside of any transaction.
     """
-    pytest.skip("the backend has no fixture bare_sql, by which the functions of SQL are called")
+    _lacks(request.config, "bare_sql", "by which the functions of SQL are called")
 
 
 @pytest.fixture
