@@ -6,6 +6,7 @@ on no occasion.  `stepping` says how.
 
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, LiteralString, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +15,8 @@ import psycopg
 import pytest
 from awaited_changes import CHANGES, Change
 from eventkit_postgres import listener
+from eventkit_postgres.napping import Pause, nap
+from eventkit_postgres.waiters import Waiter, Waiters
 from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
 from stepping import Held, Sleeper, install_halts
@@ -21,7 +24,7 @@ from stepping import Held, Sleeper, install_halts
 from eventkit.conformance.threads import eventually
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
-from eventkit.operations import Operation, Probe
+from eventkit.operations import Operation, Outlook, Probe
 from eventkit.operations.claim import ReadOutlook
 from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
@@ -181,6 +184,22 @@ def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
     late.wake()
     early.close()
     late.close()
+
+
+def test_a_registration_that_changes_during_a_look_is_followed_by_another_look() -> None:
+    """A listener that reconnects begins anew; what was notified in between was heard by no connection."""
+    waiters, probe = Waiters(), EventsAhead("t", 0)
+    waiter = Waiter(probe, lambda: None)
+    waiters.add(waiter)
+    subjects = sorted(probe.subjects)
+    waiters.register(subjects, waiters.next_registration(), set())
+    plan = nap(cast(Any, SimpleNamespace(waiters=waiters, closing=False, hearing=True, error=None)), waiter, None)
+    assert next(plan) is probe
+    waiters.invalidate()
+    waiters.register(subjects, waiters.next_registration(), set())
+    nothing = Outlook(ready=False)
+    assert plan.send(nothing) is probe
+    assert plan.send(nothing) == Pause(None)
 
 
 def _ask(url: str, sql: LiteralString) -> int:

@@ -92,9 +92,9 @@ def test_a_claim_cancelled_at_any_step_loses_no_task(url: str) -> None:
             queue = kit.queue("q")
             await queue.enqueue("task")
             cancelled = 0
-            for _ in range(400):
+            for turn in range(400):
                 claim = asyncio.create_task(queue.claim("w"))
-                for _ in range(random.randrange(80)):
+                for _ in range(turn % 80):
                     await asyncio.sleep(0)
                 claim.cancel()
                 try:
@@ -116,10 +116,10 @@ def test_a_lock_whose_acquire_is_cancelled_at_any_step_is_not_lost(url: str) -> 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
             cancelled = 0
-            for _ in range(300):
+            for turn in range(320):
                 lock = kit.lock("l")
                 acquire = asyncio.create_task(lock.acquire())
-                for _ in range(random.randrange(80)):
+                for _ in range(turn % 80):
                     await asyncio.sleep(0)
                 acquire.cancel()
                 try:
