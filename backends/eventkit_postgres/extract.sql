@@ -59,6 +59,10 @@ SELECT
     coalesce((SELECT min(id) FROM eventkit_task), 1) - 1,
     coalesce((SELECT max(id) FROM eventkit_task), 0)
 
+-- name: FindTaskEnd
+SELECT max(id), count(*)
+FROM (SELECT id FROM eventkit_task WHERE id > :after AND id <= :last ORDER BY id LIMIT :most) AS tasks
+
 -- name: FetchTasks
 SELECT
     id, queue, state, payload::text AS payload, key, headers::text AS headers, priority, attempt, max_attempts,

@@ -112,6 +112,20 @@ class ReadTaskNumbers(Operation[tuple[int, int]], frozen=True):
         return below, last
 
 
+class FindTaskEnd(Operation[tuple[int, int]], frozen=True):
+    """The last of the *most* tasks behind a number, up to *last*, and how many those are."""
+
+    writes: ClassVar[bool] = False
+    after: int
+    last: int
+    most: int
+
+    def decode(self, rows: Rows) -> tuple[int, int]:
+        """Number and count; *last*, where there are not as many."""
+        number, count = rows[0]
+        return (self.last if count < self.most else number), count
+
+
 class FetchTasks(Fetching, frozen=True):
     """The tasks behind a number up to another, as they are by the clock: those of a state, if one is named."""
 

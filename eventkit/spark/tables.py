@@ -13,10 +13,10 @@ from pyspark.sql.types import BooleanType, IntegerType, StructType
 from ..arrays import flag, headers, moment
 from ..bulk import Fetch, opened, pages
 from ..kit import backend_of
-from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, ReadTaskNumbers
+from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, FindTaskEnd, ReadTaskNumbers
 from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
 from .options import ReadOptions
-from .planning import by_offset, part_size
+from .planning import parts
 from .refusals import plainly
 
 _INTEGER, _FLAG = IntegerType(), BooleanType()
@@ -100,7 +100,8 @@ class TableReader(DataSourceReader):
         url = self._options.address.resolve()
         with closing(backend_of(url).connect(url, create=False)) as connection:
             after, last = connection.execute(ReadTaskNumbers())
-        return [Part(*cut) for cut in by_offset(after, last, part_size(last - after))] or [Part()]
+            found = parts(lambda *span: connection.execute(FindTaskEnd(*span)), after, last, last - after)
+        return [Part(*part) for part in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of a part."""

@@ -170,6 +170,28 @@ def test_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 
 
 @proves("D1")
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+def test_numbers_far_apart_make_no_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """A stream or queue of two rows is read by one task, and one of many by as many as it is asked for."""
+    orders = [kit.stream("orders").publish(1)]
+    kit.queue("q").enqueue(1)
+    with kit.transaction() as tx:
+        for table in ("event", "task"):
+            if url.startswith("sqlite"):
+                tx.execute(f"UPDATE sqlite_sequence SET seq = 60000000 WHERE name = 'eventkit_{table}'")
+            else:
+                tx.execute(f"SELECT setval('\"{url.partition('schema=')[2]}\".eventkit_{table}_id_seq', 60000000)")
+    kit.queue("q").enqueue(2)
+    orders.append(kit.stream("orders").publish(2))
+    table = read(spark, url, topic="orders")
+    assert (table.rdd.getNumPartitions(), offsets(table)) == (1, orders)
+    assert read(spark, url, table="tasks").rdd.getNumPartitions() == 1
+    orders += kit.stream("orders").publish_many(list(range(98)))
+    sizes = read(spark, url, topic="orders", minPartitions="4").rdd.glom().map(len).collect()
+    assert sizes == [25, 25, 25, 25]
+
+
+@proves("D1")
 def test_nothing_there(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """A stream that was configured and has no events is an empty table."""
     kit.stream("orders").save_offset("lake", 0)
