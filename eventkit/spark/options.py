@@ -3,9 +3,12 @@
 An option that nobody knows is refused, because a typo that is ignored reads the wrong data.
 """
 
-from collections.abc import Callable, Mapping
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from os import environ
 from pathlib import Path
 from typing import Any, Self
@@ -65,6 +68,7 @@ class ReadOptions:
     """What to read, from where to where, and in which form."""
 
     address: Address
+    shared_file: bool = False
     table: str = "events"
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -90,9 +94,9 @@ class ReadOptions:
         address = address_of(given)
         table = values.choice("table", given.get("table", "events"), TABLES)
         if table != "events":
-            if beside := sorted(set(given) - {"url", "urlEnv", "urlFile", "table"}):
+            if beside := sorted(set(given) - {"url", "urlEnv", "urlFile", "sharedFile", "table"}):
                 raise ValueError(f"{beside[0]} is for streams, and table={table} is none: leave one of the two out")
-            return cls(address, table)
+            return cls(address, values.flag("sharedFile", given.get("sharedFile", "false")), table)
         named = [name for name in ("topic", "subscribe", "subscribePattern") if name in given]
         if len(named) != 1:
             raise ValueError(
@@ -105,6 +109,7 @@ class ReadOptions:
             raise ValueError("payloadSchema is for layout=native: Kafka's has the payload as bytes, in value")
         return cls(
             address,
+            read.get("sharedFile", False),
             table,
             topics=values.topics(named[0], given[named[0]]) if named != ["subscribePattern"] else (),
             pattern=read.get("subscribePattern"),
@@ -130,6 +135,7 @@ class WriteOptions:
     """Where to write what, and what becomes of rows that cannot be written."""
 
     address: Address
+    shared_file: bool = False
     topic: str | None = None
     queue: str | None = None
     write_id: str | None = None
@@ -153,6 +159,7 @@ class WriteOptions:
         read = {name: WRITE[name](name, given[name]) for name in given}
         return cls(
             address_of(given),
+            read.get("sharedFile", False),
             read.get("topic"),
             read.get("queue"),
             read.get("writeId"),
@@ -198,6 +205,42 @@ def address_of(given: Mapping[str, str]) -> Address:
     return Address(given.get("url"), given.get("urlEnv"), given.get("urlFile"))
 
 
+def check_shared(options: ReadOptions | WriteOptions) -> None:
+    """Raise `ValueError` where tasks may run on other machines and the database is a file of this one."""
+    url, master = options.address.resolve(), _master()
+    local = master is None or re.fullmatch(r"local(\[.*\])?", master)
+    if url.startswith("sqlite") and not options.shared_file and not local:
+        raise ValueError(
+            f"an SQLite file is on one machine, and the workers of {master} may be on others: use Postgres, or, where "
+            f"every worker sees the file under the same path, set option sharedFile to true"
+        )
+
+
+def _master() -> str | None:
+    """The master of the Spark driver that started this process; None if no command line names it.
+
+    Spark does not tell its processes of Python; those that plan are descendants of the driver's Java.
+    """
+    process = os.getpid()
+    while process > 1:
+        try:
+            arguments = Path(f"/proc/{process}/cmdline").read_text("utf-8", "replace").split("\0")
+            process = int(Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
+        except OSError:
+            return None
+        if "org.apache.spark.deploy.SparkSubmit" in arguments:
+            return master_of(arguments)
+    return None
+
+
+def master_of(arguments: Sequence[str]) -> str | None:
+    """The master that the arguments of spark-submit name."""
+    found = [after for name, after in pairwise(arguments) if name == "--master"]
+    prefix = "spark.master="
+    found += [after.removeprefix(prefix) for _, after in pairwise(arguments) if after.startswith(prefix)]
+    return found[0] if found else None
+
+
 def _bounds(side: str, read: Mapping[str, Any]) -> Bounds:
     offsets, moment = read.get(f"{side}Offsets"), read.get(f"{side}Timestamp")
     if offsets is not None and moment is not None:
@@ -211,6 +254,7 @@ READ: dict[str, Callable[[str, str], Any]] = {
     "url": values.text,
     "urlEnv": values.text,
     "urlFile": values.text,
+    "sharedFile": values.flag,
     "table": values.text,
     "topic": values.text,
     "subscribe": values.text,
@@ -238,6 +282,7 @@ WRITE: dict[str, Callable[[str, str], Any]] = {
     "url": values.text,
     "urlEnv": values.text,
     "urlFile": values.text,
+    "sharedFile": values.flag,
     "topic": values.name,
     "queue": values.name,
     "writeId": values.name,

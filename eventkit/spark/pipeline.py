@@ -73,7 +73,7 @@ class Pipeline:
             given["url"] = url
         # Its offset is what keeps events from being pruned, and shows how far behind it is.
         self._source = {"consumer": name, **given}
-        self._address = {option: value for option, value in given.items() if option in _ADDRESS}
+        self._address = {option: value for option, value in given.items() if option in (*_ADDRESS, "sharedFile")}
         self._url = address_of(self._address)
         self._sink = sink
         self._checkpoint = checkpoint

@@ -15,7 +15,7 @@ from ..errors import EventkitError
 from .batch import BatchReader
 from .driver_side import DriverSideReader
 from .layouts import schema, stream_schema
-from .options import ReadOptions, WriteOptions
+from .options import ReadOptions, WriteOptions, check_shared
 from .refusals import plainly
 from .streaming import RefusingReader, StreamReader
 from .tables import COLUMNS, TableReader
@@ -40,6 +40,7 @@ class EventkitSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """What reads once."""
         options = ReadOptions.parse(self.options)
+        check_shared(options)
         return BatchReader(options, schema) if options.table == "events" else TableReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -63,12 +64,17 @@ class EventkitSource(DataSource):
     @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What writes once."""
-        return BatchWriter(WriteOptions.parse(self.options), schema, overwrite)
+        return BatchWriter(self._write_options(), schema, overwrite)
 
     @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """What writes on and on."""
-        return StreamWriter(WriteOptions.parse(self.options), schema, overwrite)
+        return StreamWriter(self._write_options(), schema, overwrite)
+
+    def _write_options(self) -> WriteOptions:
+        options = WriteOptions.parse(self.options)
+        check_shared(options)
+        return options
 
     def _stream_options(self) -> ReadOptions:
         options = ReadOptions.parse(self.options)
@@ -76,4 +82,5 @@ class EventkitSource(DataSource):
             raise ValueError(
                 f"table={options.table} is no stream: use spark.read; what happens to tasks is the topic eventkit.tasks"
             )
+        check_shared(options)
         return options

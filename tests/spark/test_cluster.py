@@ -29,11 +29,11 @@ def standalone(url: str, tmp_path: Path) -> Iterator[Standalone]:
         yield cluster
 
 
-def start(cluster: Standalone, url: str, folder: Path) -> "subprocess.Popen[str]":
+def start(cluster: Standalone, url: str, folder: Path, *more: str) -> "subprocess.Popen[str]":
     """A driver that copies; it sends its executors no environment."""
     with (folder / "driver.log").open("w") as log:
         return subprocess.Popen(
-            [sys.executable, str(PROGRAM), cluster.master, str(folder / "checkpoint")],
+            [sys.executable, str(PROGRAM), cluster.master, str(folder / "checkpoint"), *more],
             env=os.environ | {"SHOP_URL": url},
             stdout=subprocess.PIPE,
             stderr=log,
@@ -64,6 +64,20 @@ def test_executors_read_and_write(kit: eventkit.EventKit, url: str, tmp_path: Pa
     sent = [path.read_text("utf-8", "replace") for path in tmp_path.glob("worker*/app-*/*/std*")]
     assert sent
     assert not [text for text in sent if url in text]
+
+
+@proves("D10")
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_file_is_refused_by_the_driver(
+    kit: eventkit.EventKit, url: str, tmp_path: Path, standalone: Standalone
+) -> None:
+    """Before an executor looks for it on its own machine."""
+    kit.stream("orders").publish(1)
+    driver = start(standalone, url, tmp_path, "false")
+    driver.communicate(timeout=900)
+    assert driver.returncode != 0
+    assert "set option sharedFile to true" in (tmp_path / "driver.log").read_text("utf-8")
+    assert kit.stream("copied").read() == []
 
 
 @proves("D3", "D6")

@@ -1,12 +1,14 @@
 """Options are checked before anything is read, and whatever is wrong is told in a line with its remedy."""
 
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from eventkit.conformance.clauses import proves
-from eventkit.spark.options import Address, ReadOptions, WriteOptions
+from eventkit.spark import options as options_module
+from eventkit.spark.options import Address, ReadOptions, WriteOptions, check_shared, master_of
 
 HERE = {"url": "sqlite:///shop.db"}
 ORDERS = {**HERE, "topic": "orders"}
@@ -67,6 +69,23 @@ def test_names_of_writes(options: dict[str, str], told: str) -> None:
     """A write has one kind of name, and the whole of it."""
     with pytest.raises(ValueError, match=told):
         WriteOptions.parse({**ORDERS, **options})
+
+
+@proves("D10")
+def test_a_file_on_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless an option says that all machines see it, or Spark runs on one."""
+    command = ["java", "org.apache.spark.deploy.SparkSubmit", "--conf"]
+    assert master_of([*command, "spark.master=local[2]", "pyspark-shell"]) == "local[2]"
+    assert master_of(["--master", "spark://host:7077", "job.py"]) == "spark://host:7077"
+    assert master_of([*command, "spark.app.name=spark", "job.py"]) is None
+    shared = {**ORDERS, "sharedFile": "true"}
+    for master, refused in (("spark://host:7077", True), ("local-cluster[2,1,512]", True), ("local[*]", False)):
+        monkeypatch.setattr(options_module, "_master", lambda master=master: master)
+        for parse in (ReadOptions.parse, WriteOptions.parse):
+            check_shared(parse(shared))
+            check_shared(parse({**ORDERS, "url": "postgresql://host/shop"}))
+            with pytest.raises(ValueError, match="set option sharedFile") if refused else nullcontext():
+                check_shared(parse(ORDERS))
 
 
 @pytest.mark.parametrize(
