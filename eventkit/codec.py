@@ -21,8 +21,8 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
-DecodeError = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""What `Codec.decode` raises for text that is not JSON, or not JSON of the codec's type."""
+DecodeError = Exception
+"""What `Codec.decode` may raise: of what a caller's type does when it is made, nothing is known."""
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class Codec:
         self.type = type
         self.largest = largest
         decoder = msgspec.json.Decoder(Any if type is None else type)
-        self.decode = decoder.decode
+        self.decode = _decode_raw if type is msgspec.Raw else decoder.decode
         self._decode_lines = decoder.decode_lines
 
     def encode(self, payload: Any) -> str:
@@ -99,14 +99,14 @@ class Codec:
             raise ValueError(f"the payload is not JSON: {error}") from None
         return text
 
-    def decode_or_wrap(self, text: Any, headers: str | None) -> tuple[Any, dict[str, str]]:
+    def decode_or_wrap(self, text: str | bytes, headers: str | bytes | None) -> tuple[Any, dict[str, str]]:
         """The payload of *text* and the *headers*; an `Undecodable` payload where either does not decode."""
         names: dict[str, str] = {}
         try:
             names = decode_headers(headers)
             return self.decode(text), names
         except DecodeError as error:
-            return Undecodable(text if isinstance(text, str) else repr(text), str(error)), names
+            return Undecodable(as_text(text), str(error)), names
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> str | None:
@@ -122,9 +122,14 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
         raise ValueError(f"a header holds a lone surrogate, which is not text: {error}") from None
 
 
-def decode_headers(text: str | None) -> dict[str, str]:
+def decode_headers(text: str | bytes | None) -> dict[str, str]:
     """The headers of *text*, empty for NULL."""
     return _decode_headers(text) if text else {}
+
+
+def as_text(stored: str | bytes) -> str:
+    """Text of the database that may be any bytes, with U+FFFD for what is not UTF-8."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "replace")
 
 
 def encode_json(value: Any) -> str:
@@ -138,6 +143,13 @@ def too_large(size: int, largest: int) -> ValueError:
         f"the payload has {size:,} bytes as JSON, more than {largest:,}: "
         f"store the data elsewhere and send a reference, or raise max_payload in the URL"
     )
+
+
+def _decode_raw(stored: str | bytes) -> msgspec.Raw:
+    """The JSON as it is, where it is text at all."""
+    if not isinstance(stored, str):
+        stored.decode()
+    return msgspec.Raw(stored)
 
 
 def _type_name(type: Any) -> str:

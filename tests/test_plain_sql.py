@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from plain_statements import ENQUEUE, NOTIFY, PUBLISH, said
 from sql_sessions import Session
@@ -119,6 +120,96 @@ OVERDUE = {
     "sqlite": "INSERT INTO eventkit_task (queue, payload, run_at) VALUES ('q', '1', 0)",
     "postgresql": "SELECT {schema}.eventkit_enqueue('q', '1', run_at => '1970-01-01 00:00:00.0001+00')",
 }
+
+
+_WRONG = {
+    "sqlite": [
+        "task (queue, payload, run_at) VALUES ('q', '1', '2026-01-01 00:00:00')",
+        "task (queue, payload, priority) VALUES ('q', '1', 'high')",
+        "task (queue, payload) VALUES ('q', x'31')",
+        "task (queue, payload, run_at) VALUES ('q', '1', 1.5)",
+        "task (queue, payload, wake_at) VALUES ('q', '1', 9223372036854775807)",
+        "task (queue, payload, attempt) VALUES ('q', '1', 9223372036854775807)",
+        "event (topic, payload, created_at) VALUES ('t', '1', '2026-01-01 00:00:00')",
+        "event (topic, payload) VALUES ('t', x'31')",
+        "notification (channel, payload, created_at) VALUES ('c', '1', 9223372036854775807)",
+        "schedule VALUES ('s', '@every 1h', 'UTC', 'q', '1', NULL, 'high', NULL, NULL, 'all', NULL, NULL, 0, 0)",
+    ],
+    "postgresql": [
+        "task (queue, payload, run_at) VALUES ('q', '1', '-infinity')",
+        "task (queue, payload, wake_at) VALUES ('q', '1', 'infinity')",
+        "task (queue, payload, enqueued_at) VALUES ('q', '1', '20000-01-01 00:00+00')",
+        "task (queue, payload, attempt) VALUES ('q', '1', 2147483647)",
+        "event (topic, payload, created_at) VALUES ('t', '1', 'infinity')",
+        "notification (channel, payload, created_at) VALUES ('c', '1', '-infinity')",
+    ],
+}
+
+
+@proves("P1")
+def test_a_row_with_a_value_of_another_kind_is_refused(kit: EventKit, session: Session, url: str) -> None:
+    """The INSERT fails, not the reader; INSERT OR IGNORE does not swallow a value of another type."""
+    inserts = [f"INSERT INTO {_place(session)}eventkit_{row}" for row in _WRONG[session.dialect]]
+    if session.dialect == "sqlite":
+        inserts.append(f"INSERT OR IGNORE INTO eventkit_{_WRONG['sqlite'][0]}")
+    for insert in inserts:
+        with Session(url) as other, pytest.raises(AssertionError, match="the session ended"):
+            other.run(insert)
+    kit.queue("q").enqueue(2)
+    kit.stream("t").publish(2)
+    assert [task.payload for task in kit.queue("q").claim("w", 9)] == [2]
+    assert [event.payload for event in kit.stream("t").read()] == [2]
+
+
+_BROKEN = {
+    "sqlite": [
+        "(queue, payload) VALUES ('q', CAST(x'224dfc6c6c657222' AS TEXT))",
+        "(queue, payload, headers) VALUES ('q', '1', CAST(x'7b2261223a2222fc7d' AS TEXT))",
+        "(queue, payload, key) VALUES ('q', '1', CAST(x'4dfc6c6c6572' AS TEXT))",
+        "(queue, payload) VALUES ('q', 'no JSON')",
+    ],
+    "postgresql": [
+        "(queue, payload) VALUES ('q', '\"\\ud800\"')",
+        "(queue, payload, headers) VALUES ('q', '1', '[1]')",
+    ],
+}
+
+
+@proves("P1", "Q14")
+@pytest.mark.parametrize("type", [Any, msgspec.Raw], ids=["decoded", "raw"])
+def test_a_row_that_cannot_be_read_is_poison(kit: EventKit, session: Session, type: Any) -> None:
+    """Text that is not UTF-8 or not JSON is a dead letter, which can be looked at; the batch around it is delivered."""
+    plain, queue = kit.queue("q"), kit.queue("q", type=type)
+    rows = _BROKEN[session.dialect]
+    if type is msgspec.Raw:
+        rows = [row for row in rows if "ud800" not in row and "no JSON" not in row]  # Raw is not looked into.
+    plain.enqueue(2)
+    for row in rows:
+        session.run(f"INSERT INTO {_place(session)}eventkit_task {row}")
+    plain.enqueue(3)
+    assert [bytes(task.payload) if type is msgspec.Raw else task.payload for task in queue.claim("w", 9)] in (
+        [2, 3],
+        [b"2", b"3"],
+    )
+    assert [(info.reason, bool(info.error)) for info in plain.dead()] == [("poison", True)] * len(rows)
+    assert plain.stats().leased == 2
+    assert len(plain.list()) == len(rows) + 2
+
+
+@proves("G9")
+def test_an_event_that_is_not_utf_8_is_undecodable(kit: EventKit, session: Session) -> None:
+    """Subscribers and listeners get it as `Undecodable`, and what follows it."""
+    if session.dialect != "sqlite":
+        pytest.skip("a Postgres database holds nothing but text of its encoding")
+    broken = "CAST(x'224dfc6c6c657222' AS TEXT)"
+    with kit.channel("c").listen() as heard:
+        session.run(f"INSERT INTO eventkit_event (topic, payload) VALUES ('t', {broken}), ('t', '2')")
+        session.run(f"INSERT INTO eventkit_notification (channel, payload) VALUES ('c', {broken}), ('c', '2')")
+        notified = [next(heard).payload for _ in range(2)]
+    for first, second in (notified, [event.payload for event in kit.stream("t").read()]):
+        assert isinstance(first, eventkit.Undecodable)
+        assert first.text == '"M\ufffdller"'
+        assert second == 2
 
 
 @proves("P1")

@@ -181,3 +181,13 @@ def _write_with_both(path: str) -> str:
     except sqlite3.OperationalError as error:
         return str(error)
     return "both hold the write lock"
+
+
+@proves("G2")
+def test_a_python_with_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before anything is made; the error names the URL that works."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(eventkit.Unavailable, match=r"older than 3\.38: use a URL that begins with sqlite:///"):
+        eventkit.connect(f"sqlite+pysqlite:///{tmp_path}/shop.db")
+    assert not list(tmp_path.iterdir())
+    eventkit.connect(f"sqlite:///{tmp_path}/shop.db").close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -220,3 +221,17 @@ def test_an_async_kit_refuses_what_blocks(url: str, driver: Any) -> None:
             assert await kit.stream("t").head() == 0
 
     asyncio.run(main())
+
+
+class _Interrupting(msgspec.Struct):
+    def __post_init__(self) -> None:
+        raise KeyboardInterrupt
+
+
+@proves("Q2")
+def test_a_claim_that_is_interrupted_while_it_decodes_commits_nothing(kit: eventkit.EventKit) -> None:
+    """Neither a lease nor an attempt, for no caller has got the tasks."""
+    kit.queue("jobs").enqueue_many([{}, {}])
+    with pytest.raises(KeyboardInterrupt):
+        kit.queue("jobs", type=_Interrupting).claim("worker", 2)
+    assert [(info.state, info.attempt) for info in kit.queue("jobs").list()] == [("ready", 0)] * 2

@@ -8,6 +8,7 @@ own word that something was written (`watcher`, `alarm`).  A module of this shap
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -27,6 +28,9 @@ from .library import Error, open_connection, translate, use_wal
 from .statements import STATEMENTS
 
 __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
+
+_OLDEST = (3, 38)
+"""The oldest SQLite that has what our statements use: ``->>``, and STRICT tables (3.37)."""
 
 capabilities: frozenset[str] = frozenset()
 """What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""
@@ -61,6 +65,11 @@ def _prepare_alone(address: Address, create: bool) -> None:
 def _prepare(address: Address, create: bool) -> None:
     """See that the file can be used and has the schema of this code, or say why not."""
     path = address.path
+    if address.library == "sqlite3" and sqlite3.sqlite_version_info < _OLDEST:
+        raise Unavailable(
+            f"this Python's sqlite3 is SQLite {sqlite3.sqlite_version}, older than {'.'.join(map(str, _OLDEST))}: "
+            f"use a URL that begins with sqlite:///, for which eventkit brings SQLite itself, or a newer Python"
+        )
     if os.path.isdir(path):
         raise Unavailable(f"{path} is a folder: name a file in it")
     folder = os.path.dirname(path)

@@ -6,7 +6,7 @@ VALUES (:channel, :payload, :headers)
 RETURNING id
 
 -- name: ReadNotifications
-SELECT id, channel, payload, headers, created_at
+SELECT id, channel, CAST(payload AS BLOB), CAST(headers AS BLOB), created_at
 FROM eventkit_notification
 WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
 ORDER BY id

@@ -1,4 +1,6 @@
 -- Handing tasks out.  SQLite has one writer at a time, so what a claim selects needs no row locks.
+--
+-- What plain SQL has written is read as bytes: text that is not UTF-8 makes a driver fail, and with it every claim.
 
 -- `due` looks into the wake index once for each state in which something can fall due.
 -- name: ReadGate
@@ -62,7 +64,7 @@ WHERE id IN (
     END
 )
 RETURNING
-    id, queue, payload, coalesce(key, lane), headers, priority, attempt,
+    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
     coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
     run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
 
@@ -79,8 +81,8 @@ WHERE id IN (
     LIMIT :limit
 )
 RETURNING
-    id, queue, payload, coalesce(key, lane), headers, priority, attempt, coalesce(max_attempts, :max_attempts),
-    run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
+    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
 
 -- name: SpendTokens
 UPDATE eventkit_queue

@@ -45,8 +45,8 @@ WHERE
     AND (state = 'ready' OR state = 'scheduled' AND run_at <= :now)
     AND (expires_at IS NULL OR expires_at > :now)
 RETURNING
-    id, queue, payload, coalesce(key, lane), headers, priority, attempt, coalesce(max_attempts, :max_attempts),
-    run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
+    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
 
 -- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
 -- vanished without a word, and much that waits costs little.  Where nothing is in the way, nobody is held back.

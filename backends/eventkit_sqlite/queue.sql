@@ -4,15 +4,15 @@
 
 -- name: GetTask
 SELECT
-    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
-    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id
 
 -- name: ListTasks
 SELECT
-    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
-    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 FROM eventkit_task_now
 WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state)
 ORDER BY id
@@ -21,8 +21,8 @@ LIMIT :limit
 -- The two halves use an index each: what is ready, and what is due to become so.
 -- name: PeekTasks
 SELECT
-    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
-    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 FROM (
     SELECT * FROM (
         SELECT * FROM eventkit_task_now
@@ -39,8 +39,8 @@ LIMIT :limit
 
 -- name: ListDead
 SELECT
-    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
-    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
+    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 FROM eventkit_task_now
 WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY finished_at DESC, id DESC

@@ -26,7 +26,7 @@ FROM eventkit_event
 WHERE topic = :topic AND dedup IN (SELECT value FROM json_each(:dedups))
 
 -- name: ReadEvents
-SELECT id, key, payload, headers, created_at
+SELECT id, key, CAST(payload AS BLOB), CAST(headers AS BLOB), created_at
 FROM eventkit_event
 WHERE topic = :topic AND id > :after
 ORDER BY id

@@ -83,7 +83,7 @@ class Writer:
             statement = STATEMENTS.get(type(operation))
             if statement is not None and statement.single:
                 return operation.decode(fetch(connection, operation))
-            if not operation.first_alone:
+            if operation.may_fail_to_read or not operation.first_alone:
                 connection.execute("BEGIN IMMEDIATE")
                 answer = run(operation.plan(), self._fetch)
                 connection.execute("COMMIT")

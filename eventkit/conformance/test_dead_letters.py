@@ -1,6 +1,7 @@
 """Where tasks go that nobody could finish: Q11, and the poison of Q14."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -217,6 +218,32 @@ def test_the_others_of_a_poisoned_batch_are_delivered(kit: EventKit) -> None:
     assert [(info.payload, info.reason) for info in plain.dead()] == [("poison", "poison"), ({"to": 7}, "poison")]
     assert all(info.error and info.attempt == 1 for info in plain.dead())
     assert [task.payload for task in typed.receive(9)] == [_Email("dan")]
+
+
+@dataclass
+class _Picky:
+    to: str
+
+    def __post_init__(self) -> None:
+        if self.to == "nobody":
+            raise KeyError(self.to)
+
+
+@proves("Q14", "G9")
+def test_whatever_a_type_raises_is_poison(kit: EventKit) -> None:
+    """A class of the caller's may raise anything when it is made; the claim goes on, and so do subscribers."""
+    payloads = [{"to": "nobody"}, {"to": "ann"}]
+    kit.queue("emails").enqueue_many(payloads)
+    assert [task.payload for task in kit.queue("emails", type=_Picky).claim("worker", 2)] == [_Picky("ann")]
+    assert [(info.reason, info.payload) for info in kit.queue("emails").dead()] == [("poison", payloads[0])]
+    with kit.channel("c", type=_Picky).listen() as heard:
+        for payload in payloads:
+            kit.stream("t").publish(payload)
+            kit.channel("c").notify(payload)
+        notified = [next(heard).payload for _ in range(2)]
+    for bad, good in (notified, [event.payload for event in kit.stream("t", type=_Picky).read()]):
+        assert isinstance(bad, Undecodable)
+        assert good == _Picky("ann")
 
 
 @proves("Q14", "Q15")

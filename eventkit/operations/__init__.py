@@ -35,6 +35,10 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     """Whether the first statement of the plan can stand for itself: mostly nothing follows it, and what does may be
     a transaction of its own."""
 
+    may_fail_to_read: ClassVar[bool] = False
+    """Whether the rows hold what others wrote: where a driver may fail to read a row, nothing of the operation may have
+    been committed by then."""
+
     def decode(self, rows: Rows) -> T:
         """The answer that *rows* stand for.  An operation whose rows matter only to a plan has none."""
         raise TypeError(f"{type(self).__name__} is a step of a plan and has no answer of its own")

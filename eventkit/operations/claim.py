@@ -122,6 +122,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
     """Lease up to *limit* tasks to *worker*, best first.  *token* proves the claim."""
 
     first_alone: ClassVar[bool] = True
+    may_fail_to_read: ClassVar[bool] = True
     queue: str
     worker: str
     limit: int
@@ -177,6 +178,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
             try:
                 columns = [*row]
                 columns[2] = decode(row[2])
+                columns[3] = key.decode() if isinstance(key := row[3], bytes) else key
                 columns[4] = decode_headers(row[4]) if row[4] else {}
                 columns[14] = row[14] == 1
                 tasks.append(Task(*columns))

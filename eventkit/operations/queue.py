@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..arguments import as_datetime
-from ..codec import Codec, encode_json
+from ..codec import Codec, as_text, encode_json
 from ..findings import DeadLetters
 from ..records import TaskInfo
 from ..stats import QueueStats
@@ -29,6 +29,7 @@ def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     """The task of a row that has what `TaskInfo` has."""
     columns = list(row)
     columns[3], columns[5] = codec.decode_or_wrap(row[3], row[5])
+    columns[4] = row[4] and as_text(row[4])
     columns[-1] = row[-1] and msgspec.json.decode(row[-1])
     return TaskInfo(*columns)
 

@@ -1,5 +1,8 @@
 """Streams, queues, channels and schedules.
 
+Tables are STRICT, which SQLite has since 3.37: in any other, an INSERT of a text as a moment succeeds, and whoever reads
+the row fails.  Unlike a CHECK, STRICT refuses the row in ``INSERT OR IGNORE`` too.
+
 Every moment is an integer of milliseconds since 1970 in UTC.  The defaults are written with
 ``julianday`` because ``unixepoch('subsec')`` is NULL before SQLite 3.42, and any client may insert.
 
@@ -62,8 +65,11 @@ down_revision = None
 
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
 
+MOMENT = "CHECK ({} BETWEEN -62135596800000 AND 253402300799999)"
+"""What `datetime` can hold: the years 1 to 9999."""
+
 SQLITE_UPGRADE = (
-    "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
+    "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID, STRICT",
     "INSERT INTO eventkit_identity VALUES (lower(hex(randomblob(16))))",
     f"""
     CREATE TABLE eventkit_event (
@@ -73,8 +79,8 @@ SQLITE_UPGRADE = (
         payload TEXT NOT NULL,
         headers TEXT,
         dedup TEXT,
-        created_at INTEGER NOT NULL DEFAULT ({NOW})
-    )
+        created_at INTEGER NOT NULL DEFAULT ({NOW}) {MOMENT.format("created_at")}
+    ) STRICT
     """,
     "CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)",
     "CREATE UNIQUE INDEX eventkit_event_dedup ON eventkit_event (topic, dedup) WHERE dedup IS NOT NULL",
@@ -86,7 +92,7 @@ SQLITE_UPGRADE = (
         retain INTEGER,
         max_keep INTEGER,
         keep_unconsumed INTEGER NOT NULL DEFAULT 1
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE TABLE eventkit_consumer (
@@ -95,7 +101,7 @@ SQLITE_UPGRADE = (
         position INTEGER NOT NULL,
         updated_at INTEGER NOT NULL DEFAULT ({NOW}),
         PRIMARY KEY (topic, name)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE TABLE eventkit_task (
@@ -103,10 +109,10 @@ SQLITE_UPGRADE = (
         queue TEXT NOT NULL,
         state TEXT NOT NULL DEFAULT 'ready',
         priority INTEGER NOT NULL DEFAULT 0,
-        run_at INTEGER NOT NULL DEFAULT ({NOW}),
-        wake_at INTEGER,
-        expires_at INTEGER,
-        attempt INTEGER NOT NULL DEFAULT 0,
+        run_at INTEGER NOT NULL DEFAULT ({NOW}) {MOMENT.format("run_at")},
+        wake_at INTEGER {MOMENT.format("wake_at")},
+        expires_at INTEGER {MOMENT.format("expires_at")},
+        attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt BETWEEN 0 AND 2147483646),
         lapsed INTEGER NOT NULL DEFAULT 0,
         max_attempts INTEGER,
         token INTEGER,
@@ -114,7 +120,7 @@ SQLITE_UPGRADE = (
         lane TEXT,
         payload TEXT NOT NULL,
         headers TEXT,
-        enqueued_at INTEGER NOT NULL DEFAULT ({NOW}),
+        enqueued_at INTEGER NOT NULL DEFAULT ({NOW}) {MOMENT.format("enqueued_at")},
         worker TEXT,
         claimed_at INTEGER,
         finished_at INTEGER,
@@ -122,7 +128,7 @@ SQLITE_UPGRADE = (
         error TEXT,
         result TEXT,
         job INTEGER GENERATED ALWAYS AS (substr(payload, 1, 27) = '{{"task":"eventkit.webhook",') VIRTUAL
-    )
+    ) STRICT
     """,
     """
     CREATE INDEX eventkit_task_ready ON eventkit_task (queue, priority DESC, run_at, id)
@@ -158,7 +164,7 @@ SQLITE_UPGRADE = (
         history INTEGER,
         tokens REAL,
         refilled_at INTEGER
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     """
     CREATE TABLE eventkit_key (
@@ -167,7 +173,7 @@ SQLITE_UPGRADE = (
         task_id INTEGER NOT NULL,
         reserved_until INTEGER NOT NULL,
         PRIMARY KEY (queue, key)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     "CREATE INDEX eventkit_key_until ON eventkit_key (reserved_until)",
     f"""
@@ -183,8 +189,8 @@ SQLITE_UPGRADE = (
         channel TEXT NOT NULL,
         payload TEXT NOT NULL,
         headers TEXT,
-        created_at INTEGER NOT NULL DEFAULT ({NOW})
-    )
+        created_at INTEGER NOT NULL DEFAULT ({NOW}) {MOMENT.format("created_at")}
+    ) STRICT
     """,
     "CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)",
     """
@@ -192,7 +198,7 @@ SQLITE_UPGRADE = (
         name TEXT NOT NULL PRIMARY KEY,
         retain INTEGER DEFAULT 86400000,
         max_keep INTEGER
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE TABLE eventkit_inbox (
@@ -200,14 +206,14 @@ SQLITE_UPGRADE = (
         message_id TEXT NOT NULL,
         seen_at INTEGER NOT NULL DEFAULT ({NOW}),
         PRIMARY KEY (consumer, message_id)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     "CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)",
     """
     CREATE TABLE eventkit_recipient (
         name TEXT NOT NULL PRIMARY KEY,
         retain INTEGER
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     """
     CREATE TABLE eventkit_schedule (
@@ -225,7 +231,7 @@ SQLITE_UPGRADE = (
         last_at INTEGER,
         fired INTEGER NOT NULL DEFAULT 0,
         skipped INTEGER NOT NULL DEFAULT 0
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     "CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)",
     """
@@ -235,7 +241,7 @@ SQLITE_UPGRADE = (
         token INTEGER,
         holder TEXT,
         expires_at INTEGER
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     """
     CREATE TABLE eventkit_rate (
@@ -245,7 +251,7 @@ SQLITE_UPGRADE = (
         counted_at INTEGER NOT NULL,
         until INTEGER NOT NULL,
         PRIMARY KEY (name, per)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     "CREATE INDEX eventkit_rate_until ON eventkit_rate (until)",
     """
@@ -253,7 +259,7 @@ SQLITE_UPGRADE = (
         id TEXT NOT NULL PRIMARY KEY,
         value TEXT NOT NULL,
         expires_at INTEGER NOT NULL
-    )
+    ) STRICT
     """,
     "CREATE INDEX eventkit_result_expires ON eventkit_result (expires_at)",
     f"""
@@ -267,7 +273,7 @@ SQLITE_UPGRADE = (
         name TEXT NOT NULL,
         rows TEXT NOT NULL,
         staged_at INTEGER NOT NULL DEFAULT ({NOW})
-    )
+    ) STRICT
     """,
     "CREATE INDEX eventkit_staged_batch ON eventkit_staged (writer, batch, part, position)",
     "CREATE INDEX eventkit_staged_age ON eventkit_staged (staged_at)",
@@ -277,7 +283,7 @@ SQLITE_UPGRADE = (
         batch INTEGER NOT NULL,
         written_at INTEGER NOT NULL DEFAULT ({NOW}),
         expires_at INTEGER
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     "CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL",
     f"""
@@ -288,7 +294,7 @@ SQLITE_UPGRADE = (
         epoch INTEGER NOT NULL,
         covered INTEGER NOT NULL,
         updated_at INTEGER NOT NULL DEFAULT ({NOW})
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     """
     CREATE TABLE eventkit_lake_file (
@@ -303,7 +309,7 @@ SQLITE_UPGRADE = (
         newest INTEGER NOT NULL,
         retired_at INTEGER,
         PRIMARY KEY (topic, path)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE TABLE eventkit_pipeline (
@@ -317,7 +323,7 @@ SQLITE_UPGRADE = (
         error TEXT,
         started_at INTEGER NOT NULL DEFAULT ({NOW}),
         updated_at INTEGER NOT NULL DEFAULT ({NOW})
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE TABLE eventkit_worker (
@@ -327,7 +333,7 @@ SQLITE_UPGRADE = (
         running INTEGER NOT NULL,
         started_at INTEGER NOT NULL DEFAULT ({NOW}),
         seen_at INTEGER NOT NULL DEFAULT ({NOW})
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     """
     CREATE TABLE eventkit_rollup (
@@ -337,7 +343,7 @@ SQLITE_UPGRADE = (
         measure TEXT NOT NULL,
         amount INTEGER NOT NULL,
         PRIMARY KEY (subject, name, hour, measure)
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE TABLE eventkit_api_key (
@@ -353,7 +359,7 @@ SQLITE_UPGRADE = (
         revoked_at INTEGER,
         former TEXT,
         former_until INTEGER
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE VIEW eventkit_task_now AS

@@ -203,6 +203,7 @@ CREATE TABLE eventkit_event (
     headers json,
     dedup text,
     created_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+        CHECK (created_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59.999+00')
 )
 
 CREATE INDEX eventkit_event_topic ON eventkit_event (topic, id)
@@ -235,7 +236,7 @@ CREATE TABLE eventkit_task (
     run_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
     wake_at timestamptz,
     expires_at timestamptz,
-    attempt integer NOT NULL DEFAULT 0,
+    attempt integer NOT NULL DEFAULT 0 CHECK (attempt BETWEEN 0 AND 2147483646),
     lapsed boolean NOT NULL DEFAULT false,
     max_attempts bigint,
     token bigint,
@@ -250,7 +251,13 @@ CREATE TABLE eventkit_task (
     reason text,
     error text,
     result json,
-    job boolean GENERATED ALWAYS AS (left(payload::text, 27) = '{"task":"eventkit.webhook",') STORED
+    job boolean GENERATED ALWAYS AS (left(payload::text, 27) = '{"task":"eventkit.webhook",') STORED,
+    CONSTRAINT moment_in_range CHECK (
+        run_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59.999+00'
+        AND wake_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59.999+00'
+        AND expires_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59.999+00'
+        AND enqueued_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59.999+00'
+    )
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 1000,
@@ -356,6 +363,7 @@ CREATE TABLE eventkit_notification (
     payload json NOT NULL,
     headers json,
     created_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp())
+        CHECK (created_at BETWEEN '0001-01-01 00:00+00' AND '9999-12-31 23:59:59.999+00')
 )
 
 CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id)
