@@ -178,6 +178,21 @@ def test_connections_are_used_again(kit: EventKit, url: str) -> None:
     assert len({received.connection for received in receiver.received}) == 1
 
 
+@proves("E14", "E16")
+def test_what_follows_an_answer_answers_no_other_call(kit: EventKit, url: str) -> None:
+    """Bytes beyond the length of an answer look like another one; the next call has a connection of its own."""
+    beyond = Reply(200, b"{}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", {"Content-Length": "2"})
+    with (
+        receiving(reply=lambda path: beyond if path == "/first" else Reply(500)) as receiver,
+        working.working(calling(url), concurrency=1),
+    ):
+        [first] = enqueue(kit, Job(callback_url=f"{receiver.url}/first"))
+        until(lambda: gone(kit, first))
+        [second] = enqueue(kit, Job(callback_url=f"{receiver.url}/second", max_retries=0))
+        assert "the answer was 500" in error_of(kit, second)
+    assert len({received.connection for received in receiver.received}) == 2
+
+
 @proves("E16")
 def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
     """No more at once than it may, and others do not stand in line behind it; nor do its own cost an attempt."""
