@@ -3,13 +3,16 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 import working
 from working import error_of, gone, state, until
 
-from eventkit import App, AsyncTaskContext, EventKit, TaskContext
+from eventkit import App, AsyncTaskContext, EventKit, Notification, TaskContext
 from eventkit.conformance import proves
+from eventkit.loops_async import AsyncLoops
 from eventkit.testing import advance
 
 url, kit = working.url, working.kit
@@ -199,3 +202,56 @@ def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool
         name = "slow_blocking" if blocking else "slow"
         until(lambda: worker.metrics.ended.of("default", name, "cancelled").value == 1)
     assert kit.queue("default").dead() == []
+
+
+@pytest.fixture
+def slow_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listeners find their place only after a while, as on a busy machine."""
+    locate = AsyncLoops._locate
+
+    async def late(self: AsyncLoops, origin: Any) -> Any:
+        await asyncio.sleep(0.5)
+        return await locate(self, origin)
+
+    monkeypatch.setattr(AsyncLoops, "_locate", late)
+
+
+@proves("J2")
+@pytest.mark.usefixtures("slow_to_listen")
+def test_what_a_worker_claims_first_can_be_cancelled(kit: EventKit, url: str) -> None:
+    """It hears of cancellations before it claims anything."""
+    app, ends = App(url), list[str]()
+
+    @app.task
+    async def slow() -> None:
+        ends.append("begun")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+
+    id = kit.queue("default").enqueue({"task": "slow"}).id
+    with working.working(app, shutdown_timeout=0):
+        until(lambda: ends == ["begun"])
+        assert kit.queue("default").cancel(id, running=True)
+        until(lambda: ends == ["begun", "cancelled"])
+        assert gone(kit, id)
+
+
+@proves("J5")
+@pytest.mark.usefixtures("slow_to_listen")
+def test_a_worker_is_ready_once_its_listeners_are_attached(kit: EventKit, url: str, tmp_path: Path) -> None:
+    """What is sent from the moment on at which the readiness file is there is heard."""
+    app, heard = App(url), list[str]()
+
+    @app.listener("first", "second")
+    async def hear(notification: Notification[str]) -> None:
+        heard.append(notification.channel)
+
+    with working.working(app, readiness_file=str(tmp_path / "ready")):
+        until((tmp_path / "ready").exists)
+        for channel in ("second", "first"):
+            kit.channel(channel).notify("now")
+        until(lambda: sorted(heard) == ["first", "second"])
+    assert not (tmp_path / "ready").exists()

@@ -66,14 +66,15 @@ class Subscriptions:
                 except Unavailable:
                     logger.warning("lock %r could not be released, and stands until it expires", lock.name)
 
-    async def listen(self, declaration: ListenerDeclaration, channel: str) -> None:
-        """Call a listener with the notifications of one of its channels."""
+    async def listen(self, declaration: ListenerDeclaration, channel: str, attached: asyncio.Event) -> None:
+        """Call a listener with the notifications of one of its channels; all that are sent from *attached* on."""
         me = asyncio.current_task()
         assert me is not None
         self._following.add(me)
         me.add_done_callback(self._following.discard)
         function = declaration.function
-        async with self._kit.channel(channel, type=declaration.type).listen() as heard:
+        async with await self._kit.channel(channel, type=declaration.type).listen() as heard:
+            attached.set()
             async for notification in heard:
                 outcome = "failed"
                 self._handling.add(me)

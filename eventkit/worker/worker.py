@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from .. import arguments
@@ -180,9 +181,20 @@ class Worker:
         )
         presence = Presence(connection, self.name, sorted(self._weights), metrics)
         subscriptions = Subscriptions(kit, threads, self._recovery, metrics)
-        claiming = self._begin(intake.run)
+        listening = [self._listen(partial(self._hear_of_cancellations, kit, crew))]
+        for listener in app.listeners:
+            listening += [self._listen(partial(subscriptions.listen, listener, name)) for name in listener.channels]
+
+        async def claim() -> None:
+            # What is cancelled, or sent to a listener, while nothing listens yet would never be heard.
+            for attached in listening:
+                await attached.wait()
+            self._readiness.ready()
+            logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
+            await self._recovery.through(intake.run)
+
+        claiming = self._begin(claim)
         self._begin(leases.run)
-        self._begin(lambda: self._hear_of_cancellations(kit, crew))
         self._begin(kit.run_maintenance)
         self._begin(self._readiness.watch)
         present = self._begin(presence.run)
@@ -190,19 +202,14 @@ class Worker:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
             self._begin(lambda one=subscriber: subscriptions.follow(one))  # type: ignore[misc]
-        for listener in app.listeners:
-            for channel in listener.channels:
-                self._begin(lambda one=listener, name=channel: subscriptions.listen(one, name))  # type: ignore[misc]
-        self._readiness.ready()
-        logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
         seconds = settings.shutdown_seconds
         failure: BaseException | None
         try:
             failure = await self._until_stopped(claiming)
         except asyncio.CancelledError as error:
             failure, seconds = error, 0.0
+        claiming.cancel()  # From here on it cannot say that it is ready.
         self._readiness.stopping()
-        claiming.cancel()
         await asyncio.wait({claiming})
         await asyncio.gather(crew.finish(seconds), subscriptions.stop(seconds))
         try:
@@ -233,6 +240,12 @@ class Worker:
         self._services.add(task)
         return task
 
+    def _listen(self, service: Callable[[asyncio.Event], Awaitable[Any]]) -> asyncio.Event:
+        """Begin *service*, which sets the event once it listens."""
+        attached = asyncio.Event()
+        self._begin(lambda: service(attached))
+        return attached
+
     async def _until_stopped(self, claiming: asyncio.Task[Any]) -> BaseException | None:
         """Return when the worker is to end: without an error when it was told to, or the error that a service had."""
         told = asyncio.ensure_future(self._told_to_stop.wait())
@@ -251,10 +264,12 @@ class Worker:
             told.cancel()
         return None
 
-    async def _hear_of_cancellations(self, kit: AsyncKit, crew: Crew) -> None:
-        async for notification in kit.listen(CANCELLED):
-            if isinstance(notification.payload, dict) and isinstance(id := notification.payload.get("id"), int):
-                crew.cancel(id)
+    async def _hear_of_cancellations(self, kit: AsyncKit, crew: Crew, attached: asyncio.Event) -> None:
+        async with await kit.listen(CANCELLED) as heard:
+            attached.set()
+            async for notification in heard:
+                if isinstance(notification.payload, dict) and isinstance(id := notification.payload.get("id"), int):
+                    crew.cancel(id)
 
     def _kill(self) -> bool:
         """Leave what runs as it is; False if nothing does, because the worker has ended."""
