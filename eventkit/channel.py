@@ -6,6 +6,7 @@ from typing import Any
 from . import arguments
 from .arguments import KEEP, Duration
 from .codec import Codec, encode_headers
+from .feeds import Notifications
 from .operations import channel as operations
 from .operations.retention import ConfigureChannel, ReadChannelSettings
 from .telemetry import with_trace
@@ -28,7 +29,7 @@ class Channel:
     def listen(self, *, start: str | int = "now") -> Any:
         """Iterate over what is committed from now on."""
         channels = (self.name,)
-        return self._loops.listen(channels, self._codec, origin(start, channels))
+        return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
         """Drop the oldest notifications; how many."""

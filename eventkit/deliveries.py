@@ -7,6 +7,7 @@ from typing import Any
 
 from .delivery import Round, age_when_claimed, message_of, when_delivered
 from .errors import PASSING
+from .feeds import Tasks
 from .loops import Loops
 from .messages import Messages
 from .protocols import Connection
@@ -33,7 +34,7 @@ class Deliveries:
                 break
             except PASSING:
                 continue  # As for every loop, what passes by itself is no reason to end.
-        tasks = self._loops.work(round.rota, round.lookout)
+        tasks = self._loops.iterate(Tasks(round.rota, round.lookout))
         with self._changed:
             self._running[tasks] = threading.get_ident()
         try:

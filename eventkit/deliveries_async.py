@@ -7,6 +7,7 @@ from typing import Any
 
 from .delivery import Round, age_when_claimed, message_of, when_delivered
 from .errors import PASSING
+from .feeds import Tasks
 from .loops_async import AsyncLoops
 from .messages import AsyncMessages
 from .protocols import AsyncConnection
@@ -33,7 +34,7 @@ class AsyncDeliveries:
                 break
             except PASSING:
                 continue  # As for every loop, what passes by itself is no reason to end.
-        tasks = self._loops.work(round.rota, round.lookout)
+        tasks = self._loops.iterate(Tasks(round.rota, round.lookout))
         self._running[tasks] = asyncio.current_task()
         try:
             async for task in tasks:

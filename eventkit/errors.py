@@ -13,7 +13,7 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── QueueFull                      the queue's max_size is reached
     ├── LockHeld                       somebody else holds the lock
     ├── TaskFailed                     the task whose result was waited for is dead
-    ├── TimedOut (TimeoutError)        the result did not come in time
+    ├── TimedOut (TimeoutError)        the result, or the next item of an iterator, did not come in time
     ├── LeaseLost                      the task that wanted to end in a transaction is no longer ours
     ├── TaskCancelled                  the task that is running was cancelled
     ├── Truncated                      events the reader had not seen were pruned
@@ -87,7 +87,7 @@ class TaskFailed(EventkitError):
 
 
 class TimedOut(EventkitError, TimeoutError):
-    """Raised to who has waited for a result in vain; wait longer, or see whether anybody works on the task."""
+    """Raised when a result, or the next item of an iterator, did not arrive within the timeout; wait again."""
 
 
 class LeaseLost(EventkitError):

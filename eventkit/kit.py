@@ -15,6 +15,7 @@ from .deliveries import Deliveries
 from .deliveries_async import AsyncDeliveries
 from .delivery import PREFIX, Tally
 from .errors import UnknownBackend
+from .feeds import Notifications, Tasks
 from .housekeeping import Housekeeping
 from .housekeeping_async import AsyncHousekeeping
 from .inbox import Inbox
@@ -107,7 +108,7 @@ class _Handles:
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(arguments.name("channel", name) for name in channels)
-        return self._loops.listen(names, self._codec(None), origin(start, names))
+        return self._loops.iterate(Notifications(names, self._codec(None), origin(start, names)))
 
     def work(
         self,
@@ -121,7 +122,7 @@ class _Handles:
         """Iterate over the tasks of several queues for ever."""
         weights = _weights(queues)
         rota = Rota.of(weights, worker, batch, lease, self._codec(None), strict)
-        return self._loops.work(rota, ReadOutlooks(tuple(weights)))
+        return self._loops.iterate(Tasks(rota, ReadOutlooks(tuple(weights))))
 
     def outbox(
         self,

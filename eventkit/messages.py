@@ -1,24 +1,153 @@
-"""The iterators that `subscribe`, `work` and `listen` give, in both flavours."""
+"""The iterators that `subscribe`, `work` and `listen` give, in both flavours.
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from typing import Any, Generic, Self, TypeVar
+What an iterator does is a plan of its feed: a generator that yields steps and does no I/O.  The iterator carries them
+out.  A step that is interrupted (a timeout, a cancellation, a signal) stays the next one, so nothing is lost by it.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Generator
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
+from weakref import WeakSet
+
+from . import arguments, operations
+from .arguments import Duration
+from .errors import PASSING, Closed, TimedOut
+from .execute import run, run_async
+from .operations import Operation, Probe
+from .protocols import AsyncConnection, Connection
+from .stopping import Stop, completed
 
 M = TypeVar("M")
 
 
-class Messages(Generic[M]):
+class Sleep(NamedTuple):
+    """Sleep until *probe* is ready: True; or until *until* on the monotonic clock: False."""
+
+    probe: Probe
+    until: float | None = None
+
+
+class Hand:
+    """Hand out items until there are none, or `Feed.look_at` has come."""
+
+
+HAND: Final = Hand()
+_END: Any = object()
+
+Step = Operation[Any] | Sleep | Hand
+Plan = Generator[Step, Any, None]
+
+
+class Feed(Generic[M]):
+    """What an iterator hands out, and where it is.  Its plans can be begun anew at any time."""
+
+    def __init__(self) -> None:
+        self.items: deque[M] = deque()
+        """What was read and not handed out."""
+        self.current: M | None = None
+        """What was handed out last."""
+        self.handled: M | None = None
+        """The last item after which another one was asked for."""
+        self.look_at = float("inf")
+        """From this moment on, the plan has its turn before another item is handed out."""
+
+    def attach(self) -> operations.Plan[None]:
+        """Find out where to begin, unless that is known."""
+        yield from ()
+
+    def steps(self) -> Plan:
+        """Read, hand out, and sleep, for ever."""
+        raise NotImplementedError
+
+    def leave(self) -> operations.Plan[None]:
+        """Save what was handled and give back what was not handed out.  `steps` goes on from there."""
+        yield from ()
+
+
+class _Iterator(Generic[M]):
+    """What the iterators of both flavours know."""
+
+    _connection: Connection | AsyncConnection
+
+    def __init__(self, feed: Feed[M], opened: "WeakSet[Any]") -> None:
+        self._feed = feed
+        self._stop = Stop()
+        self._begin()
+        opened.add(self)
+
+    @property
+    def _ended(self) -> bool:
+        return self._stop.is_set or self._connection.closing
+
+    @property
+    def _may_hand(self) -> bool:
+        """Whether the step is to hand out, and an item can be."""
+        return self._step is HAND and bool(self._feed.items) and monotonic() < self._feed.look_at
+
+    def _begin(self) -> None:
+        self._plan = self._feed.steps()
+        self._step: Step | None = None
+
+    def _go_on(self, reply: Any) -> None:
+        """The step was carried out: find the next one."""
+        self._step = self._plan.send(reply)
+
+    def _fail(self, error: Exception, deadline: float | None) -> None:
+        """The step failed: find the next one, or raise."""
+        if isinstance(error, PASSING) and deadline is not None and monotonic() >= deadline:
+            raise _timed_out() from error
+        self._step = self._plan.throw(error)
+
+    def _rested(self, woken: bool, step: Sleep, deadline: float | None) -> bool:
+        """Whether the sleep ended because its probe is ready; `TimedOut` if it was the caller's deadline."""
+        if woken or self._ended or deadline is None:
+            return woken
+        now = monotonic()
+        if now >= deadline and (step.until is None or now < step.until):
+            raise _timed_out()
+        return False
+
+
+class Messages(_Iterator[M]):
     """An iterator that may wait for ever; ended by `close`, by ``with``, or by closing its kit."""
 
-    def __init__(self, messages: Generator[M], settle: Callable[[], None]) -> None:
-        self._messages = messages
-        self.settle = settle
-        """Saves what was handled and gives back what was not handed out, as if iteration ended here."""
+    def __init__(self, connection: Connection, feed: Feed[M], opened: "WeakSet[Any]") -> None:
+        self._connection: Connection = connection
+        self._mutex = threading.RLock()
+        self._stepping = False
+        run(feed.attach(), connection.execute)
+        super().__init__(feed, opened)
 
     def __iter__(self) -> Generator[M]:
-        return self._messages
+        """Iterate; leaving the loop saves and gives back as `close` does, and another loop goes on from there."""
+        feed = self._feed
+        items = feed.items
+        try:
+            while True:
+                # A million times a second, so: no more than this for each.
+                if items and monotonic() < feed.look_at:
+                    try:
+                        item = items.popleft()
+                    except IndexError:
+                        continue  # Another thread has closed the iterator.
+                elif (item := self._take(None)) is _END:
+                    return
+                feed.current = item
+                yield item
+                feed.handled = item
+        finally:
+            self.settle()
 
     def __next__(self) -> M:
-        return next(self._messages)
+        return self._next(None)
+
+    def next(self, timeout: Duration | None = None) -> M:
+        """Return the next item.  Raise `TimedOut` if there is none in *timeout* seconds: call again to wait on."""
+        return self._next(_deadline(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -26,35 +155,112 @@ class Messages(Generic[M]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        with suppress(Exception):  # There is no caller to raise to, and leases expire by themselves.
+            self.close()
+
     def close(self) -> None:
-        """End the iteration: what was handled is saved, what was not handed out is given back."""
-        self._messages.close()
+        """End the iteration: what was handled is saved, what was not handed out is given back.
+
+        Any thread may close it.  So may a signal handler that interrupts a waiting step, which then ends by itself.
+        """
+        self._stop.set()
         self.settle()
 
+    def settle(self) -> None:
+        """Save what was handled and give back what was not handed out, as if iteration ended here."""
+        with self._mutex:
+            if not self._stepping:
+                self._leave()
 
-class AsyncMessages(Generic[M]):
+    def _next(self, deadline: float | None) -> M:
+        feed = self._feed
+        feed.handled = feed.current
+        if (item := self._take(deadline)) is _END:
+            raise StopIteration
+        feed.current = item
+        return item
+
+    def _take(self, deadline: float | None) -> M:
+        with self._mutex:
+            if self._stepping:
+                raise RuntimeError("a step is interrupted by this call: a signal handler may close() the iterator only")
+            self._stepping = True
+            try:
+                return self._walk(deadline)
+            finally:
+                self._stepping = False
+
+    def _walk(self, deadline: float | None) -> M:
+        """Carry out steps until there is an item to hand out, or the iteration has ended."""
+        try:
+            while not self._ended:
+                if self._may_hand:
+                    return self._feed.items.popleft()
+                step, reply = self._step, None
+                try:
+                    if isinstance(step, Operation):
+                        reply = self._connection.execute(step)
+                    elif isinstance(step, Sleep):
+                        woken = self._connection.sleep(step.probe, _seconds(step.until, deadline), self._stop)
+                        reply = self._rested(woken, step, deadline)
+                except TimedOut:
+                    raise
+                except Exception as error:
+                    self._fail(error, deadline)
+                else:
+                    self._go_on(reply)
+        except TimedOut:
+            raise
+        except Exception as error:
+            self._end()
+            if not isinstance(error, Closed):
+                raise
+        self._end()
+        ended: M = _END
+        return ended
+
+    def _end(self) -> None:
+        self._stop.set()
+        if not self._connection.closing:  # Closing the kit settles all its iterators.
+            self._leave()
+
+    def _leave(self) -> None:
+        with suppress(Closed, *PASSING):  # What is not saved comes again, what is not given back does so in time.
+            run(self._feed.leave(), self._connection.execute)
+        self._begin()
+
+
+class AsyncMessages(_Iterator[M]):
     """`Messages` for asyncio.  Awaiting it attaches it now rather than at the first step."""
 
     def __init__(
         self,
-        messages: AsyncGenerator[M],
-        settle: Callable[[], Awaitable[None]],
-        attach: Callable[[], Awaitable[Any]],
+        connection: AsyncConnection,
+        feed: Feed[M],
+        opened: "WeakSet[Any]",
+        leaving: set[asyncio.Task[None]],
     ) -> None:
-        self._messages = messages
-        self._attach = attach
-        self.settle = settle
-        """Saves what was handled and gives back what was not handed out, as if iteration ended here."""
+        self._connection: AsyncConnection = connection
+        self._mutex = asyncio.Lock()
+        self._leaving = leaving
+        self._loop: asyncio.AbstractEventLoop | None = None
+        super().__init__(feed, opened)
 
     def __await__(self) -> Generator[Any, Any, Self]:
-        yield from self._attach().__await__()
+        yield from run_async(self._feed.attach(), self._connection.execute).__await__()
+        self._begin()
         return self
 
-    def __aiter__(self) -> AsyncGenerator[M]:
-        return self._messages
+    def __aiter__(self) -> AsyncIterator[M]:
+        return _Loop(self)
 
     async def __anext__(self) -> M:
-        return await anext(self._messages)
+        return await self._next(None)
+
+    async def next(self, timeout: Duration | None = None) -> M:
+        """Return the next item.  Raise `TimedOut` if there is none in *timeout* seconds: call again to wait on."""
+        return await self._next(_deadline(timeout))
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,7 +268,121 @@ class AsyncMessages(Generic[M]):
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
+    def __del__(self) -> None:
+        self.leave_soon()
+
     async def aclose(self) -> None:
-        """End the iteration: what was handled is saved, what was not handed out is given back."""
-        await self._messages.aclose()
-        await self.settle()
+        """End the iteration: what was handled is saved, what was not handed out is given back.
+
+        Any task may close it.  A step that waits in another one then ends.
+        """
+        self._stop.set()
+        await completed(self.settle())
+
+    async def settle(self) -> None:
+        """Save what was handled and give back what was not handed out, as if iteration ended here."""
+        async with self._mutex:
+            await self._leave()
+
+    def leave_soon(self) -> None:
+        """`settle` in a task of its own, for a loop that was left: there is no moment to await it."""
+        if self._loop is None or self._ended:
+            return
+        if asyncio._get_running_loop() is self._loop:
+            self._start_leaving()
+        else:
+            with suppress(RuntimeError):  # A closed event loop runs nothing any more.
+                self._loop.call_soon_threadsafe(self._start_leaving)
+
+    def _start_leaving(self) -> None:
+        task = asyncio.ensure_future(self.settle())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _next(self, deadline: float | None) -> M:
+        feed = self._feed
+        feed.handled = feed.current
+        if self._may_hand:
+            item = feed.items.popleft()
+        else:
+            item = await self._take(deadline)
+        if item is _END:
+            raise StopAsyncIteration
+        feed.current = item
+        return item
+
+    async def _take(self, deadline: float | None) -> M:
+        self._loop = asyncio.get_running_loop()
+        async with self._mutex:
+            return await self._walk(deadline)
+
+    async def _walk(self, deadline: float | None) -> M:
+        """Carry out steps until there is an item to hand out, or the iteration has ended."""
+        try:
+            while not self._ended:
+                if self._may_hand:
+                    return self._feed.items.popleft()
+                step, reply = self._step, None
+                try:
+                    if isinstance(step, Operation):
+                        reply = await self._connection.execute(step)
+                    elif isinstance(step, Sleep):
+                        woken = await self._connection.sleep(step.probe, _seconds(step.until, deadline), self._stop)
+                        reply = self._rested(woken, step, deadline)
+                except TimedOut:
+                    raise
+                except Exception as error:
+                    self._fail(error, deadline)
+                else:
+                    self._go_on(reply)
+        except TimedOut:
+            raise
+        except Exception as error:
+            await self._end()
+            if not isinstance(error, Closed):
+                raise
+        await self._end()
+        ended: M = _END
+        return ended
+
+    async def _end(self) -> None:
+        self._stop.set()
+        if not self._connection.closing:  # Closing the kit settles all its iterators.
+            await self._leave()
+
+    async def _leave(self) -> None:
+        with suppress(Closed, *PASSING):  # What is not saved comes again, what is not given back does so in time.
+            await run_async(self._feed.leave(), self._connection.execute)
+        self._begin()
+
+
+class _Loop(Generic[M]):
+    """What one ``async for`` keeps of an iterator: leaving it saves and gives back."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: AsyncMessages[M]) -> None:
+        self._messages = messages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, M]:
+        return self._messages.__anext__()
+
+    def __del__(self) -> None:
+        self._messages.leave_soon()
+
+
+def _deadline(timeout: Duration | None) -> float | None:
+    return None if timeout is None else monotonic() + arguments.milliseconds("timeout", timeout) / 1000
+
+
+def _seconds(*until: float | None) -> float | None:
+    """The seconds until the first of these moments; None where there is none."""
+    first = min((moment for moment in until if moment is not None), default=None)
+    return None if first is None else max(0.0, first - monotonic())
+
+
+def _timed_out() -> TimedOut:
+    return TimedOut("there was nothing within the timeout: call next() again to wait on, nothing is lost by it")

@@ -10,6 +10,7 @@ import msgspec
 from . import arguments, retry, task_rows
 from .arguments import KEEP, Duration
 from .codec import Codec, Encoded, encode_headers
+from .feeds import Tasks
 from .operations import Operation, finish, queue_settings
 from .operations import queue as operations
 from .operations.chain import AckThen
@@ -171,7 +172,8 @@ class Queue:
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
         """Iterate over the queue's tasks for ever."""
-        return self._loops.work(Rota.of({self.name: 1}, worker, batch, lease, self._codec), ReadOutlook(self.name))
+        rota = Rota.of({self.name: 1}, worker, batch, lease, self._codec)
+        return self._loops.iterate(Tasks(rota, ReadOutlook(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
         """Around the work on a task: keeps the lease, then acks or retries."""

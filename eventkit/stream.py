@@ -11,6 +11,7 @@ from typing import Any
 from . import arguments
 from .arguments import KEEP, Duration
 from .codec import Codec, encode_headers
+from .feeds import Events
 from .operations import stream as operations
 from .operations.retention import ConfigureStream, ReadStreamSettings
 from .records import NewEvent
@@ -79,7 +80,7 @@ class Stream:
         every = arguments.milliseconds("save_every_s", save_every_s) / 1000
         skip = arguments.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
         origin = self._origin(consumer, start)
-        return self._loops.subscribe(
+        feed = Events(
             self.topic,
             self._codec,
             consumer,
@@ -89,6 +90,7 @@ class Stream:
             every_s=every,
             skip=skip,
         )
+        return self._loops.iterate(feed)
 
     def offset(self, consumer: str) -> Any:
         """Where the consumer is."""

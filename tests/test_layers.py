@@ -12,14 +12,15 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "arguments", "telemetry", "signatures", "metrics", "logs"},
+    {"errors", "arguments", "telemetry", "signatures", "metrics", "logs", "stopping"},
     {"codec", "retry", "children", "cron"},
     {"records", "findings", "settings", "arrays"},
     {"stats", "looks"},
     {"operations"},
     {"protocols"},
-    {"sql", "execute", "handling", "messages", "rota"},
-    {"heartbeat", "delivery", "task_rows"},
+    {"sql", "execute", "handling", "rota"},
+    {"messages"},
+    {"heartbeat", "delivery", "task_rows", "feeds"},
     {
         "stream",
         "queue",
@@ -66,7 +67,7 @@ FOR_BACKENDS = {
     "codec",
     "arguments",
 }
-FOR_BACKENDS |= {"functions"}
+FOR_BACKENDS |= {"functions", "stopping"}
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 

@@ -16,6 +16,7 @@ from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed, Disconnected
 from eventkit.execute import run
 from eventkit.operations import Operation, Probe, Rows
+from eventkit.stopping import Stop
 
 from .address import Address
 from .errors import translated
@@ -92,8 +93,9 @@ class Connection:
                 if not again or monotonic() >= deadline:
                     raise known or error from error
 
-    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+    def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        stop = stop or Stop()
         bell = threading.Lock()
 
         def ring() -> None:
@@ -111,7 +113,8 @@ class Connection:
         waiter = Waiter(probe, ring)
         bell.acquire(blocking=False)
         self._listener.add(waiter)
-        plan = nap(self._listener, waiter, timeout)
+        stop.ring = ring
+        plan = nap(self._listener, waiter, timeout, stop)
         try:
             step = next(plan)
             while True:

@@ -16,6 +16,7 @@ from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed, Disconnected
 from eventkit.execute import run_async
 from eventkit.operations import Operation, Probe, Rows
+from eventkit.stopping import Stop
 
 from .address import Address
 from .errors import translated
@@ -99,8 +100,9 @@ class AsyncConnection:
             await asyncio.shield(self._keep(self._take_back(operation, work)))
             raise
 
-    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+    async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        stop = stop or Stop()
         bell = asyncio.Event()
 
         def ring() -> None:
@@ -122,7 +124,8 @@ class AsyncConnection:
 
         waiter = Waiter(probe, ring)
         self._listener.add(waiter)
-        plan = nap(self._listener, waiter, timeout)
+        stop.ring = ring
+        plan = nap(self._listener, waiter, timeout, stop)
         try:
             step = next(plan)
             while True:

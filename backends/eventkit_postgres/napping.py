@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from eventkit.errors import PASSING
 from eventkit.operations import Outlook, Probe
+from eventkit.stopping import Stop
 
 from .listener import Listener
 from .waiters import Waiter
@@ -43,13 +44,13 @@ Step = Probe | Pause | Query
 Nap = Generator[Step, Any, bool]
 
 
-def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
+def nap(listener: Listener, waiter: Waiter, timeout: float | None, stop: Stop) -> Nap:
     """Sleep until it is worth looking: True; or until *timeout* has passed or sleeping has ended: False."""
     waiters = listener.waiters
     deadline = None if timeout is None else monotonic() + timeout
     if waiters.missing(waiter) and (yield Pause(_BUSY if timeout is None else min(_BUSY, timeout))):
         waiter.ring()  # What it rang for is seen to below.
-    while not listener.closing:
+    while not (listener.closing or stop.is_set):
         waiter.begin()
         pause: float | None = _AFTER_AN_ERROR
         due = None
@@ -86,7 +87,7 @@ def nap(listener: Listener, waiter: Waiter, timeout: float | None) -> Nap:
         waiters.wake_up(waiter)
         if listener.error is not None:
             raise listener.error
-        if listener.closing:
+        if listener.closing or stop.is_set:
             return False
         if waiter.told if rang else seconds == due is not None:
             return True

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed
 from eventkit.operations import Operation, Probe
+from eventkit.stopping import Stop
 
 from .address import Address
 from .file import acquire
@@ -69,8 +70,9 @@ class Connection:
             return answer
         return self._read(operation)
 
-    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+    def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        stop = stop or Stop()
         deadline = None if timeout is None else monotonic() + timeout
         bell = threading.Lock()
 
@@ -82,11 +84,15 @@ class Connection:
         watcher = self._file.watcher
         watcher.add(waiter)
         try:
-            while not self._closing:
+            stop.ring = ring
+            while True:
+                waiter.seen = waiter.answer = None
+                # Before the look at what ends the sleep, or a ring in between would be lost.
+                bell.acquire(blocking=False)
+                if self._closing or stop.is_set:
+                    return False
                 if watcher.error is not None:
                     raise watcher.error
-                waiter.seen = waiter.answer = None
-                bell.acquire(blocking=False)
                 outlook = self._read(probe)
                 waiter.seen = outlook
                 if outlook.ready:
@@ -95,9 +101,8 @@ class Connection:
                 if left is not None and left <= 0:
                     return False
                 bell.acquire(timeout=shortest(left, outlook.delay))
-                if waiter.may_look and not self._closing:
+                if waiter.may_look and not (self._closing or stop.is_set):
                     return True
-            return False
         finally:
             watcher.remove(waiter)
 

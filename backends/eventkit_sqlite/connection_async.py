@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed
 from eventkit.operations import Operation, Probe
+from eventkit.stopping import Stop
 
 from .address import Address
 from .file import File, acquire
@@ -88,8 +89,9 @@ class AsyncConnection:
             return await self._write(operation)
         return await self._read(operation)
 
-    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+    async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        stop = stop or Stop()
         deadline = None if timeout is None else monotonic() + timeout
         bell = asyncio.Event()
 
@@ -102,7 +104,8 @@ class AsyncConnection:
         watcher.add(waiter)
         self._sleepers.add(bell)
         try:
-            while not self._closing:
+            stop.ring = ring
+            while not (self._closing or stop.is_set):
                 if watcher.error is not None:
                     raise watcher.error
                 waiter.seen = waiter.answer = None
@@ -120,7 +123,7 @@ class AsyncConnection:
                         await bell.wait()
                 except TimeoutError:
                     pass
-                if waiter.may_look and not self._closing:
+                if waiter.may_look and not (self._closing or stop.is_set):
                     return True
             return False
         finally:

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,12 +35,12 @@ def eventually(check: Callable[[], T]) -> T:
     return answer
 
 
-def take(messages: Iterable[T], count: int) -> list[T]:
+def take(messages: Iterator[T], count: int) -> list[T]:
     """The next *count* messages, without asking for one more; an error if they do not come within a minute."""
-    return in_thread(lambda: list(islice(messages, count))).result(PATIENCE)
+    return in_thread(lambda: [next(messages) for _ in range(count)]).result(PATIENCE)
 
 
-def each(messages: Iterable[T], count: int) -> Iterator[T]:
+def each(messages: Iterator[T], count: int) -> Iterator[T]:
     """The same, one at a time: the next is asked for when the body is done with the one before."""
     for _ in range(count):
         yield from take(messages, 1)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from ..operations import Operation, Probe
 from ..protocols import AsyncConnection
+from ..stopping import Stop
 from .metrics import ServiceMetrics
 
 T = TypeVar("T")
@@ -36,9 +37,9 @@ class Measured:
         finally:
             self._seconds.of(type(operation).__name__).observe(perf_counter() - began)
 
-    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
+    async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready; what ended the wait is counted."""
-        woken = await self._connection.sleep(probe, timeout)
+        woken = await self._connection.sleep(probe, timeout, stop)
         self._waits.of("news" if woken else "closing" if self.closing else "time").value += 1
         return woken
 

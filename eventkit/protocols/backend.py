@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..findings import Finding
 from ..operations import Operation, Probe
+from ..stopping import Stop
 from .terms import T
 
 
@@ -28,10 +29,10 @@ class Connection(Protocol):
         """The answer to *operation*: its plan, run in *tx* or in a transaction of its own, whole or not at all."""
         ...
 
-    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
-        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended.
+    def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
+        """Wait until *probe* is ready; False when *timeout* seconds have passed, *stop* is set, or sleeping has ended.
 
-        No commit after the call goes unnoticed, whoever makes it.
+        No commit after the call goes unnoticed, whichever process makes it.
         """
         ...
 
@@ -63,7 +64,7 @@ class AsyncConnection(Protocol):
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T: ...
 
-    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool: ...
+    async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 

@@ -11,6 +11,7 @@ import eventkit_sqlite
 
 from eventkit.operations import Operation, Probe
 from eventkit.protocols import AsyncConnection, Connection
+from eventkit.stopping import Stop
 
 T = TypeVar("T")
 
@@ -48,8 +49,8 @@ class Elsewhere:
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
         return self._connection.execute(operation, tx)
 
-    def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
-        return self._connection.sleep(probe, timeout)
+    def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
+        return self._connection.sleep(probe, timeout, stop)
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self._connection.transaction()
@@ -81,8 +82,8 @@ class AsyncElsewhere:
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         return await self._connection.execute(operation, tx)
 
-    async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
-        return await self._connection.sleep(probe, timeout)
+    async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
+        return await self._connection.sleep(probe, timeout, stop)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self._connection.transaction()
