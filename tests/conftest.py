@@ -16,7 +16,11 @@ import pytest
 from owned_folder import OwnedFolder
 from postgres_binaries import NoServer
 
-from eventkit.conformance.fixtures import connect, engine, flavour, kit, loop  # noqa: F401  # for the tests beside the suite
+# libpq reads them behind the URLs that the tests give: PGSSLMODE=require, say, and no server here has TLS.
+for name in [name for name in os.environ if name.startswith("PG")]:
+    del os.environ[name]
+
+from eventkit.conformance.fixtures import connect, engine, flavour, kit, loop  # noqa: E402, F401  # for the tests beside the suite
 
 OWNED = pytest.StashKey[OwnedFolder]()
 

@@ -1,4 +1,7 @@
-"""Behind PgBouncer in transaction mode, where each transaction may be on another session of the server."""
+"""Behind PgBouncer in transaction mode, where each transaction may be on another session of the server.
+
+A sample of the conformance suite is here; the slow group has all of it (`test_postgres_pooled`).
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +16,8 @@ from own_cluster import ask, eventually, sleepers
 from pooler import Pooler
 
 from eventkit import Unavailable
+from eventkit.conformance.test_finish import *
+from eventkit.conformance.test_streams import *
 
 cluster, direct, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 pytestmark = pytest.mark.skipif(pooler.find() is None, reason=pooler.MISSING)

@@ -1,4 +1,4 @@
-"""Transactions and sessions through the standard library's driver, which has ideas of its own about both.
+"""The standard library's driver: transactions and sessions, where it differs, and a sample of streams and queues.
 
 The whole suite runs through it in the slow group (`test_sqlite`).
 """
@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 import test_sqlite
 
+from eventkit.conformance.test_claim import *
 from eventkit.conformance.test_collected import *
 from eventkit.conformance.test_emitted import *
 from eventkit.conformance.test_errors import *
+from eventkit.conformance.test_finish import *
+from eventkit.conformance.test_keys import *
 from eventkit.conformance.test_sqlalchemy import *
 from eventkit.conformance.test_sqlalchemy_refusals import *
+from eventkit.conformance.test_streams import *
 from eventkit.conformance.test_transactions import *
 
 pattern, engine_url = test_sqlite.pattern, test_sqlite.engine_url

@@ -34,7 +34,7 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of either kind; that pages are the same on both is proved without a browser."""
     return (

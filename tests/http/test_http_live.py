@@ -53,7 +53,7 @@ class Follower:
         self._leave.set()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of either kind: a process for each test takes its time, so Postgres is for the long run."""
     return database(request, tmp_path)

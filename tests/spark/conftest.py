@@ -51,9 +51,9 @@ def sqlite_url(pattern: Path, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/test.db"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str:
-    """A database as if it were fresh, of each kind; in every run of both kinds where a test says so."""
+    """A database as if it were fresh, of each kind."""
     if request.param == "sqlite":
         return str(request.getfixturevalue("sqlite_url"))
     schema = request.getfixturevalue("emptied")
