@@ -32,7 +32,8 @@ class Delta:
         root = layout.folder(topic)
         self.folder = f"{root}/_delta_log"
         self._inside = f"{root}/"
-        self._uri = f"{store.location}/{root}"
+        self._uri = store.place.uri(root)
+        self._options = store.place.delta_options()
         self._table: Any = None
         # deltalake takes it for an encoded character, twice, and looks elsewhere.
         if "%" in self._uri:
@@ -43,12 +44,17 @@ class Delta:
 
     def read(self) -> dict[str, int]:
         """The files that it has, and their rows; it is made if there is none."""
-        if not deltalake.DeltaTable.is_deltatable(self._uri):
+        if not deltalake.DeltaTable.is_deltatable(self._uri, self._options):
             schema = deltalake.Schema.from_arrow(_SCHEMA)
             deltalake.DeltaTable.create(
-                self._uri, schema, mode="ignore", partition_by=["date"], configuration=_SETTINGS
+                self._uri,
+                schema,
+                mode="ignore",
+                partition_by=["date"],
+                configuration=_SETTINGS,
+                storage_options=self._options,
             )
-        self._table = deltalake.DeltaTable(self._uri)
+        self._table = deltalake.DeltaTable(self._uri, storage_options=self._options)
         found = self._table.get_add_actions(flatten=True)
         paths = [self._inside + path for path in found["path"].to_pylist()]
         return dict(zip(paths, found["num_records"].to_pylist(), strict=True))

@@ -13,7 +13,7 @@ from typing import Any
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import ValidationError, ValidationException
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.io.pyarrow import PyArrowFileIO, parquet_file_to_data_file
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, Table
@@ -75,16 +75,16 @@ class Iceberg:
         names = [posixpath.basename(path) for path in self._store.list(self.folder)]
         self._version = max((int(found[1]) for name in names if (found := _VERSION.fullmatch(name))), default=0)
         if not self._version:
-            root = f"{self._store.location}/{layout.folder(self._topic)}"
+            root = self._store.place.uri(layout.folder(self._topic))
             self.write(new_table_metadata(_SCHEMA, _DAYS, UNSORTED_SORT_ORDER, root, dict(_SETTINGS)))
         self._hint()
         content = self._store.read(self._path()) or b""
-        location = f"{self._store.location}/{self._path()}"
+        location = self._store.place.uri(self._path())
         self._table = Table(
             (self._topic,),
             TableMetadataUtil.parse_raw(content.decode()),
             location,
-            load_file_io({}, location),
+            self._io(location),
             _Folder(self),
         )
         self._files = {self._inside(scan.file.file_path): scan.file for scan in self._table.scan().plan_files()}
@@ -101,7 +101,7 @@ class Iceberg:
             # Of many small lists of files an append makes a large one; an overwrite does not.
             with snapshots.overwrite() if gone else snapshots.merge_append() as snapshot:
                 for file in new:
-                    path = f"{self._store.location}/{file.path}"
+                    path = self._store.place.uri(file.path)
                     snapshot.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
                 for path in gone:
                     snapshot.delete_data_file(self._files[path])
@@ -118,7 +118,14 @@ class Iceberg:
             raise Conflict
         self._store.write(self._path(), metadata.model_dump_json(exclude_none=True).encode())
         self._hint()
-        return f"{self._store.location}/{self._path()}"
+        return self._store.place.uri(self._path())
+
+    def _io(self, location: str) -> Any:
+        if not self._store.place.is_remote:
+            return load_file_io({}, location)
+        files = PyArrowFileIO()
+        files.fs_by_scheme = lambda _scheme, _host: self._store.files
+        return files
 
     def _hint(self) -> None:
         path, hint = f"{self.folder}/version-hint.text", str(self._version).encode()
@@ -138,7 +145,7 @@ class Iceberg:
 
     def _inside(self, location: str) -> str:
         """A path as it is seen from the archive's folder."""
-        return location.removeprefix(f"{self._store.location}/")
+        return location.removeprefix(self._store.place.uri(""))
 
 
 class _Folder(NoopCatalog):  # type: ignore[misc]

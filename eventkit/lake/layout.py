@@ -14,7 +14,6 @@ import re
 import secrets
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -35,12 +34,6 @@ _NAME = re.compile(r"/date=[\d-]{10}/\.?\d{20}-\d{20}-(\d+)-[0-9a-f]{16}\.parque
 
 _LONGEST = 200
 """Characters of a folder's name, beyond which file systems begin to refuse it."""
-
-
-def location(given: str | Path) -> str:
-    """A folder as the manifest names it, wherever it is seen from: its whole path, or its URI."""
-    text = str(given)
-    return text.rstrip("/") if "://" in text else str(Path(text).absolute())
 
 
 def folder(topic: str) -> str:

@@ -86,7 +86,7 @@ class Listing:
             except Conflict:
                 continue
             except self._table.failures as error:
-                self._failed(" ".join(str(error).split())[:200] or type(error).__name__)
+                self._failed(self._store.place.without_secrets(error)[:200] or type(error).__name__)
         self._failed("somebody else goes on to write to it")
 
     def _failed(self, reason: str) -> NoReturn:

@@ -49,7 +49,7 @@ class Turn:
         lake = connection.execute(ReadLake(topic))
         if location is None and lake is None:
             raise ValueError(f"topic {topic!r} has no archive yet: say to which folder it is to go")
-        self.store = Store(lake.location if location is None and lake is not None else layout.location(location or ""))
+        self.store = Store(lake.location if location is None and lake is not None else location or "")
         chosen = format or (lake.format if lake is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
         with self.store.told("cannot be written"):

@@ -9,6 +9,7 @@ archives, prunes and publishes meanwhile.  A table whose live part is archived a
 import json
 from typing import TYPE_CHECKING
 
+from ..lake.store import Location
 from ..operations.extract import ReadExtent
 from ..operations.lake import LakeFile, ReadLake
 from ..operations.stream import FindOffset
@@ -53,11 +54,22 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
     if need.keys:
         options["key"] = json.dumps(need.keys)
     found = spark.read.format("eventkit").options(**options).schema(schema).load()
-    if lake and (files := [file for file in lake.files if _needed(file, need)]):
-        # Spark takes the names of folders for columns, and some characters for patterns, unless it is told.
-        reader = spark.read.schema(schema).option("recursiveFileLookup", True).option("__globPaths__", "false")
-        found = reader.parquet(*(f"{lake.location}/{file.path}" for file in files)).unionAll(found)
+    if lake and (files := [file.path for file in lake.files if _needed(file, need)]):
+        found = _archived(spark, Location(lake.location), files, schema).unionAll(found)
     return found.selectExpr(*(_column(name, kind, read, topic) for name, kind in TYPES.items()))
+
+
+def _archived(spark: "SparkSession", place: Location, files: list[str], schema: str) -> "DataFrame":
+    """The events in files of an archive: those of an object store by Arrow, for which Spark would need other jars."""
+    if place.is_remote:
+        from .stored import StoredSource
+
+        spark.dataSource.register(StoredSource)
+        options = {"location": place.name, "files": json.dumps(files)}
+        return spark.read.format(StoredSource.name()).options(**options).schema(schema).load()
+    # Spark takes the names of folders for columns, and some characters for patterns, unless an option says otherwise.
+    reader = spark.read.schema(schema).option("recursiveFileLookup", True).option("__globPaths__", "false")
+    return reader.parquet(*map(place.uri, files))
 
 
 def overtaken(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import arguments
 from ..errors import EventkitError
 from ..kit import backend_of
+from ..lake.store import Location
 from ..noting import Note, noted
 from ..operations.extract import FindEnd, ReadExtent
 from ..operations.staging import ReadMark, skipped_in
@@ -76,6 +77,8 @@ class Pipeline:
         self._address = {option: value for option, value in given.items() if option in (*_ADDRESS, "sharedFile")}
         self._url = address_of(self._address)
         self._sink = sink
+        path = "" if callable(sink) else sink.get("path", "")
+        self._place = Location(path) if "://" in path else None
         self._checkpoint = checkpoint
         self._transform = transform
         self._output_mode = output_mode
@@ -110,7 +113,10 @@ class Pipeline:
                     raise
             except Exception as error:
                 if type(error).__module__.startswith("pyspark"):
-                    raise EventkitError(f"pipeline {self.name!r} has failed: {told(error)}") from error
+                    reason = told(error) if self._place is None else self._place.without_secrets(told(error))
+                    raise EventkitError(f"pipeline {self.name!r} has failed: {reason}") from (
+                        error if self._place is None else None
+                    )
                 raise
             finally:
                 watching.end()
@@ -138,6 +144,8 @@ class Pipeline:
         if callable(self._sink):
             return getattr(self._sink, "__name__", type(self._sink).__name__)
         shown = {name: value for name, value in self._sink.items() if name not in _ADDRESS}
+        if self._place is not None:
+            shown["path"] = self._place.name
         return " ".join(f"{name}={value}" for name, value in shown.items() if name in (*WRITE, "format", "path"))
 
 

@@ -5,8 +5,8 @@ from hashlib import sha256
 from urllib.parse import quote
 
 import msgspec
-from pyarrow import fs
 
+from ..lake.store import Location
 from .incoming import BadRow
 
 _LONGEST = 200
@@ -25,7 +25,7 @@ def quarantine(folder: str, batch: str, parts: Sequence[tuple[int, Sequence[BadR
     ]
     if not lines:
         return
-    files, path = fs.FileSystem.from_uri(folder)
+    files, path = Location(folder).open()
     files.create_dir(path, recursive=True)
     name = quote(batch, safe="")
     if len(name) > _LONGEST:

@@ -26,10 +26,3 @@ def test_no_two_have_the_same() -> None:
     names = [*NAMES, "🦊" * 254 + "🐈", "x" * 254 + "y"]
     assert len({layout.folder(topic) for topic in names}) == len(names)
     assert layout.path("orders", "2026-01-31", 1, 99, 7) != layout.path("orders", "2026-01-31", 1, 99, 7)
-
-
-def test_a_location_is_named_from_wherever_it_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URI as it is."""
-    monkeypatch.chdir(tmp_path)
-    assert layout.location("lake") == str(tmp_path / "lake") == layout.location(tmp_path / "lake")
-    assert layout.location("s3://bucket/lake/") == "s3://bucket/lake"

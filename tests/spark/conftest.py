@@ -1,5 +1,6 @@
 """One session of Spark for all tests of this folder, which `tests/conftest.py` keeps together on one worker."""
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,6 +19,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on two cores of this machine."""
     from eventkit.spark import session
 
+    # The processes of Spark have the environment in which it was started; no store of a test looks at these.
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        os.environ.setdefault(name, "test")
     folder = tmp_path_factory.mktemp("spark")
     config = {
         "spark.sql.warehouse.dir": str(folder),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from object_store import object_store
 
 import eventkit
 from eventkit import NewEvent
@@ -13,6 +14,7 @@ from eventkit.conformance import proves
 from eventkit.lake import archive
 from eventkit.spark import query, views
 from eventkit.spark.needs import needs
+from eventkit.spark.rollup import rollup
 from eventkit.testing import advance
 
 
@@ -49,6 +51,30 @@ def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> No
     assert [(row.offset, row.created_at) for row in rows[100:]] == [
         (event.offset, event.created_at.replace(tzinfo=None)) for event in orders.read()
     ]
+
+
+@pytest.mark.slow
+@proves("D17", "D19")
+def test_an_archive_in_an_object_store(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """It is read without any jars of Spark's, whole or in part, and rolled up."""
+    with object_store("bucket") as endpoint:
+        host = endpoint.removeprefix("http://")
+        place = f"s3://key:secret@bucket/lake?endpoint_override={host}&scheme=http&region=us-east-1"
+        orders = kit.stream("orders")
+        for begin in (0, 100):
+            orders.publish_many(
+                NewEvent({"n": n}, key=f"k{n % 3}", headers={"n": str(n)}) for n in range(begin, begin + 100)
+            )
+            archive(url, "orders", to=place, prune=True)
+        orders.publish_many(NewEvent({"n": n}, key=f"k{n % 3}", headers={"n": str(n)}) for n in range(200, 210))
+        rows = query(spark, url, "SELECT *, to_json(payload) AS text FROM orders ORDER BY offset").collect()
+        assert [(row.text, row.topic, row.key, row.headers) for row in rows] == [
+            (f'{{"n":{n}}}', "orders", f"k{n % 3}", {"n": str(n)}) for n in range(210)
+        ]
+        assert rows[0].created_at <= rows[100].created_at <= rows[209].created_at
+        part = f"SELECT max(payload:n::int), count(key) FROM orders WHERE offset > {rows[150].offset} AND key = 'k1'"
+        assert answer(spark, url, part) == [(208, 20)]
+        assert [done.events for done in rollup(spark, url, ["orders"])] == [210]
 
 
 @proves("D17")
