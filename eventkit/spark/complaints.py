@@ -14,6 +14,11 @@ def conditions(error: BaseException) -> list[str]:
 def told(error: BaseException) -> str:
     """Why Spark has failed, in a line."""
     text = str(error)
+    if found := re.search(r"\[INVALID_VARIANT_CAST\] (.{,300}?) Please use", text, re.DOTALL):
+        return (
+            f"{' '.join(found[1].split())} Write payload:total::double, try_cast(payload:total AS double) or "
+            f"try_variant_get(payload, '$.total', 'double'), which are NULL for a value of another type"
+        )
     if "PYTHON_DATA_SOURCE_ERROR" in text and (lines := _OURS.findall(text)):
         return str(lines[-1]).strip()
     if found := re.search(r"\[[A-Z][A-Z0-9_.]*\] (.+?)(?: SQLSTATE: \w+|\n==|\n\n|$)", text, re.DOTALL):

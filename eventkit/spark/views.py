@@ -28,6 +28,13 @@ _PATH = re.compile(r"[\w.`]+:[\w.\[\]'\"`]+")
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/"
 """What is no SQL: texts and comments."""
 
+_TYPED = re.compile(
+    rf"(?s:{_QUOTED})"
+    r"|(?<![\w.`:])((?:[\w.]|`[^`]*`)+(?::(?:[\w.]|`[^`]*`|\[\d+\]|\['[^']*'\]|\[\"[^\"]*\"\])+)?)"
+    r"\s*::\s*(\w+(?:\s*\([\d\s,]*\)|<[\w\s,<>:]*>)?)"
+)
+"""A column, or a path in one, and the type that it is given."""
+
 
 def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
     """The answer to a query over the topics of the database at *url*, as of now.
@@ -35,7 +42,7 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
     It is a table like any other of Spark's, and stays as it is: a new call sees what has come since.  What cannot be
     answered is a `ValueError`, before anything is read.
     """
-    sql = sql.strip().rstrip(";")
+    sql = _lenient(sql.strip().rstrip(";"))
     with closing(backend_of(url).connect(url, create=False)) as connection:
         topics = connection.execute(ListTopics())
         _tell_case(spark, topics)
@@ -95,6 +102,16 @@ def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "
 def _braced(text: str) -> str:
     """As it stands in what Spark puts tables into."""
     return text.replace("{", "{{").replace("}", "}}")
+
+
+def _lenient(sql: str) -> str:
+    """The query with ``payload:total::double`` as a try_cast: NULL for a value of another type, instead of an error."""
+
+    def lenient(found: "re.Match[str]") -> str:
+        of_payload = found[1] and (":" in found[1] or found[1].lower().endswith("payload"))
+        return f"try_cast({found[1]} AS {found[2]})" if of_payload else found[0]
+
+    return _TYPED.sub(lenient, sql)
 
 
 def _viewed(spark: "SparkSession", names: list[str]) -> list[str]:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from object_store import object_store
+from pyspark.errors import PySparkException
 
 import eventkit
 from eventkit import NewEvent
 from eventkit.conformance import proves
 from eventkit.lake import archive
 from eventkit.spark import query, views
+from eventkit.spark.complaints import told
 from eventkit.spark.needs import needs
 from eventkit.spark.rollup import rollup
 from eventkit.testing import advance
@@ -51,6 +53,23 @@ def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> No
     assert [(row.offset, row.created_at) for row in rows[100:]] == [
         (event.offset, event.created_at.replace(tzinfo=None)) for event in orders.read()
     ]
+
+
+@proves("D17")
+def test_one_event_of_another_type_ends_no_query(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+    """A path that is given a type is NULL where the value is of another one; a strict cast names the expression."""
+    kit.stream("orders").publish_many([{"total": 1.5, "n": [1]}, {"total": "none", "n": {"a": 1}}, "text", [1], None])
+    frame = query(
+        spark, url, "SELECT payload:total::double, payload:n[0]::int AS n, '::int' AS t FROM orders ORDER BY offset"
+    )
+    assert frame.columns == ["total", "n", "t"]
+    assert [tuple(row) for row in frame.collect()] == [(1.5, 1, "::int"), *[(None, None, "::int")] * 4]
+    typed = "sum(o.payload:total::decimal(9, 2)), count(o.payload::string)"
+    total = f"SELECT {typed} FROM orders o WHERE payload:total::int > 0"
+    assert [tuple(map(str, row)) for row in answer(spark, url, total)] == [("1.50", "1")]
+    with pytest.raises(PySparkException) as strict:
+        answer(spark, url, "SELECT sum(cast(payload:total AS double)) FROM orders")
+    assert "Write payload:total::double, try_cast(payload:total AS double)" in told(strict.value)
 
 
 @pytest.mark.slow
