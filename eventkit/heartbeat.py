@@ -2,6 +2,7 @@
 
 import threading
 import time
+from weakref import ref
 
 from .errors import EventkitError, Unavailable
 from .handling import first_beat, logger
@@ -16,7 +17,8 @@ class Heartbeat:
     """Extends the lease of each task that was added, a third of a lease before it gets short."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        # The thread would otherwise keep a kit that nobody closes.
+        self._connection = ref(connection)
         self._changed = threading.Condition()
         self._beats: dict[tuple[int, int], tuple[float, Task[object]]] = {}
         self._wakes_at = 0.0
@@ -49,7 +51,7 @@ class Heartbeat:
         me = threading.current_thread()
         while True:
             with self._changed:
-                if self._thread is not me:
+                if self._thread is not me or self._connection() is None:
                     return
                 now = time.monotonic()
                 due = [task for at, task in self._beats.values() if at <= now]
@@ -62,8 +64,9 @@ class Heartbeat:
 
     def _beat(self, task: Task[object]) -> None:
         again = task.lease_ms / 3000
+        connection = self._connection()
         try:
-            held = self._connection.execute(Extend(task.id, task.token, task.lease_ms))
+            held = connection is not None and connection.execute(Extend(task.id, task.token, task.lease_ms))
         except Unavailable:
             held, again = True, min(_AGAIN, again)
         except EventkitError:

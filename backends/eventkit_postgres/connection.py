@@ -18,7 +18,7 @@ from eventkit.execute import run
 from eventkit.operations import Operation, Probe, Rows
 from eventkit.stopping import Stop
 
-from .address import Address
+from .address import Address, shown
 from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
@@ -56,11 +56,11 @@ class Connection:
         self._listener = Listener(address)
         self._process = os.getpid()
         self._closed = False
-        track(self)
         try:
             self._pool.wait(self._pool.timeout)  # Or the first call would open one more.
         except PoolTimeout as error:
             raise self._without_connection(error) from self._trouble
+        self._untrack = track(self, shown(address.url), self._listener.stop)
 
     @property
     def max_payload(self) -> int:
@@ -161,6 +161,7 @@ class Connection:
         if self._closed:
             return
         self._closed = True
+        self._untrack()
         self._listener.stop()
         self._pool.close()
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from eventkit.execute import run_async
 from eventkit.operations import Operation, Probe, Rows
 from eventkit.stopping import Stop
 
-from .address import Address
+from .address import Address, shown
 from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
@@ -58,7 +58,7 @@ class AsyncConnection:
         self._working: set[asyncio.Future[Any]] = set()
         self._process = os.getpid()
         self._closed = False
-        track(self)
+        self._untrack: Callable[[], object] = lambda: None
 
     @classmethod
     async def open(cls, address: Address) -> "AsyncConnection":
@@ -69,6 +69,7 @@ class AsyncConnection:
             await connection._pool.wait(connection._pool.timeout)  # Or the first call would open one more.
         except PoolTimeout as error:
             raise connection._without_connection(error) from connection._trouble
+        connection._untrack = track(connection, shown(address.url), connection._listener.stop)
         return connection
 
     @property
@@ -175,6 +176,7 @@ class AsyncConnection:
         self._listener.end_sleep()
         while self._working:
             await asyncio.wait(self._working)
+        self._untrack()
         await asyncio.to_thread(self._listener.stop)
         await self._pool.close()
 

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from eventkit.operations import Operation, Probe
 from eventkit.stopping import Stop
 
 from .address import Address
-from .file import acquire
+from .file import File, acquire
 from .library import Error, open_connection, translate
 from .reading import Spares, read
 from .transaction import begin_own, end_own, execute_in, unwrap
@@ -46,7 +47,8 @@ class Connection:
         self._closing = False
         self._process = os.getpid()
         self._closed = False
-        track(self)
+        self._release = partial(_release, self._file, driver, self._readers, self._transactions)
+        self._untrack = track(self, address.path, self._release)
 
     @property
     def max_payload(self) -> int:
@@ -142,10 +144,8 @@ class Connection:
         self.end_sleep()
         self._writer.closing = True
         self._turns.close()
-        self._writer.connection.close()
-        self._readers.close()
-        self._transactions.close()
-        self._file.release()
+        self._untrack()
+        self._release()
 
     def forked(self) -> None:
         """This is a child process now: refuse to work, and never touch what belongs to the parent."""
@@ -163,6 +163,16 @@ class Connection:
 
     def _reason(self) -> Closed:
         return closed_or_forked(self._process)
+
+
+def _release(file: File, writer: Any, *spares: Spares) -> None:
+    """Close the connections of a kit, and then let other libraries have the file."""
+    try:
+        writer.close()
+        for connections in spares:
+            connections.close()
+    finally:
+        file.release()
 
 
 def shortest(left: float | None, delay: float | None) -> float:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from .library import Error, translate
 from .reading import read
 from .transaction import begin_own, end_own, execute_in_async
 from .watcher import Waiter
-from .worker import Worker, connection_of, open_worker
+from .worker import Worker, close_from_outside, connection_of, open_worker
 from .writer import Job, Writer
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class AsyncConnection:
         self._closing = False
         self._process = os.getpid()
         self._closed = False
-        track(self)
+        self._untrack = track(self, address.path, partial(_release, file, writer, reader, self._spares))
 
     @classmethod
     async def open(cls, address: Address) -> "AsyncConnection":
@@ -180,6 +181,7 @@ class AsyncConnection:
         for worker in (self._writing, self._reading, *self._spares):
             await worker.aclose()
         self._spares.clear()
+        self._untrack()
         self._file.release()
 
     def forked(self) -> None:
@@ -261,3 +263,12 @@ class AsyncConnection:
 
     def _reason(self) -> Closed:
         return closed_or_forked(self._process)
+
+
+def _release(file: File, writer: Worker, reader: Worker, spares: list[Worker]) -> None:
+    """Close the connections of a kit that was collected, and then let other libraries have the file."""
+    try:
+        for worker in (writer, reader, *spares):
+            close_from_outside(worker)
+    finally:
+        file.release()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import quote
 
+from eventkit.children import release_abandoned
 from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction
 
 from .address import Address
@@ -85,6 +86,7 @@ def acquire(address: Address) -> File:
             f"{address.path} was open when this process was forked, and SQLite would lose what is written here: "
             f"connect only after the fork, in the parent too, or start the child with spawn"
         )
+    release_abandoned()
     with _mutex:
         file = _files.get(identity)
         if file is None:

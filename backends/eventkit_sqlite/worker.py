@@ -20,6 +20,9 @@ import apsw.aio
 from .address import Address
 from .library import Error, configure, open_connection, translate
 
+_CLOSING_TAKES = 5.0
+"""Seconds after which a thread that does not answer is left alone."""
+
 Worker = Any
 """An async apsw connection, or a `StandardWorker`."""
 
@@ -78,11 +81,11 @@ class StandardWorker:
 
     def __init__(self, connection: sqlite3.Connection, lane: Lane) -> None:
         self._connection = connection
-        self._lane = lane
+        self.lane = lane
 
     def async_run(self, call: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
         """The result of *call*, run in the connection's thread."""
-        return self._lane.send(lambda: call(*arguments))
+        return self.lane.send(lambda: call(*arguments))
 
     async def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
         """Execute *sql*; the cursor, whose rows are there already."""
@@ -92,7 +95,7 @@ class StandardWorker:
     async def aclose(self) -> None:
         """Close the connection and end its thread."""
         await self.async_run(self._connection.close)
-        self._lane.close()
+        self.lane.close()
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -123,6 +126,23 @@ def open_in(lane: type[Lane], kind: type[apsw.Connection], *arguments: Any, **op
         return kind.as_async(*arguments, **options)
     finally:
         apsw.async_controller.reset(token)
+
+
+def close_from_outside(worker: Worker) -> None:
+    """Close the connection and end its thread, for a caller without an event loop."""
+    closed = threading.Event()
+    connection = connection_of(worker)
+    lane = worker.lane if isinstance(worker, StandardWorker) else worker.async_controller
+
+    def close() -> None:
+        try:
+            connection.close()
+        finally:
+            closed.set()
+
+    lane.post(close)
+    lane.close()
+    closed.wait(_CLOSING_TAKES)
 
 
 def connection_of(worker: Worker) -> Any:

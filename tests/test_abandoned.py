@@ -1,0 +1,147 @@
+"""Kits that are garbage-collected without close(): their file, threads and descriptors are given up (G1)."""
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventkit
+from eventkit.conformance import proves
+from eventkit.conformance.processes import PATIENCE
+
+OTHER = {"sqlite+apsw": "sqlite+pysqlite", "sqlite+pysqlite": "sqlite+apsw"}
+
+
+def use(kit: eventkit.EventKit) -> None:
+    """Write, handle a task and wait, so that the kit has all its connections and threads."""
+    kit.queue("q").enqueue(1)
+    [task] = kit.queue("q").claim("w")
+    with kit.queue("q").handling(task), kit.transaction() as tx:
+        kit.stream("t").publish(1, tx=tx)
+    assert kit.queue("q").claim("w", wait=0.05) == []
+
+
+async def use_async(kit: eventkit.AsyncEventKit) -> None:
+    await kit.queue("q").enqueue(1)
+    [task] = await kit.queue("q").claim("w")
+    async with kit.queue("q").handling(task), kit.transaction() as tx:
+        await kit.stream("t").publish(1, tx=tx)
+    assert await kit.queue("q").claim("w", wait=0.05) == []
+
+
+def abandon(url: str) -> None:
+    use(eventkit.connect(url))
+
+
+def abandon_in_a_loop(url: str) -> None:
+    async def main() -> None:
+        await use_async(await eventkit.connect_async(url))
+        gc.collect()
+
+    asyncio.run(main())
+
+
+def abandon_with_its_loop(url: str) -> None:
+    """The loop is closed while the kit is still there."""
+    with asyncio.Runner() as runner:
+        kits: list[Any] = [runner.run(_connected(url))]
+        runner.run(use_async(kits[0]))
+    kits.clear()
+
+
+async def _connected(url: str) -> eventkit.AsyncEventKit:
+    return await eventkit.connect_async(url)
+
+
+def abandon_an_app(url: str) -> None:
+    app = eventkit.App(url)
+    app.task(name="job")(os.getpid)
+    use(app.kit)
+
+
+ABANDON: dict[str, Callable[[str], None]] = {
+    "kit": abandon,
+    "async kit": abandon_in_a_loop,
+    "async kit after its loop": abandon_with_its_loop,
+    "app": abandon_an_app,
+}
+
+
+def own_threads() -> set[str]:
+    """The names of the threads of kits in this process, but for one that only waits for the next lease to keep."""
+    return {thread.name for thread in threading.enumerate()} & {
+        "eventkit-watcher",
+        "eventkit-sqlite",
+        "eventkit-listener",
+    }
+
+
+def descriptors(folder: Path) -> list[str]:
+    """What this process has open in *folder*, and what it watches."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [target for target in found if str(folder) in target or target == "anon_inode:inotify"]
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@proves("G1")
+@pytest.mark.parametrize("scheme", OTHER)
+@pytest.mark.parametrize("how", ABANDON)
+def test_an_abandoned_kit_gives_up_its_file(scheme: str, how: str, tmp_path: Path) -> None:
+    """Nothing is left of the kit: the file can be opened through the other library at once, and be renamed."""
+    with pytest.warns(ResourceWarning, match=r"shop\.db was garbage-collected without close"):
+        ABANDON[how](f"{scheme}:///{tmp_path}/shop.db")
+        gc.collect()
+    with eventkit.connect(f"{OTHER[scheme]}:///{tmp_path}/shop.db") as kit:
+        assert [event.payload for event in kit.stream("t").read()] == [1]
+    wait_until(lambda: not own_threads() and not descriptors(tmp_path))
+    os.rename(tmp_path / "shop.db", tmp_path / "moved.db")
+    with eventkit.connect(f"{scheme}:///{tmp_path}/moved.db") as kit:
+        use(kit)
+
+
+@proves("G1")
+def test_an_abandoned_kit_closes_its_connections(postgres: str) -> None:
+    """On Postgres its threads end, and the server has no session of it any more."""
+    with pytest.warns(ResourceWarning, match="was garbage-collected without close"):
+        abandon(f"{postgres}?application_name=abandoned")
+        abandon_in_a_loop(f"{postgres}?application_name=abandoned")
+        gc.collect()
+    wait_until(lambda: not own_threads())
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as observer:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'abandoned'"
+        wait_until(lambda: observer.execute(query).fetchall() == [(0,)])
+
+
+def test_a_handle_keeps_its_kit(tmp_path: Path) -> None:
+    """A handle or an iterator that outlives the name of its kit goes on working."""
+    events = eventkit.connect(f"sqlite:///{tmp_path}/shop.db").stream("t")
+    gc.collect()
+    assert events.publish(1) == 1
+    with pytest.warns(ResourceWarning):
+        del events
+        gc.collect()
+
+
+def test_a_closed_kit_warns_of_nothing(tmp_path: Path) -> None:
+    kit = eventkit.connect(f"sqlite:///{tmp_path}/shop.db")
+    kit.close()
+    del kit
+    gc.collect()
