@@ -155,7 +155,7 @@ class CopyDiffers(EventkitError):
 
 
 class DatabaseReplaced(EventkitError):
-    """Raised in every waiter when another file took the place of the database; close the kit and connect again."""
+    """Raised when the SQLite file or its log was replaced, deleted, truncated or overwritten; connect again."""
 
 
 class Unavailable(EventkitError):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import eventkit
@@ -38,6 +39,7 @@ async def use_async(kit: eventkit.AsyncEventKit) -> None:
 
 def abandon(url: str) -> None:
     use(eventkit.connect(url))
+    gc.collect()
 
 
 def abandon_in_a_loop(url: str) -> None:
@@ -54,6 +56,7 @@ def abandon_with_its_loop(url: str) -> None:
         kits: list[Any] = [runner.run(_connected(url))]
         runner.run(use_async(kits[0]))
     kits.clear()
+    gc.collect()
 
 
 async def _connected(url: str) -> eventkit.AsyncEventKit:
@@ -64,6 +67,8 @@ def abandon_an_app(url: str) -> None:
     app = eventkit.App(url)
     app.task(name="job")(os.getpid)
     use(app.kit)
+    del app
+    gc.collect()
 
 
 ABANDON: dict[str, Callable[[str], None]] = {
@@ -106,7 +111,6 @@ def test_an_abandoned_kit_gives_up_its_file(scheme: str, how: str, tmp_path: Pat
     """Nothing is left of the kit: the file can be opened through the other library at once, and be renamed."""
     with pytest.warns(ResourceWarning, match=r"shop\.db was garbage-collected without close"):
         ABANDON[how](f"{scheme}:///{tmp_path}/shop.db")
-        gc.collect()
     with eventkit.connect(f"{OTHER[scheme]}:///{tmp_path}/shop.db") as kit:
         assert [event.payload for event in kit.stream("t").read()] == [1]
     wait_until(lambda: not own_threads() and not descriptors(tmp_path))
@@ -118,13 +122,10 @@ def test_an_abandoned_kit_gives_up_its_file(scheme: str, how: str, tmp_path: Pat
 @proves("G1")
 def test_an_abandoned_kit_closes_its_connections(postgres: str) -> None:
     """On Postgres its threads end, and the server has no session of it any more."""
-    with pytest.warns(ResourceWarning, match="was garbage-collected without close"):
-        abandon(f"{postgres}?application_name=abandoned")
-        abandon_in_a_loop(f"{postgres}?application_name=abandoned")
-        gc.collect()
+    for how in (abandon, abandon_in_a_loop):
+        with pytest.warns(ResourceWarning, match="was garbage-collected without close"):
+            how(f"{postgres}?application_name=abandoned")
     wait_until(lambda: not own_threads())
-    import psycopg
-
     with psycopg.connect(postgres, autocommit=True) as observer:
         query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'abandoned'"
         wait_until(lambda: observer.execute(query).fetchall() == [(0,)])
@@ -132,12 +133,11 @@ def test_an_abandoned_kit_closes_its_connections(postgres: str) -> None:
 
 def test_a_handle_keeps_its_kit(tmp_path: Path) -> None:
     """A handle or an iterator that outlives the name of its kit goes on working."""
-    events = eventkit.connect(f"sqlite:///{tmp_path}/shop.db").stream("t")
+    streams = [eventkit.connect(f"sqlite:///{tmp_path}/shop.db").stream("t")]
     gc.collect()
-    assert events.publish(1) == 1
+    assert streams[0].publish(1) == 1
     with pytest.warns(ResourceWarning):
-        del events
-        gc.collect()
+        streams.clear()
 
 
 def test_a_closed_kit_warns_of_nothing(tmp_path: Path) -> None:

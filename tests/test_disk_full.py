@@ -144,3 +144,20 @@ def test_a_full_disk(small_disk: Path, fill_up: Callable[[eventkit.EventKit], ob
         ballast.unlink()
         kit.stream("alone").publish("there is space again")
     check(path, pairs)
+
+
+@pytest.mark.parametrize("scheme", ["sqlite+apsw", "sqlite+pysqlite"])
+def test_the_last_id_is_no_full_disk(scheme: str, tmp_path: Path) -> None:
+    """SQLite calls the disk full when a table has a row with the highest id; ours names the table and the remedy."""
+    with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db") as kit:
+        stream = kit.stream("t")
+        with kit.transaction() as tx:
+            tx.execute("INSERT INTO eventkit_event (id, topic, payload) VALUES (9223372036854775807, 't', '1')")
+        for publish in [lambda: stream.publish(2), lambda: stream.publish_many([2, 3])]:
+            with pytest.raises(eventkit.Unavailable, match="eventkit_event .* 9223372036854775807") as raised:
+                publish()
+        remedy = str(raised.value).partition("and then ")[2]
+        with kit.transaction() as tx:
+            tx.execute("DELETE FROM eventkit_event WHERE id = 9223372036854775807")
+            tx.execute(remedy)
+        assert stream.publish(2) == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import eventkit_sqlite.connection
+import eventkit_sqlite.watcher
 import pytest
 import sqlalchemy as sa
 from slow_disk import SlowDisk
@@ -203,11 +205,31 @@ def rename_over(path: str) -> None:
     os.rename(path + ".new", path)
 
 
+def copy_over(path: str) -> None:
+    """What `cp` does: empty the file that is there, and write another database into it."""
+    with eventkit.connect(f"sqlite:///{path}.new"):
+        pass
+    shutil.copyfile(path + ".new", path)
+
+
 VANISH: dict[str, Callable[[str], None]] = {
     "rename over": rename_over,
     "rename away": lambda path: os.rename(path, path + ".old"),
     "unlink": os.unlink,
+    "unlink the log": lambda path: os.unlink(path + "-wal"),
+    "rename over the log": lambda path: (
+        shutil.copyfile(path + "-wal", path + ".new") and os.rename(path + ".new", path + "-wal")
+    ),
+    "empty": lambda path: os.truncate(path, 0),
+    "cut off": lambda path: os.truncate(path, os.path.getsize(path) // 2),
+    "copy over": copy_over,
+    "write over": lambda path: Path(path).write_text("a text " * 10_000),
 }
+
+
+def vanish(how: str, path: str) -> None:
+    """Called in another process, because to close the file in this one would drop SQLite's locks."""
+    VANISH[how](path)
 
 
 def wait_in_every_way(kit: eventkit.EventKit) -> "list[Future[Any]]":
@@ -228,16 +250,16 @@ def wait_in_every_way(kit: eventkit.EventKit) -> "list[Future[Any]]":
 
 @proves("W5")
 @pytest.mark.parametrize("how", VANISH)
-def test_a_replaced_file_raises_in_every_waiter(kit: eventkit.EventKit, tmp_path: Path, how: str) -> None:
+def test_a_replaced_file_raises_in_every_waiter(
+    kit: eventkit.EventKit, tmp_path: Path, how: str, elsewhere: Elsewhere
+) -> None:
     """Within a second everybody who waits, and who waits or writes from then on, has `DatabaseReplaced`."""
     waiting = wait_in_every_way(kit)
     time.sleep(0.3)
     assert not any(future.done() for future in waiting)
-    VANISH[how](f"{tmp_path}/shop.db")
+    elsewhere(vanish, how, f"{tmp_path}/shop.db")
     began = time.monotonic()
-    for future in waiting:
-        with pytest.raises(eventkit.DatabaseReplaced, match="close the kit and connect again"):
-            future.result(SOON)
+    errors = [future.exception(SOON) for future in waiting]
     assert time.monotonic() - began < SOON
     calls: list[Callable[[], object]] = [
         lambda: kit.stream("t").publish(1),
@@ -247,36 +269,122 @@ def test_a_replaced_file_raises_in_every_waiter(kit: eventkit.EventKit, tmp_path
         lambda: next(iter(kit.channel("c").listen())),
     ]
     for call in calls:
-        with pytest.raises(eventkit.DatabaseReplaced):
+        with pytest.raises(eventkit.DatabaseReplaced, match="connect again") as raised:
             call()
+        errors.append(raised.value)
+    assert {type(error) for error in errors} == {eventkit.DatabaseReplaced}
+    # An error that two threads raise has the traceback of both.
+    assert len({id(error) for error in errors}) == len(errors)
 
 
 @proves("W5")
-@pytest.mark.parametrize("how", VANISH)
-def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["rename over", "unlink the log", "copy over"])
+def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: str, elsewhere: Elsewhere) -> None:
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
             iterators: list[Any] = [kit.stream("t").subscribe(), kit.queue("q").work(), kit.channel("c").listen()]
             waiting = [asyncio.create_task(anext(aiter(iterator))) for iterator in iterators]
             waiting.append(asyncio.create_task(kit.queue("q").claim("w", wait=PATIENCE)))
             await asyncio.sleep(0.3)
-            await asyncio.to_thread(VANISH[how], f"{tmp_path}/shop.db")
+            await asyncio.to_thread(elsewhere, vanish, how, f"{tmp_path}/shop.db")
             async with asyncio.timeout(SOON):
                 errors = await asyncio.gather(*waiting, return_exceptions=True)
             assert [type(error) for error in errors] == [eventkit.DatabaseReplaced] * 4
-            with pytest.raises(eventkit.DatabaseReplaced):
-                await kit.stream("t").publish(1)
+            publishing = [kit.stream("t").publish(1) for _ in range(4)]
+            errors += await asyncio.gather(*publishing, return_exceptions=True)
+            assert {type(error) for error in errors} == {eventkit.DatabaseReplaced}
+            assert len({id(error) for error in errors}) == 8
 
     asyncio.run(main())
 
 
-def test_a_replaced_file_is_noticed_with_nobody_waiting(kit: eventkit.EventKit, tmp_path: Path) -> None:
+@proves("W5")
+@pytest.mark.parametrize("how", VANISH)
+def test_a_replaced_file_is_noticed_with_nobody_waiting(
+    kit: eventkit.EventKit, tmp_path: Path, how: str, elsewhere: Elsewhere
+) -> None:
     """Writes that find another file at the path are refused, rather than committed to one that nobody sees."""
     kit.stream("t").publish(1)
-    rename_over(f"{tmp_path}/shop.db")
     time.sleep(0.2)
+    elsewhere(vanish, how, f"{tmp_path}/shop.db")
+    deadline = time.monotonic() + SOON
     with pytest.raises(eventkit.DatabaseReplaced):
-        kit.stream("t").publish(2)
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            kit.stream("t").publish(2)
+
+
+@proves("W5")
+def test_a_restored_backup_is_noticed(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
+    """A backup that was copied over the database has its identity, and lacks what has been written since."""
+    path, backup = f"{tmp_path}/shop.db", f"{tmp_path}/backup.db"
+    for action in [lambda: elsewhere(shutil.copyfile, path, backup), lambda: elsewhere(shutil.copyfile, backup, path)]:
+        for _ in range(2):
+            kit.stream("t").publish_many(range(10))
+            elsewhere(empty_the_log, path)
+            time.sleep(0.6)
+        action()
+    deadline = time.monotonic() + SOON
+    with pytest.raises(eventkit.DatabaseReplaced, match="overwritten"):
+        while time.monotonic() < deadline:
+            time.sleep(0.05)
+            kit.stream("t").publish(2)
+
+
+@proves("W5")
+def test_upkeep_is_no_replacement(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
+    """Checkpoints and VACUUM, which make the file another one and smaller, disturb nobody who waits or writes."""
+    waiting = background(lambda: kit.queue("q").claim("w", wait=PATIENCE))
+    for _ in range(10):
+        kit.stream("t").publish_many(["x" * 1000] * 300)
+        kit.stream("t").prune(max_keep=0, keep_unconsumed=False)
+        elsewhere(empty_the_log, f"{tmp_path}/shop.db")
+        time.sleep(0.1)
+    kit.queue("q").enqueue("at last")
+    assert [task.payload for task in waiting.result(PATIENCE)] == ["at last"]
+
+
+# Errors of the watcher that pass
+
+
+def test_a_passing_error_of_the_watcher_is_gone_with_its_waiters(kit: eventkit.EventKit, tmp_path: Path) -> None:
+    """Those who wait while the folder cannot be reached have `Unavailable`; who waits afterwards is woken."""
+    path, aside = str(tmp_path), f"{tmp_path}.aside"
+    waiting = wait_in_every_way(kit)
+    time.sleep(0.3)
+    os.rename(path, aside)
+    os.symlink(path, path)  # A loop, which even root cannot follow.
+    try:
+        for future in waiting:
+            with pytest.raises(eventkit.Unavailable, match="cannot be reached .*: check"):
+                future.result(SOON)
+        for call in [lambda: kit.queue("q").claim("w", wait=PATIENCE), lambda: kit.stream("t").publish(1)]:
+            with pytest.raises(eventkit.Unavailable, match="cannot be reached"):
+                call()
+    finally:
+        os.unlink(path)
+        os.rename(aside, path)
+    again = background(lambda: kit.queue("q").claim("w", wait=PATIENCE))
+    time.sleep(0.3)
+    kit.queue("q").enqueue("later")
+    assert [task.payload for task in again.result(PATIENCE)] == ["later"]
+
+
+@proves("W4")
+def test_any_error_of_the_watcher_is_translated(kit: eventkit.EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the thread stumbles over, those who wait have `Unavailable`, and the next one has a new thread."""
+    events = kit.channel("c").listen()
+    waiting = background(next, events)
+    time.sleep(0.2)
+    with monkeypatch.context() as patched:
+        patched.setattr(eventkit_sqlite.watcher, "_data_version", lambda connection: 1 // 0)
+        kit.channel("c").notify(1)
+        with pytest.raises(eventkit.Unavailable, match="ZeroDivisionError"):
+            waiting.result(SOON)
+    waiting = background(next, kit.channel("c").listen())
+    time.sleep(0.2)
+    kit.channel("c").notify(2)
+    assert waiting.result(PATIENCE).payload == 2
 
 
 def test_connecting_again_finds_the_new_file(url: str, tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ class Alarm(Protocol):
 
 
 class InotifyAlarm:
-    """Rings when the write-ahead log is written, or the database file is moved or replaced.
+    """Rings when the write-ahead log or the database file is written, moved or replaced.
 
-    The log is watched by its path; it is never opened, which would drop SQLite's locks.
+    Both are watched by their paths; they are never opened, which would drop SQLite's locks.
     """
 
     longest = None
@@ -49,8 +49,8 @@ class InotifyAlarm:
         self._poll.register(self._pokes, select.POLLIN)
         self._parked = select.poll()
         self._parked.register(self._pokes, select.POLLIN)
-        inotify.watch(self._files, path, inotify.MOVED_OR_UNLINKED)
-        inotify.watch(self._files, path + "-wal", inotify.MODIFIED)
+        for name in (path, path + "-wal"):
+            inotify.watch(self._files, name, inotify.MODIFIED | inotify.MOVED_OR_UNLINKED)
 
     def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
         """See `Alarm`.  Below a millisecond, which poll() cannot count, it sleeps and looks once."""

@@ -36,14 +36,15 @@ class Connection:
         self._file = acquire(address)
         try:
             driver = open_connection(address.library, address.path, address.synchronous, 0)
+            self._file.opened(driver)
         except Error as error:
             self._file.release()
             raise translate(error, address.path) from error
         self._writer = Writer(address, self._file, driver)
         self._turns = Turns(self._writer, address.busy_timeout)
-        self._readers = Spares(address, address.busy_timeout)
+        self._readers = Spares(address, self._file, address.busy_timeout)
         self._reading = threading.Semaphore(_READERS)
-        self._transactions = Spares(address, 0)
+        self._transactions = Spares(address, self._file, 0)
         self._closing = False
         self._process = os.getpid()
         self._closed = False
@@ -93,8 +94,8 @@ class Connection:
                 bell.acquire(blocking=False)
                 if self._closing or stop.is_set:
                     return False
-                if watcher.error is not None:
-                    raise watcher.error
+                if waiter.error is not None:
+                    raise waiter.error
                 outlook = self._read(probe)
                 waiter.seen = outlook
                 if outlook.ready:
@@ -157,7 +158,7 @@ class Connection:
             try:
                 return read(driver, operation)
             except Error as error:
-                raise translate(error, self._address.path) from error
+                raise self._file.explain(error) from error
             finally:
                 self._readers.give_back(driver)
 

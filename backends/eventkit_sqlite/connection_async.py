@@ -20,7 +20,7 @@ from eventkit.stopping import Stop
 
 from .address import Address
 from .file import File, acquire
-from .library import Error, translate
+from .library import Error
 from .reading import read
 from .transaction import begin_own, end_own, execute_in_async
 from .watcher import Waiter
@@ -56,10 +56,13 @@ class AsyncConnection:
         """A connection to the database at *address*."""
         file = acquire(address)
         try:
-            writer = await open_worker(address, 0)
-            reader = await open_worker(address, address.busy_timeout)
-        except BaseException:
+            writer = await open_worker(address, file, 0)
+            reader = await open_worker(address, file, address.busy_timeout)
+            await writer.async_run(file.opened, connection_of(writer))
+        except BaseException as error:
             file.release()
+            if isinstance(error, Error):
+                raise file.explain(error) from error
             raise
         return cls(address, file, writer, reader)
 
@@ -107,8 +110,8 @@ class AsyncConnection:
         try:
             stop.ring = ring
             while not (self._closing or stop.is_set):
-                if watcher.error is not None:
-                    raise watcher.error
+                if waiter.error is not None:
+                    raise waiter.error
                 waiter.seen = waiter.answer = None
                 bell.clear()
                 outlook = await self._read(probe)
@@ -137,7 +140,7 @@ class AsyncConnection:
         if self._closed:
             raise self._reason()
         caller = asyncio.current_task()
-        worker = self._spares.pop() if self._spares else await open_worker(self._address, 0)
+        worker = self._spares.pop() if self._spares else await open_worker(self._address, self._file, 0)
         driver = connection_of(worker)
         left = threading.Event()
         try:
@@ -192,7 +195,7 @@ class AsyncConnection:
         try:
             answer: T = await self._reading.async_run(read, connection_of(self._reading), operation)
         except Error as error:
-            raise translate(error, self._address.path) from error
+            raise self._file.explain(error) from error
         return answer
 
     async def _write(self, operation: Operation[T]) -> T:

@@ -12,9 +12,10 @@ from time import monotonic
 from urllib.parse import quote
 
 from eventkit.children import release_abandoned
-from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction
+from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction, Unavailable
 
 from .address import Address
+from .library import Connection, Error, Stored, is_damage, out_of_ids, stored, translate
 from .watcher import Watcher
 
 Identity = tuple[int, int]
@@ -28,6 +29,7 @@ them, and when the parent closes the file, the log is removed with all that was 
 """
 _mutex = threading.Lock()
 _CHECK_EVERY = 0.1
+_LOOK_EVERY = 0.5
 
 
 class File:
@@ -40,22 +42,83 @@ class File:
         self.kits = 0
         self.transactions: list[object] = []
         """The threads and tasks that are inside ``kit.transaction()``."""
-        self.watcher = Watcher(address, self.check_identity)
-        self._check_at = 0.0
+        self.watcher = Watcher(address, self.check_identity, self.explain)
+        self._log: Identity | None = None
+        self._stored: Stored | None = None
+        self._look_at = self._check_at = 0.0
+        self._looked_at: object = None
+        self._doubtful: tuple[object, float] = None, 0.0
 
-    def check_identity(self) -> None:
-        """Raise `DatabaseReplaced` if another file, or none, is at the path by now."""
-        if identify(self.path) != self.identity:
+    def opened(self, connection: Connection) -> None:
+        """Note which log belongs to the file; it is not removed before *connection* is closed."""
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+        if self._log is None:
+            self._log = identify(f"{self.path}-wal")
+            self._check_content(connection)
+
+    def check_identity(self, connection: Connection | None) -> None:
+        """Raise `DatabaseReplaced` if the file or its log is no longer what *connection* has opened."""
+        try:
+            found, log = identify(self.path), identify(f"{self.path}-wal")
+        except OSError as error:
+            raise Unavailable(
+                f"{self.path} cannot be reached ({error.strerror}): check that its folder exists and may be read"
+            ) from error
+        if found != self.identity:
             raise DatabaseReplaced(
                 f"{self.path} was moved, deleted or replaced while it was open: close the kit and connect again; "
                 f"if another file took its place, remove a {self.path}-wal and -shm left from the old one first"
             )
+        if self._log is not None and log != self._log:
+            raise DatabaseReplaced(
+                f"{self.path}-wal was deleted or replaced while the database was open, and commits that are only in "
+                f"it are lost if this process is killed: close every kit and connection of the database, the last of "
+                f"which writes them back, and connect again"
+            )
+        if connection is not None:
+            self._check_content(connection)
 
-    def check_identity_sometimes(self) -> None:
+    def _check_content(self, connection: Connection) -> None:
+        """Raise `DatabaseReplaced` if the file was written by something else than SQLite since it was opened.
+
+        While a checkpoint is under way, the file may look damaged; so it is looked at twice.
+        """
+        now = monotonic()
+        status = os.stat(self.path)
+        version = status.st_mtime_ns, status.st_size
+        if now < self._look_at or version == self._looked_at:
+            return
+        content = stored(self.library, self.path)
+        if content is None or content.continues(self._stored):
+            self._stored, self._looked_at, self._look_at = content or self._stored, version, now + _LOOK_EVERY
+        elif self._doubtful[0] != version:
+            self._doubtful = version, now
+        elif now - self._doubtful[1] >= _CHECK_EVERY / 2 and (not status.st_size or _has_tables(connection)):
+            raise self._overwritten()
+
+    def explain(self, error: BaseException, connection: Connection | None = None) -> BaseException:
+        """A new error of ours for SQLite's *error*, or for one of the file's own; any other as it is."""
+        if isinstance(error, DatabaseReplaced | Unavailable):
+            return type(error)(*error.args)
+        if not isinstance(error, Error):
+            return error
+        if is_damage(error):
+            content = stored(self.library, self.path)
+            if content is not None and not content.continues(self._stored):
+                return self._overwritten()
+        return (connection and out_of_ids(error, self.path, connection)) or translate(error, self.path)
+
+    def _overwritten(self) -> DatabaseReplaced:
+        return DatabaseReplaced(
+            f"{self.path} was truncated or overwritten while it was open: stop every process that has it open, "
+            f"remove {self.path}-wal and -shm, put the right file there, and connect again"
+        )
+
+    def check_identity_sometimes(self, connection: Connection) -> None:
         """The same, unless it was done a moment ago: a stat for every write would be felt."""
         now = monotonic()
         if now >= self._check_at:
-            self.check_identity()
+            self.check_identity(connection)
             self._check_at = now + _CHECK_EVERY
 
     def release(self) -> None:
@@ -67,11 +130,19 @@ class File:
                 self.watcher.stop()
 
 
+def _has_tables(connection: Connection) -> bool:
+    """Whether the tables are still there for *connection*; what SQL has dropped was not overwritten."""
+    try:
+        return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'eventkit_identity'").fetchall())
+    except Error:
+        return True
+
+
 def identify(path: str) -> Identity | None:
     """Which file is at *path*, without opening it."""
     try:
         status = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino
 

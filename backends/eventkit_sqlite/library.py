@@ -8,9 +8,12 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
+from urllib.parse import quote
 
 import apsw
+import msgspec
 
 from eventkit.errors import Busy, EventkitError, NotMigrated, Unavailable
 
@@ -22,6 +25,7 @@ Error = (apsw.Error, sqlite3.Error)
 _FIRST_PAUSE = 0.0002
 _LONGEST_PAUSE = 0.01
 _OPENING_TIMEOUT = 5000
+_LAST_ID = 2**63 - 1
 
 _ERROR, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = (
     1,
@@ -45,6 +49,43 @@ def open_connection(library: str, path: str, synchronous: str, busy_timeout: flo
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     configure(connection, synchronous, busy_timeout)
     return connection
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What the file itself says of the database, without its log: whose it is, and the last ids of its tables."""
+
+    identity: str | None
+    last_ids: dict[str, int]
+
+    def continues(self, earlier: "Stored | None") -> bool:
+        """Whether the file is still the one that said *earlier*: ids are never handed out again."""
+        return (
+            earlier is None
+            or earlier.identity is None
+            or (
+                self.identity == earlier.identity
+                and all(self.last_ids.get(table, 0) >= last for table, last in earlier.last_ids.items())
+            )
+        )
+
+
+def stored(library: str, path: str) -> Stored | None:
+    """What is stored in the file at *path*; None if it cannot be read now.
+
+    A second connection of the same library shares SQLite's locks, and closing it drops none.
+    """
+    address = f"file:{quote(path)}?immutable=1"
+    try:
+        if library == "apsw":
+            connection: Any = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        else:
+            connection = sqlite3.connect(address, uri=True)
+        with closing(connection):
+            [(identity,)] = connection.execute("SELECT id FROM eventkit_identity").fetchall()
+            last_ids = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
+            return Stored(identity, dict(last_ids))
+    except Error as error:
+        return Stored(None, {}) if is_damage(error) or "no such table" in str(error) else None
 
 
 def configure(connection: Connection, synchronous: str, busy_timeout: float) -> None:
@@ -106,6 +147,11 @@ def is_busy(error: BaseException) -> bool:
     return result_code(error) in (_BUSY, _LOCKED)
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether the file is not what SQLite expects it to be."""
+    return result_code(error) in (_CORRUPT, _NOTADB)
+
+
 def result_code(error: BaseException) -> int:
     """SQLite's primary result code; 0 for an error that has none."""
     if isinstance(error, apsw.Error):
@@ -140,6 +186,19 @@ def translate(error: BaseException, path: str) -> EventkitError:
             f"{path} has lost eventkit's tables ({error}): run python -m eventkit_migrations upgrade <url>"
         )
     return Unavailable(f"SQLite failed on {path}: {error}")
+
+
+def out_of_ids(error: BaseException, path: str, connection: Connection) -> Unavailable | None:
+    """The error for a table that has no higher id, for which SQLite says that the disk is full."""
+    if result_code(error) != _FULL:
+        return None
+    for (table,) in connection.execute(f"SELECT name FROM sqlite_sequence WHERE seq = {_LAST_ID}").fetchall():
+        return Unavailable(
+            f"{table} in {path} has a row with the id {_LAST_ID}, the highest there is, which a plain INSERT has "
+            f"chosen: delete that row, and then UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) "
+            f"FROM {table}) WHERE name = '{table}'"
+        )
+    return None
 
 
 def own_lock() -> Busy:

@@ -6,7 +6,8 @@ from eventkit.execute import run
 from eventkit.operations import Operation
 
 from .address import Address
-from .library import Connection, Error, open_connection, translate
+from .file import File
+from .library import Connection, Error, open_connection
 from .statements import STATEMENTS, fetch
 
 T = TypeVar("T")
@@ -15,8 +16,9 @@ T = TypeVar("T")
 class Spares:
     """Open connections that nobody uses at the moment."""
 
-    def __init__(self, address: Address, busy_timeout: float) -> None:
+    def __init__(self, address: Address, file: File, busy_timeout: float) -> None:
         self._address = address
+        self._file = file
         self._busy_timeout = busy_timeout
         self._spares: list[Connection] = []
         self._closed = False
@@ -30,7 +32,7 @@ class Spares:
             try:
                 return open_connection(address.library, address.path, address.synchronous, self._busy_timeout)
             except Error as error:
-                raise translate(error, address.path) from error
+                raise self._file.explain(error) from error
 
     def give_back(self, connection: Connection) -> None:
         """Let others have *connection*, which has no transaction open."""

@@ -133,7 +133,7 @@ def begin_own(
             raise translate(error, file.path) from error
         return False
 
-    file.check_identity_sometimes()
+    file.check_identity_sometimes(driver)
     begin(driver, give_up)
     file.transactions.append(caller)
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+from eventkit.errors import EventkitError, Unavailable
 from eventkit.execute import run
 from eventkit.operations import Outlook, Probe
 
@@ -34,16 +35,18 @@ _IDENTITY_EVERY = 0.25
 class Waiter:
     """Somebody who sleeps until *probe* answers something else than what they have seen.
 
-    *answer* is what the watcher woke them with, if that is why they were woken.
+    *answer* is what the watcher woke them with, if that is why they were woken; *error* is why nobody watches for
+    them any more.
     """
 
-    __slots__ = ("answer", "probe", "seen", "wake")
+    __slots__ = ("answer", "error", "probe", "seen", "wake")
 
     def __init__(self, probe: Probe, wake: Callable[[], object]) -> None:
         self.probe = probe
         self.wake = wake
         self.seen: Outlook | None = None
         self.answer: Outlook | None = None
+        self.error: EventkitError | None = None
 
     @property
     def may_look(self) -> bool:
@@ -54,37 +57,46 @@ class Waiter:
 class Watcher:
     """Wakes the waiters of one file."""
 
-    def __init__(self, address: Address, check_identity: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        check_identity: Callable[[Connection | None], None],
+        explain: Callable[[BaseException], BaseException],
+    ) -> None:
         self._address = address
         self._check_identity = check_identity
+        self._explain = explain
         self._mutex = threading.Lock()
         self._waiters: dict[Probe, set[Waiter]] = {}
         self._alarm: Alarm | None = None
         self._stopped = False
-        self.error: Exception | None = None
 
     def add(self, waiter: Waiter) -> None:
         """From now on no change to the answer of the waiter's probe goes unnoticed."""
         with self._mutex:
             was_parked = not self._waiters
             self._waiters.setdefault(waiter.probe, set()).add(waiter)
-            if self._alarm is None:
+            if self._alarm is not None:
+                if was_parked:
+                    self._alarm.poke()
+                return
+            try:
                 self._start()
-            elif was_parked:
-                self._alarm.poke()
+            except Exception as error:
+                self._forget(waiter)
+                raise self._known(error) from error
 
     def remove(self, waiter: Waiter) -> None:
         """The waiter is no longer interested."""
         with self._mutex:
-            waiters = self._waiters.get(waiter.probe, set())
-            waiters.discard(waiter)
-            if not waiters:
-                self._waiters.pop(waiter.probe, None)
+            self._forget(waiter)
 
     def committed(self) -> None:
         """This process has committed something: look at once if anybody waits."""
-        if self._waiters and self._alarm is not None:
-            self._alarm.poke()
+        if self._waiters:
+            with self._mutex:
+                if self._alarm is not None:
+                    self._alarm.poke()
 
     def wake_all(self) -> None:
         """Let everybody look, or find that their kit is closed."""
@@ -102,24 +114,43 @@ class Watcher:
 
     def _start(self) -> None:
         address = self._address
+        # SQLite would make a new file where there is none any more.
+        self._check_identity(None)
         connection = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
-        version = _data_version(connection)
-        self._alarm = _alarm(address)
+        version, alarm = _data_version(connection), _alarm(address)
         threading.Thread(
-            target=self._run, args=(connection, version, self._alarm), name="eventkit-watcher", daemon=True
+            target=self._run, args=(connection, version, alarm), name="eventkit-watcher", daemon=True
         ).start()
+        self._alarm = alarm
 
     def _run(self, connection: Connection, version: int, alarm: Alarm) -> None:
+        failure: Exception | None = None
         try:
             self._watch(connection, version, alarm)
         except Exception as error:
-            self.error = error
-            self.wake_all()
-        finally:
-            connection.close()
-            with self._mutex:
-                alarm.close()
-                self._alarm = None
+            failure = error
+        with self._mutex:
+            # Who comes from now on has a thread of its own, which may do better.
+            self._alarm = None
+            alarm.close()
+            if failure is not None:
+                for waiter in [waiter for waiters in self._waiters.values() for waiter in waiters]:
+                    waiter.error = self._known(failure)
+                    waiter.wake()
+        connection.close()
+
+    def _forget(self, waiter: Waiter) -> None:
+        waiters = self._waiters.get(waiter.probe, set())
+        waiters.discard(waiter)
+        if not waiters:
+            self._waiters.pop(waiter.probe, None)
+
+    def _known(self, error: Exception) -> EventkitError:
+        """A new error for one waiter: what several threads raise has the traceback of all."""
+        known = self._explain(error)
+        if isinstance(known, EventkitError):
+            return known
+        return Unavailable(f"watching {self._address.path} failed ({type(error).__name__}: {error}): try again")
 
     def _watch(self, connection: Connection, version: int, alarm: Alarm) -> None:
         interval, look_until, check_at = _FIRST_LOOK, monotonic() + _LOOKS_FOR, 0.0
@@ -139,7 +170,7 @@ class Watcher:
             else:
                 interval = min(2 * interval, alarm.longest or _SLOWEST_LOOK)
             if now >= check_at:
-                self._check_identity()
+                self._check_identity(connection)
                 check_at = now + _IDENTITY_EVERY
             latest = _data_version(connection)
             if latest != version or now >= poll_at:

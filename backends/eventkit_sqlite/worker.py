@@ -18,7 +18,8 @@ import apsw
 import apsw.aio
 
 from .address import Address
-from .library import Error, configure, open_connection, translate
+from .file import File
+from .library import Error, configure, open_connection
 
 _CLOSING_TAKES = 5.0
 """Seconds after which a thread that does not answer is left alone."""
@@ -103,7 +104,7 @@ class StandardWorker:
         return self._connection
 
 
-async def open_worker(address: Address, busy_timeout: float) -> Worker:
+async def open_worker(address: Address, file: File, busy_timeout: float) -> Worker:
     """A connection to the file, in a thread of its own."""
     try:
         if address.library == "sqlite3":
@@ -116,7 +117,7 @@ async def open_worker(address: Address, busy_timeout: float) -> Worker:
         await worker.async_run(configure, worker, address.synchronous, busy_timeout)
         return worker
     except Error as error:
-        raise translate(error, address.path) from error
+        raise file.explain(error) from error
 
 
 def open_in(lane: type[Lane], kind: type[apsw.Connection], *arguments: Any, **options: Any) -> Awaitable[Any]:

@@ -15,7 +15,7 @@ from eventkit.operations import Operation, Plan
 
 from .address import Address
 from .file import File
-from .library import Connection, Error, begin, is_busy, own_lock, translate
+from .library import Connection, Error, begin, is_busy, own_lock
 from .statements import STATEMENTS, fetch
 from .transaction import holds_lock
 
@@ -77,7 +77,7 @@ class Writer:
 
     def alone(self, operation: Operation[Any], caller: object) -> Any:
         """Run one operation in a transaction of its own."""
-        self._file.check_identity_sometimes()
+        self._file.check_identity_sometimes(self.connection)
         connection = self.connection
         try:
             statement = STATEMENTS.get(type(operation))
@@ -96,7 +96,7 @@ class Writer:
             if not isinstance(error, Error):
                 raise
             if not is_busy(error):
-                raise translate(error, self._address.path) from error
+                raise self._file.explain(error, self.connection) from error
             self.together([job := self._job(operation, caller)])
             return job.result()
         try:
@@ -112,7 +112,7 @@ class Writer:
         Each job is finished then, unless it still has time to wait for a writer elsewhere.
         """
         try:
-            self._file.check_identity_sometimes()
+            self._file.check_identity_sometimes(self.connection)
             if not self._begin(jobs):
                 return
             if len(jobs) == 1:
@@ -126,10 +126,11 @@ class Writer:
                 self.connection.execute("ROLLBACK")
             elif not isinstance(error, Exception) and all(job.done for job in jobs):
                 raise  # The thread was interrupted just after the commit: the answers are true.
-            cause = translate(error, self._address.path) if isinstance(error, Error) else error
             for job in jobs:
                 if not (job.done and job.error):
-                    job.finish(error=cause if isinstance(cause, Exception) else interrupted())
+                    # A new error for each: what several threads raise has the traceback of all.
+                    known = self._file.explain(error, self.connection)
+                    job.finish(error=known if isinstance(known, Exception) else interrupted())
             if not isinstance(error, Exception):
                 raise
 
@@ -147,7 +148,7 @@ class Writer:
                 elif self.closing:
                     job.finish(error=closed())
                 elif now >= job.deadline:
-                    job.finish(error=translate(error, self._address.path))
+                    job.finish(error=self._file.explain(error, self.connection))
             return any(job.done for job in jobs)
 
         return begin(self.connection, give_up)
@@ -164,7 +165,7 @@ class Writer:
                 # A full disk or a failing one has rolled everything back, not only this job.
                 raise
             self.connection.execute("ROLLBACK TO eventkit_job")
-            job.finish(error=translate(error, self._address.path) if isinstance(error, Error) else error)
+            job.finish(error=self._file.explain(error, self.connection) if isinstance(error, Error) else error)
         self.connection.execute("RELEASE eventkit_job")
 
     def _fetch(self, step: Operation[Any]) -> list[tuple[Any, ...]]:
