@@ -12,6 +12,7 @@ workers (units, images, manifests) by `test_deploying`.
 """
 
 import ast
+import gc
 import importlib.util
 import re
 import subprocess
@@ -24,6 +25,7 @@ from typing import Any
 import pytest
 
 import eventkit
+from eventkit.kit import Kit
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -96,9 +98,11 @@ def test_its_python_runs(
             tree = ast.fix_missing_locations(OneRound().visit(ast.parse("\n" * (line - 1) + block)))
             exec(compile(tree, page, "exec"), namespace)
     finally:
-        kit = namespace.get("kit")
-        if kit is not None:
-            kit.close()
+        for value in namespace.values():
+            if isinstance(value, Kit | eventkit.App):
+                value.close()
+        namespace.clear()
+        gc.collect()
 
 
 @page
