@@ -48,6 +48,7 @@ class File:
         self._look_at = self._check_at = 0.0
         self._looked_at: object = None
         self._doubtful: tuple[object, float] = None, 0.0
+        self._is_overwritten = False
 
     def opened(self, connection: Connection) -> None:
         """Note which log belongs to the file; it is not removed before *connection* is closed."""
@@ -83,6 +84,8 @@ class File:
 
         While a checkpoint is under way, the file may look damaged; so it is looked at twice.
         """
+        if self._is_overwritten:
+            raise self._overwritten()
         now = monotonic()
         status = os.stat(self.path)
         version = status.st_mtime_ns, status.st_size
@@ -109,6 +112,7 @@ class File:
         return (connection and out_of_ids(error, self.path, connection)) or translate(error, self.path)
 
     def _overwritten(self) -> DatabaseReplaced:
+        self._is_overwritten = True
         return DatabaseReplaced(
             f"{self.path} was truncated or overwritten while it was open: stop every process that has it open, "
             f"remove {self.path}-wal and -shm, put the right file there, and connect again"
@@ -117,7 +121,7 @@ class File:
     def check_identity_sometimes(self, connection: Connection) -> None:
         """The same, unless it was done a moment ago: a stat for every write would be felt."""
         now = monotonic()
-        if now >= self._check_at:
+        if now >= self._check_at or self._is_overwritten:
             self.check_identity(connection)
             self._check_at = now + _CHECK_EVERY
 

@@ -30,6 +30,7 @@ _FIRST_LOOK = 0.00005
 _SLOWEST_LOOK = 0.1
 _LOOKS_FOR = 5.0
 _IDENTITY_EVERY = 0.25
+_STOPPING_TAKES = 5.0
 
 
 class Waiter:
@@ -69,6 +70,7 @@ class Watcher:
         self._mutex = threading.Lock()
         self._waiters: dict[Probe, set[Waiter]] = {}
         self._alarm: Alarm | None = None
+        self._thread: threading.Thread | None = None
         self._stopped = False
 
     def add(self, waiter: Waiter) -> None:
@@ -106,11 +108,14 @@ class Watcher:
                     waiter.wake()
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread, and return when its connection is closed: another library may be about to open the file."""
         self._stopped = True
         with self._mutex:
+            thread = self._thread
             if self._alarm is not None:
                 self._alarm.poke()
+        if thread is not None:
+            thread.join(_STOPPING_TAKES)
 
     def _start(self) -> None:
         address = self._address
@@ -118,9 +123,10 @@ class Watcher:
         self._check_identity(None)
         connection = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
         version, alarm = _data_version(connection), _alarm(address)
-        threading.Thread(
+        self._thread = threading.Thread(
             target=self._run, args=(connection, version, alarm), name="eventkit-watcher", daemon=True
-        ).start()
+        )
+        self._thread.start()
         self._alarm = alarm
 
     def _run(self, connection: Connection, version: int, alarm: Alarm) -> None:

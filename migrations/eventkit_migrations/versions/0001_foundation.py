@@ -1,6 +1,6 @@
 """Streams, queues, channels and schedules.
 
-Tables are STRICT, which SQLite has since 3.37: in any other, an INSERT of a text as a moment succeeds, and whoever reads
+Tables are STRICT, which SQLite has since 3.37: in any other, an INSERT of a text as a moment succeeds, and a reader of
 the row fails.  Unlike a CHECK, STRICT refuses the row in ``INSERT OR IGNORE`` too.
 
 Every moment is an integer of milliseconds since 1970 in UTC.  The defaults are written with
