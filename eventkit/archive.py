@@ -15,13 +15,17 @@ import msgspec
 from .copying import batches, key, same
 from .errors import CopyDiffers
 from .kit import backend_of
-from .operations import ReadSchema
-from .operations.copy import TABLES, ExportNumbers, ImportNumbers, Numbers
+from .operations import ReadIncomplete, ReadSchema
+from .operations.copy import TABLES, ExportNumbers, ImportNumbers, MarkIncomplete, Numbers
 from .operations.history import KeepHistory
 from .protocols import Connection
 
 _BATCH = 500
 _HEAD, _END = "eventkit", "end"
+_OTHER_SOURCE = (
+    "another process writes here, or the interrupted import was of another file: import that one again, or import "
+    "into a database without eventkit's tables (python -m eventkit_migrations downgrade <url> base drops them)"
+)
 _TABLES = {table.name: table for table in TABLES}
 
 
@@ -49,11 +53,13 @@ def read(url: str) -> Iterator[bytes]:
 def write(url: str, lines: Iterable[bytes]) -> dict[str, int]:
     """Write such lines to a database that has nothing of eventkit's, or empty tables; how many rows each table has.
 
-    What was written is read again and compared, batch by batch.
+    What was written is read again and compared, batch by batch.  Until all is there, `connect` refuses the database
+    with `Unavailable`; an import of the same lines goes on where an interrupted one has stopped.
     """
-    with closing(backend_of(url).connect(url)) as target:
+    with closing(backend_of(url).connect(url, incomplete=True)) as target:
+        goes_on = target.execute(ReadIncomplete()) is not None
         for table in TABLES:
-            if target.execute(table.export(*table.before, 1)):
+            if not goes_on and target.execute(table.export(*table.before, 1)):
                 raise ValueError(
                     f"{table.name} has rows already: import into a database without eventkit's tables "
                     "(python -m eventkit_migrations downgrade <url> base drops them, with all that is in them)"
@@ -64,11 +70,13 @@ def write(url: str, lines: Iterable[bytes]) -> dict[str, int]:
             if name == _END:
                 end = msgspec.convert(next(rows)[1], _End)
             else:
+                target.execute(MarkIncomplete("import"))
                 counts[name] += _written(target, name, (row for _, row in rows))
         if end is None or end.rows != counts:
             raise ValueError("the file has not all of its rows: export again, and import into a new database")
         target.execute(ImportNumbers(*Numbers(*end.numbers)))
         target.execute(KeepHistory())
+        target.execute(MarkIncomplete(None))
         return counts
 
 
@@ -89,15 +97,20 @@ def _decoded(lines: Iterable[bytes], target: Connection) -> Iterator[tuple[str, 
 
 
 def _written(target: Connection, name: str, rows: Iterable[Any]) -> int:
-    """Write rows of one table, and see that they are there; how many."""
+    """Write those rows of one table that are not there yet, and see that all are; how many."""
     table = _TABLES[name]
     after, count = table.before, 0
     some = iter(rows)
     while batch := [tuple(row) for row in islice(some, _BATCH)]:
-        target.execute(table.write(batch))
-        for expected, found in zip_longest(batch, target.execute(table.export(*after, len(batch)))):
+        there = target.execute(table.export(*after, len(batch)))
+        if len(there) < len(batch):
+            target.execute(table.write(batch))
+            there = target.execute(table.export(*after, len(batch)))
+        for expected, found in zip_longest(batch, there):
             if expected is None or found is None or not same(expected, found):
-                raise CopyDiffers(name, expected, found, "somebody else writes here, or the file was changed")
+                raise CopyDiffers(name, expected, found, _OTHER_SOURCE)
         after = key(table, batch[-1])
         count += len(batch)
+    if beyond := target.execute(table.export(*after, 1)):
+        raise CopyDiffers(name, None, beyond[0], _OTHER_SOURCE)
     return count

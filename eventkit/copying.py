@@ -9,7 +9,7 @@ from typing import Any
 from .errors import CopyDiffers
 from .kit import backend_of
 from .operations import Rows
-from .operations.copy import TABLES, ExportNumbers, ImportNumbers, Table
+from .operations.copy import TABLES, ExportNumbers, ImportNumbers, MarkIncomplete, Table
 from .operations.history import KeepHistory, StopHistory
 from .protocols import Connection
 
@@ -34,7 +34,8 @@ def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dic
 
     Ids, offsets, leases, attempts, dead letters, keys, settings, schedules, locks and results stay what they are, and
     the next ids lie above them.  The target gets eventkit's tables if it has none, and may hold nothing but an
-    earlier copy of the same source, which may have been interrupted: then this one goes on behind it.
+    earlier copy of the same source, which may have been interrupted: then this one goes on behind it.  Until it is
+    whole, `connect` refuses the target with `Unavailable`.
 
     Nobody may write to either database until this returns.  At the end both are read and compared; what differs is
     raised as `CopyDiffers`, and the source is never changed.  Call it in a thread where there is an event loop.
@@ -44,7 +45,7 @@ def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dic
         raise ValueError("from_url and to_url are the same database: name another one to copy to")
     with (
         closing(backend_of(from_url).connect(from_url, create=False)) as source,
-        closing(backend_of(to_url).connect(to_url)) as target,
+        closing(backend_of(to_url).connect(to_url, incomplete=True)) as target,
     ):
         gone_by = 0
 
@@ -57,6 +58,7 @@ def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dic
         # What is written here has happened there: it is no step of a task, and its events come with the others.
         target.execute(StopHistory())
         begins = [_end_of_copy(source, target, table) for table in TABLES]
+        target.execute(MarkIncomplete("copy"))
         for table, begin in zip(TABLES, begins, strict=True):
             for rows in batches(source, table, begin):
                 target.execute(table.write(rows))
@@ -64,7 +66,9 @@ def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dic
         # Last: a reader on Postgres sees no event beyond the last number drawn, and so none of half a copy.
         target.execute(ImportNumbers(*source.execute(ExportNumbers())))
         target.execute(KeepHistory())
-        return {table.name: _verified(source, target, table, went_by) for table in TABLES}
+        counts = {table.name: _verified(source, target, table, went_by) for table in TABLES}
+        target.execute(MarkIncomplete(None))
+        return counts
 
 
 def _end_of_copy(source: Connection, target: Connection, table: Table) -> tuple[Any, ...]:

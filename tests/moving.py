@@ -1,11 +1,18 @@
 """Databases to move between, and what they look like from outside; run as a program, a copy that may be killed."""
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import eventkit_sqlite
+
 import eventkit
+from eventkit import archive
 
 
 class Places:
@@ -40,6 +47,29 @@ def run_sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in rows]
 
 
-if __name__ == "__main__":
-    eventkit.copy(sys.argv[1], sys.argv[2], progress=lambda table, rows: os.write(1, b"."))
+def main(what: str, source: str, target: str, last: float = inf) -> None:
+    """Copy, import or back up, with a dot for each step; the process is killed at the *last* one."""
+    steps = count()
+
+    def step(*_: object) -> None:
+        if next(steps) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.write(1, b".")
+
+    def lines() -> Iterator[bytes]:
+        for number, line in enumerate(Path(source).read_bytes().splitlines()):
+            if number % 500 == 0:
+                step()
+            yield line
+
+    if what == "copy":
+        eventkit.copy(source, target, progress=step)
+    elif what == "import":
+        archive.write(target, lines())
+    else:
+        eventkit_sqlite.backup(source, target, step)
     os.write(1, b"finished\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4], *map(int, sys.argv[4:]))

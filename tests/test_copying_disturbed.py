@@ -1,6 +1,8 @@
 """Copies that are repeated, refused, disturbed and killed: `eventkit.copy`."""
 
+import asyncio
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -9,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import eventkit_migrations
+import eventkit_sqlite
 import houses
 import pytest
 from houses import routes
 from moving import Places
 
 import eventkit
-from eventkit import copying
+from eventkit import archive, copying
+from eventkit.cli.examining import examine
 from eventkit.conformance import proves
 
 places = houses.places
@@ -116,7 +120,7 @@ def copy_until(reports: int, source: str, target: str, output: Path) -> int:
     -1 for a copy that was whole before.
     """
     with output.open("wb") as file:
-        process = subprocess.Popen([sys.executable, PROGRAM, source, target], stdout=file)
+        process = subprocess.Popen([sys.executable, PROGRAM, "copy", source, target], stdout=file)
     while process.poll() is None and output.read_bytes().count(b".") < reports:
         time.sleep(0.001)
     time.sleep(random.uniform(0, 0.05))
@@ -170,3 +174,69 @@ def test_a_killed_copy_is_repeated(places: Places, route: tuple[str, str], tmp_p
 def test_two_hundred_killed_copies_are_repeated(places: Places, route: tuple[str, str], tmp_path: Path) -> None:
     """Fifty copies of each route are killed, at whatever they were doing."""
     kill_often(places, route, tmp_path / "output", 50)
+
+
+def fill(url: str) -> None:
+    with eventkit.connect(url) as kit:
+        kit.stream("orders").publish_many([{"n": n, "text": "é" * 400} for n in range(3000)])
+        kit.queue("emails").enqueue_many([eventkit.NewTask(n, key=str(n), priority=n % 3) for n in range(1000)])
+        kit.queue("emails").claim("worker", limit=10)
+
+
+def killed_at(step: int, *arguments: object) -> None:
+    ended = subprocess.run([sys.executable, PROGRAM, *map(str, arguments), str(step)], capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("what", ["copy", "import"])
+@pytest.mark.parametrize("step", [2, 6])
+@proves("K8", "L4")
+def test_half_of_a_database_is_refused(places: Places, kind: str, what: str, step: int, tmp_path: Path) -> None:
+    """What was killed on its way can neither be opened nor copied from; repeated, it goes on and brings all."""
+    source, target, file = places.fresh("sqlite"), places.fresh(kind), tmp_path / "export"
+    fill(source)
+    file.write_bytes(b"".join(archive.read(source)))
+    killed_at(step, what, source if what == "copy" else file, target)
+
+    async def connect() -> None:
+        await eventkit.connect_async(target)
+
+    remedies = rf"run eventkit {what} again .* or remove the database \(python -m eventkit_migrations downgrade"
+    for opened in [
+        lambda: eventkit.connect(target),
+        lambda: asyncio.run(connect()),
+        lambda: eventkit.copy(target, places.fresh("sqlite")),
+        lambda: list(archive.read(target)),
+    ]:
+        with pytest.raises(eventkit.Unavailable, match=remedies):
+            opened()
+    assert [finding for finding in examine(target) if finding.level == "bad" and re.search(remedies, finding.what)]
+    if what == "copy":
+        eventkit.copy(source, target)
+    else:
+        other = tmp_path / "other"
+        other.write_bytes(file.read_bytes().replace(b"text", b"other"))
+        with pytest.raises(eventkit.CopyDiffers, match="interrupted import was of another file"):
+            archive.write(target, other.read_bytes().splitlines())
+        archive.write(target, file.read_bytes().splitlines())
+    assert b"".join(archive.read(target)) == file.read_bytes()
+
+
+@proves("L4")
+def test_a_killed_backup_leaves_no_database(places: Places, tmp_path: Path) -> None:
+    """A backup has its name only when it is whole; an older file of that name is there until then."""
+    source, target = places.fresh("sqlite"), tmp_path / "backup.db"
+    fill(source)
+    killed_at(1, "backup", source, target)
+    assert not target.exists()
+
+    def give_up(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = list(tmp_path.glob("*.part"))
+    with pytest.raises(KeyboardInterrupt):
+        eventkit_sqlite.backup(source, str(target), give_up)
+    assert list(tmp_path.glob("*.part")) == before
+    eventkit_sqlite.backup(source, str(target), lambda done, total: None)
+    assert list(archive.read(f"sqlite:///{target}")) == list(archive.read(source))

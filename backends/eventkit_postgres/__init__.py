@@ -15,8 +15,8 @@ from typing import Any
 import eventkit_migrations
 import psycopg
 
-from eventkit.errors import NotMigrated
-from eventkit.operations import Operation, ReadSchema
+from eventkit.errors import NotMigrated, Unavailable
+from eventkit.operations import Operation, ReadIncomplete, ReadSchema
 
 from .address import Address, parse, shown
 from .care import compact, diagnose
@@ -32,17 +32,20 @@ capabilities: frozenset[str] = frozenset({"concurrent_writers"})
 """What this backend can do beyond the contract: several transactions write at the same time."""
 
 
-def connect(url: str, *, create: bool = True) -> Connection:
-    """A connection to the schema of *url*, which is made first if it is not there and *create* is true."""
+def connect(url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
+    """A connection to the schema of *url*, which is made first if it is not there and *create* is true.
+
+    A database that was copied or imported in part is refused unless *incomplete* is true.
+    """
     address = parse(url)
-    _prepare(address, create)
+    _prepare(address, create, incomplete)
     return Connection(address)
 
 
 async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     """`connect`, for asyncio."""
     address = parse(url)
-    await asyncio.to_thread(_prepare, address, create)
+    await asyncio.to_thread(_prepare, address, create, False)
     return await AsyncConnection.open(address)
 
 
@@ -53,22 +56,27 @@ def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence
     return opened(url)
 
 
-def _prepare(address: Address, create: bool) -> None:
+def _prepare(address: Address, create: bool, incomplete: bool) -> None:
     """See that the database can be used and has the schema of this code, or say why not."""
-    version = _version(address)
+    version = _version(address, incomplete)
     if version is None and create:
         eventkit_migrations.upgrade(address.url)
-        version = _version(address)
+        version = _version(address, incomplete)
     if version != eventkit_migrations.HEAD:
         raise _wrong_version(address, version)
 
 
-def _version(address: Address) -> str | None:
+def _version(address: Address, incomplete: bool) -> str | None:
     """The revision of eventkit's schema; None where there is none."""
     try:
         with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
-            sql = statements(address.schema)[ReadSchema].sql
-            return ReadSchema().decode(driver.execute(sql.encode()).fetchall())
+            known = statements(address.schema)
+            version = ReadSchema().decode(driver.execute(known[ReadSchema].sql.encode()).fetchall())
+            if version == eventkit_migrations.HEAD and not incomplete:
+                rows = driver.execute(known[ReadIncomplete].sql.encode()).fetchall()
+                if (refused := ReadIncomplete().decode(rows)) is not None:
+                    raise Unavailable(f"{shown(address.url)}: {refused}")
+            return version
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         return None
     except psycopg.Error as error:

@@ -379,3 +379,11 @@ FROM unnest(
     :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[], :rows.10::text[], :rows.11::bigint[]
 ) AS r (id, name, hash, scopes, rate, burst, quota, created_at, expires_at, revoked_at, former, former_until)
 ON CONFLICT DO NOTHING
+
+-- name: ReadIncomplete
+SELECT incomplete
+FROM eventkit_identity
+
+-- name: MarkIncomplete
+UPDATE eventkit_identity
+SET incomplete = :what

@@ -16,7 +16,7 @@ from typing import Any
 import eventkit_migrations
 
 from eventkit.errors import NotMigrated, Unavailable
-from eventkit.operations import Operation, ReadSchema
+from eventkit.operations import Operation, ReadIncomplete, ReadSchema
 
 from .address import Address, parse
 from .care import backup, compact, diagnose
@@ -25,7 +25,7 @@ from .connection_async import AsyncConnection
 from .file import reserved
 from .functions import register
 from .library import Error, open_connection, translate, use_wal
-from .statements import STATEMENTS
+from .statements import fetch
 
 __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
 
@@ -36,17 +36,20 @@ capabilities: frozenset[str] = frozenset()
 """What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""
 
 
-def connect(url: str, *, create: bool = True) -> Connection:
-    """A connection to the database of *url*, whose schema is made first if there is none and *create* is true."""
+def connect(url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
+    """A connection to the database of *url*, whose schema is made first if there is none and *create* is true.
+
+    A database that was copied or imported in part is refused unless *incomplete* is true.
+    """
     address = parse(url)
-    _prepare_alone(address, create)
+    _prepare_alone(address, create, incomplete)
     return Connection(address)
 
 
 async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     """`connect`, for asyncio."""
     address = parse(url)
-    await asyncio.to_thread(_prepare_alone, address, create)
+    await asyncio.to_thread(_prepare_alone, address, create, False)
     return await AsyncConnection.open(address)
 
 
@@ -57,12 +60,12 @@ def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence
     return opened(url)
 
 
-def _prepare_alone(address: Address, create: bool) -> None:
+def _prepare_alone(address: Address, create: bool, incomplete: bool) -> None:
     with reserved(address):
-        _prepare(address, create)
+        _prepare(address, create, incomplete)
 
 
-def _prepare(address: Address, create: bool) -> None:
+def _prepare(address: Address, create: bool, incomplete: bool) -> None:
     """See that the file can be used and has the schema of this code, or say why not."""
     path = address.path
     if address.library == "sqlite3" and sqlite3.sqlite_version_info < _OLDEST:
@@ -83,24 +86,28 @@ def _prepare(address: Address, create: bool) -> None:
         eventkit_migrations.upgrade(address.url)
     elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
         raise Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
-    version = _version(address)
+    version = _version(address, incomplete)
     if version is None and create:
         eventkit_migrations.upgrade(address.url)
-        version = _version(address)
+        version = _version(address, incomplete)
     if version != eventkit_migrations.HEAD:
         raise _wrong_version(address, version)
 
 
-def _version(address: Address) -> str | None:
+def _version(address: Address, incomplete: bool) -> str | None:
     """The revision of the schema in the file, which is in WAL mode then; None without a schema."""
     path = address.path
     try:
         connection = open_connection(address.library, path, address.synchronous, address.busy_timeout)
         try:
-            rows = connection.execute(STATEMENTS[ReadSchema].sql).fetchall()
+            version = ReadSchema().decode(fetch(connection, ReadSchema()))
             # An application's own migration, which may have brought our tables, cannot switch it.
             use_wal(connection, address.busy_timeout)
-            return ReadSchema().decode(rows)
+            if version == eventkit_migrations.HEAD and not incomplete:
+                refused = ReadIncomplete().decode(fetch(connection, ReadIncomplete()))
+                if refused is not None:
+                    raise Unavailable(f"{path}: {refused}")
+            return version
         finally:
             connection.close()
     except Error as error:

@@ -5,7 +5,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,16 @@ def compact(url: str) -> tuple[int, int]:
 
 
 def backup(url: str, path: str, progress: Callable[[int, int], object]) -> None:
-    """Copy the file page by page, as it is at this moment; others may write meanwhile."""
-    address = parse(url)
+    """Copy the file page by page, as it is at this moment; others may write meanwhile.
+
+    The copy has its name only when it is whole and on the disk.
+    """
+    address, part = parse(url), f"{path}.{os.getpid()}.part"
     try:
         with (
             reserved(address),
             closing(apsw.Connection(address.path, flags=apsw.SQLITE_OPEN_READWRITE)) as source,
-            closing(apsw.Connection(path)) as target,
+            closing(apsw.Connection(part)) as target,
         ):
             # A copy begins anew whenever somebody writes, unless its source is in a transaction.
             source.execute("BEGIN; SELECT 1 FROM sqlite_master").fetchall()
@@ -67,8 +70,24 @@ def backup(url: str, path: str, progress: Callable[[int, int], object]) -> None:
                 while not pages.done:
                     pages.step(_PAGES_AT_ONCE)
                     progress(pages.page_count - pages.remaining, pages.page_count)
-    except Error as error:
-        raise translate(error, address.path) from error
+        _sync(part)
+        os.rename(part, path)
+        _sync(os.path.dirname(os.path.abspath(path)))
+    except BaseException as error:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+        if isinstance(error, Error):
+            raise translate(error, address.path) from error
+        raise
+
+
+def _sync(path: str) -> None:
+    """Wait until a closed file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _opened(address: Address) -> Any:

@@ -324,3 +324,11 @@ SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->
 FROM json_each(:rows)
 WHERE true
 ON CONFLICT DO NOTHING
+
+-- name: ReadIncomplete
+SELECT incomplete
+FROM eventkit_identity
+
+-- name: MarkIncomplete
+UPDATE eventkit_identity
+SET incomplete = :what

@@ -22,9 +22,15 @@ _LATE = 60
 
 def examine(url: str) -> "list[Finding]":
     """All findings, in the order in which they should be read."""
+    from eventkit.errors import EventkitError
+    from eventkit.findings import Finding
+
     found = [*_distributions(), *care(url, "diagnose")(url)]
-    with opened(url) as kit:
-        found += [*_queues(kit), *_consumers(kit), *_schedules(kit)]
+    try:
+        with opened(url) as kit:
+            found += [*_queues(kit), *_consumers(kit), *_schedules(kit)]
+    except EventkitError as error:
+        found.append(Finding("bad", f"eventkit.connect() refuses the database: {error}"))
     return found
 
 

@@ -105,6 +105,21 @@ class ReadSchema(Operation[str | None], frozen=True):
         return rows[0][0] if rows else None
 
 
+class ReadIncomplete(Operation[str | None], frozen=True):
+    """Read what is wrong with a database into which ``copy`` or ``import`` has not brought everything yet."""
+
+    writes: ClassVar[bool] = False
+
+    def decode(self, rows: Rows) -> str | None:
+        """Return the sentence that names both remedies; None for a whole database."""
+        what = rows[0][0] if rows else None
+        return what and (
+            f"the last {what} into this database was interrupted, and rows are missing: run eventkit {what} again "
+            f"from the same source, which goes on where it was, or remove the database (python -m "
+            f"eventkit_migrations downgrade <url> base drops the tables) and begin anew"
+        )
+
+
 class Advance(Operation[None], frozen=True):
     """Move every stored moment back, as if *milliseconds* had passed.  For tests."""
 

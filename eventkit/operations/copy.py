@@ -61,6 +61,15 @@ class ImportNumbers(Operation[None], frozen=True):
         """Nothing to say."""
 
 
+class MarkIncomplete(Operation[None], frozen=True):
+    """Note that ``copy`` or ``import`` is under way; None when it is done."""
+
+    what: str | None
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
+
 class ExportTopics(_Export, frozen=True):
     """Read how far topics are pruned, and their settings."""
 

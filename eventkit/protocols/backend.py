@@ -83,8 +83,11 @@ class Backend(Protocol):
 
     capabilities: frozenset[str]
 
-    def connect(self, url: str, *, create: bool = True) -> Connection:
-        """A connection; the schema is made first if there is none and *create* is true."""
+    def connect(self, url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
+        """A connection; the schema is made first if there is none and *create* is true.
+
+        Unless *incomplete* is true, a database for which `ReadIncomplete` has an answer is `Unavailable`.
+        """
         ...
 
     def connect_async(self, url: str, *, create: bool = True) -> Awaitable[AsyncConnection]:

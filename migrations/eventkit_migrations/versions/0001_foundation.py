@@ -69,8 +69,8 @@ MOMENT = "CHECK ({} BETWEEN -62135596800000 AND 253402300799999)"
 """What `datetime` can hold: the years 1 to 9999."""
 
 SQLITE_UPGRADE = (
-    "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID, STRICT",
-    "INSERT INTO eventkit_identity VALUES (lower(hex(randomblob(16))))",
+    "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY, incomplete TEXT) WITHOUT ROWID, STRICT",
+    "INSERT INTO eventkit_identity (id) VALUES (lower(hex(randomblob(16))))",
     f"""
     CREATE TABLE eventkit_event (
         id INTEGER PRIMARY KEY AUTOINCREMENT,

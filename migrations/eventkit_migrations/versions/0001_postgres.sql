@@ -190,10 +190,11 @@ END
 $$
 
 CREATE TABLE eventkit_identity (
-    id text NOT NULL PRIMARY KEY
+    id text NOT NULL PRIMARY KEY,
+    incomplete text
 )
 
-INSERT INTO eventkit_identity VALUES (replace(gen_random_uuid()::text, '-', ''))
+INSERT INTO eventkit_identity (id) VALUES (replace(gen_random_uuid()::text, '-', ''))
 
 CREATE TABLE eventkit_event (
     id bigint NOT NULL PRIMARY KEY DEFAULT eventkit_next('event'),
