@@ -126,6 +126,12 @@ def replay(
     dedup: Annotated[
         bool, typer.Option("--dedup", help="Leave out what another replay has written there already.")
     ] = False,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="A name: a replay of that name ends once, however often it is started."
+        ),
+    ] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
@@ -152,8 +158,11 @@ def replay(
             keys=key or None,
             rate=rate,
             dedup=dedup,
+            id=id,
             progress=tell,
         )
+    if came.ended_before:
+        show.note(f"the replay {id} had come to its end before: give another --id to replay again")
     if came.resumed_after is not None:
         show.note(f"it went on after offset {came.resumed_after}, where it had been interrupted")
     done(came.events, "events replayed", time.monotonic() - began, json)

@@ -74,10 +74,12 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Replayed(NamedTuple):
-    """What came of a replay: events that were written, and where it had been interrupted before, if it had."""
+    """The outcome of a replay: events that were written, where it had been interrupted before, if it had, and whether
+    a replay of this id had ended before, so that nothing was to be done."""
 
     events: int
     resumed_after: int | None
+    ended_before: bool = False
 
 
 def replay(
@@ -93,6 +95,7 @@ def replay(
     keys: Sequence[str] | None = None,
     rate: float | None = None,
     dedup: bool = False,
+    id: str | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
     """Publish to a topic, or enqueue as tasks, what the archive of *topic* has, in the order of offsets.
@@ -102,7 +105,8 @@ def replay(
     the event's.  With *dedup*, what another replay has written there already is not written again, as long as the
     topic, or the queue, remembers (S6, Q7).
 
-    The same call goes on where an earlier one was interrupted, and writes nothing twice.
+    The same call goes on where an earlier one was interrupted, and writes nothing twice.  After the end it is another
+    replay, unless it has an *id*: a replay of one id from a topic to a target ends once, however often it is called.
     """
     if (to_topic is None) == (to_queue is None):
         raise ValueError("say where to: to_topic='orders-again' or to_queue='orders'")
@@ -125,7 +129,8 @@ def replay(
         lake = connection.execute(ReadLake(arguments.name("topic", topic)))
         if lake is None:
             raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
-        replaying = _Replaying(connection, lake, filter, target, rate, progress)
+        chosen = None if id is None else arguments.name("replay", id)
+        replaying = _Replaying(connection, lake, filter, target, rate, chosen, progress)
         with noted(connection, f"replay:{topic}", lake.location, target.name) as note:
             return replaying.run(note)
 
@@ -171,6 +176,7 @@ class _Replaying:
         filter: Filter,
         target: _Target,
         rate: float | None,
+        id: str | None,
         progress: Progress | None,
     ) -> None:
         self._connection = connection
@@ -180,12 +186,15 @@ class _Replaying:
         self._target = target
         self._rate = rate
         self._progress = progress or (lambda _done, _total: None)
-        asked = msgspec.json.encode((target, filter))
+        self._ends_at = 0 if id is None else arguments.MOST
+        asked = msgspec.json.encode((target, filter) if id is None else (target, id))
         self._writer = f"replay:{sha256(asked).hexdigest()[:32]}"
 
     def run(self, note: Note) -> Replayed:
         """Write what is still to be written."""
         begun = at = self._connection.execute(ReadMark(self._writer))
+        if at == arguments.MOST:
+            return Replayed(0, None, ended_before=True)
         written, started = 0, monotonic()
         for events in self._chunks(max(at, self._filter.after)):
             to = events[-1]["offset"]
@@ -195,8 +204,8 @@ class _Replaying:
             note(len(events), at)
             if self._rate is not None:
                 sleep(max(0.0, started + written / self._rate - monotonic()))
-        # From here on the same call is another replay.
-        self._connection.execute(MoveMark(self._writer, at, 0))
+        # From here on the same call is another replay, or, of an id, none.
+        self._connection.execute(MoveMark(self._writer, at, self._ends_at))
         return Replayed(written, begun or None)
 
     def _chunks(self, after: int) -> Iterator[list[dict[str, Any]]]:

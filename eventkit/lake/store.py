@@ -1,5 +1,6 @@
 """The files of an archive, and the folder that they are in: one of this machine, or of an object store."""
 
+import errno
 import os
 import posixpath
 import re
@@ -163,8 +164,9 @@ class Store:
     def finish(self, path: str, name: str) -> int:
         """Give what was begun as *path*, and closed, its name; how many bytes it has."""
         part, whole = self._part(path), self._whole(name)
-        self._settle(part)
-        self.files.move(part, whole)
+        with self._begun():
+            self._settle(part)
+            self.files.move(part, whole)
         folder = posixpath.dirname(name)
         self._settle(self._whole(folder))
         # The folders above change with a new one in them, and this is the first file that could be lost with it.
@@ -173,9 +175,10 @@ class Store:
             while folder:
                 folder = posixpath.dirname(folder)
                 self._settle(self._whole(folder))
-        size = self.size(name)
-        if size is None:
-            raise FileNotFoundError(whole)
+        with self._begun():
+            size = self.size(name)
+            if size is None:
+                raise FileNotFoundError(whole)
         return size
 
     def discard(self, path: str) -> None:
@@ -216,14 +219,21 @@ class Store:
         self._remove(self._whole(path))
 
     @contextmanager
+    def _begun(self) -> Iterator[None]:
+        """Explain why a file is missing that this process has begun."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            reason = "what was begun is not there any more, as when another process archives the same"
+            raise FileNotFoundError(errno.ENOENT, reason) from error
+
+    @contextmanager
     def told(self, what: str) -> Iterator[None]:
         """Tell what the system has to say of the files in a line."""
         try:
             yield
         except OSError as error:
             reason = error.strerror or self.place.without_secrets(error)
-            if isinstance(error, FileNotFoundError):
-                reason = "what was begun is not there any more, as when somebody else archives the same"
             raise EventkitError(
                 f"the archive in {self.location} {what}: {reason}; what counted before counts still"
             ) from (None if self.place.is_remote else error)

@@ -13,13 +13,23 @@ from .layouts import stream_layout
 from .offsets import Streams
 from .options import ReadOptions
 from .planning import Range, ranges
-from .refusals import plainly
+from .refusals import Travelling, plainly
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Travelling, DataSourceReader):
     """Reads each topic from where the options say up to its settled head."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        for name, given in (
+            ("maxOffsetsPerTrigger", options.max_offsets is not None),
+            ("minOffsetsPerTrigger", options.min_offsets is not None),
+            ("lowLatency", options.low_latency),
+        ):
+            if given:
+                raise ValueError(
+                    f"{name} is for streams, and a batch is read whole: leave it out, set endingOffsets to read less, "
+                    f"or use spark.readStream"
+                )
         self._options = options
         self._layout = stream_layout(options, schema)
 

@@ -19,10 +19,10 @@ from .following import Following
 from .layouts import stream_layout
 from .offsets import Position
 from .options import ReadOptions
-from .refusals import plainly
+from .refusals import Travelling, plainly
 
 
-class DriverSideReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+class DriverSideReader(Travelling, SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows streams of few events, in one process."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -163,14 +163,15 @@ class _Watching:
 
     def look(self, query: "StreamingQuery") -> None:
         """Tell what has been done since the last look."""
-        found = [one for one in query.recentProgress if one["batchId"] > self._last and one["numInputRows"]]
+        # The attribute, because by Spark Connect only the sources have numbers.
+        found = [one for one in query.recentProgress if one.batchId > self._last and one.numInputRows]
         if not found:
             return
-        rows, self._last = sum(one["numInputRows"] for one in found), found[-1]["batchId"]
+        rows, self._last = sum(one.numInputRows for one in found), found[-1].batchId
         self._batches, self._rows = self._batches + len(found), self._rows + rows
         skipped_below = self._connection.execute(ReadMark(skipped_in(query.id)))
-        self._skipped += sum(one["batchId"] < skipped_below for one in found)
-        lag = self._lag(found[-1]["sources"][0]["endOffset"])
+        self._skipped += sum(one.batchId < skipped_below for one in found)
+        lag = self._lag(found[-1].sources[0].endOffset)
         self._note(rows, self._last, lag)
         if self._shown:
             rate = self._rows / max(monotonic() - self._began, 0.001)

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..lake.store import Store
-from .refusals import plainly
+from .refusals import Travelling, plainly
 
 _ROWS = 10_000
 """Rows of a batch on its way to Spark."""
@@ -34,7 +34,7 @@ class _File(InputPartition):
         self.path = path
 
 
-class _Reader(DataSourceReader):
+class _Reader(Travelling, DataSourceReader):
     def __init__(self, location: str, files: list[str], schema: StructType) -> None:
         self._location = location
         self._files = files

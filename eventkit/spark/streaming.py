@@ -20,10 +20,10 @@ from .layouts import stream_layout
 from .offsets import Position
 from .options import ReadOptions
 from .planning import Range
-from .refusals import plainly
+from .refusals import Travelling, plainly
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows streams, from one settled head to the next."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

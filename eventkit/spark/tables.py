@@ -17,7 +17,7 @@ from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, F
 from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
 from .options import ReadOptions
 from .planning import parts
-from .refusals import plainly
+from .refusals import Travelling, plainly
 
 _INTEGER, _FLAG = IntegerType(), BooleanType()
 
@@ -85,7 +85,7 @@ class Part(InputPartition):
         self.last = last
 
 
-class TableReader(DataSourceReader):
+class TableReader(Travelling, DataSourceReader):
     """Reads one of the tables."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -30,7 +30,7 @@ from ..operations.staging import DropStaged, MarkWritten, StageEvents, StageTask
 from .incoming import BadRow, Chunk, Shape
 from .options import WriteOptions
 from .quarantine import quarantine
-from .refusals import plainly
+from .refusals import Travelling, plainly
 
 _log = logging.getLogger("eventkit.spark")
 
@@ -78,7 +78,8 @@ class _Writing:
         away = False
         try:
             for chunk in self._shape.chunks(batches, bad):
-                self._refuse(bad, part)
+                if bad and self._options.quarantine is None:
+                    break
                 held.append(self._operation(chunk, writer, batch, attempt, part, position))
                 size, number, position = size + chunk.size, number + len(chunk.rows), position + 1
                 if size > _FEW and not away:
@@ -90,7 +91,6 @@ class _Writing:
                             connection.execute(operation)
                         chunks += len(held)
                         held.clear()
-            self._refuse(bad, part)
         finally:
             if connection is not None:
                 connection.close()
@@ -101,6 +101,8 @@ class _Writing:
         if not messages:
             return
         first = messages[0]
+        for message in messages:
+            self._refuse(message.bad, message.part)
         if self._options.quarantine is not None:
             quarantine(self._options.quarantine, f"{first.writer}-{first.batch}", [(m.part, m.bad) for m in messages])
         written = self._persistently(
@@ -137,6 +139,7 @@ class _Writing:
         return StageTasks(writer, batch, attempt, part, position, chunk.name, cast(Any, chunk.rows))
 
     def _refuse(self, bad: list[BadRow], part: int) -> None:
+        """Raise for a bad row.  The driver does, because a task that fails is tried again, and logs pages of Java."""
         if bad and self._options.quarantine is None:
             number, reason, row = bad[0]
             shown = row if len(row) <= 200 else f"{row[:200]}…"
@@ -172,7 +175,7 @@ class _Writing:
                 pause = min(2 * pause, 2.0)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Travelling, DataSourceArrowWriter):
     """Writes a DataFrame in one transaction; a repeat with the same id, or a version that is not newer, is skipped."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
@@ -209,7 +212,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._writing.forget(self._writer, self._batch)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Travelling, DataSourceStreamArrowWriter):
     """Writes each micro-batch of a query in one transaction, once."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:

@@ -263,6 +263,12 @@ def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_pat
         ),
         (ValueError, "has no archive yet: say to which folder", lambda: lake.archive(url, "orders")),
         (EventkitError, "cannot be written: ", lambda: lake.archive(url, "orders", to=file / "lake")),
+        # Where nothing can be made, which has nothing to do with another archiver.
+        (
+            EventkitError,
+            "cannot be written: (?!.*archives the same)",
+            lambda: lake.archive(url, "orders", to="/proc/x"),
+        ),
         (ValueError, "names no folder that Arrow knows of", lambda: lake.archive(url, "orders", to="ftp://host/lake")),
         (ValueError, "has no archive: eventkit archive makes one", lambda: lake.replay(url, "orders", to_queue="q")),
         (ValueError, "say where to: to_topic=", lambda: lake.replay(url, "orders")),

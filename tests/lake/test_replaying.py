@@ -27,7 +27,7 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
     before = [row[1:4] for row in published(kit)]
     lake.archive(url, "orders", to=location, prune=True)
     assert published(kit) == []
-    assert lake.replay(url, "orders", to_topic="again") == (30, None)
+    assert lake.replay(url, "orders", to_topic="again") == (30, None, False)
     assert [row[1:4] for row in published(kit, "again")] == before
     assert lake.replay(url, "orders", to_queue="jobs").events == 30
     tasks = kit.queue("jobs").list(limit=100)
@@ -50,6 +50,21 @@ def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> N
         lake.replay(url, "orders", to_topic="twice")
     assert kit.queue("jobs").size() == 30
     assert len(published(kit, "twice")) == 60
+
+
+@proves("D14")
+def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None:
+    """A caller who does not know that it has ended calls it again, also when there is more; another id is another."""
+    publish(kit, 30)
+    lake.archive(url, "orders", to=location)
+    assert lake.replay(url, "orders", to_topic="again", id="may") == (30, None, False)
+    publish(kit, 1)
+    lake.archive(url, "orders")
+    assert lake.replay(url, "orders", to_topic="again", id="may") == (0, None, True)
+    assert lake.replay(url, "orders", to_topic="again", id="may", rate=1.0) == (0, None, True)
+    assert len(published(kit, "again")) == 30
+    assert lake.replay(url, "orders", to_queue="jobs", id="may").events == 31
+    assert lake.replay(url, "orders", to_topic="again", id="june").events == 31
 
 
 @proves("D14")

@@ -1,4 +1,5 @@
-"""A client of Spark Connect: prints the answers to queries over the topics of a database, a line of JSON for each.
+"""A client of Spark Connect: prints the answers to queries over the topics of a database, a line of JSON for each, and
+the batches and rows of a pipeline that copies what is live of one.
 
 It is run as a program of its own, because a process is a client or has a Java of its own, and never both.
 """
@@ -10,10 +11,10 @@ import sys
 from pyspark.sql import SparkSession
 
 import eventkit
-from eventkit.spark import query, views
+from eventkit.spark import Pipeline, query, views
 
 if __name__ == "__main__":
-    url, *queries = sys.argv[1:]
+    url, checkpoint, *queries = sys.argv[1:]
     # The server that it starts asks that one for sources, and has it run them.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
@@ -30,4 +31,6 @@ if __name__ == "__main__":
     newer = query(spark, url, count)
     print(json.dumps([list(row) for answer in older for row in answer.collect()]))
     print(json.dumps([list(row) for row in newer.collect()]))
+    copied = Pipeline("copy", url=url, source="orders", sink={"topic": "copied"}, checkpoint=f"{checkpoint}/connect")
+    print(json.dumps(copied.run_once(spark)[:2]))
     spark.stop()

@@ -41,10 +41,13 @@ def test_a_client_of_connect_gets_the_same_answers(kit: eventkit.EventKit, url: 
         stream.publish_many(eventkit.NewEvent({"to": f"p{n % 2}", "n": n}, key=f"k{n % 3}") for n in numbers)
         if begin < 20:
             archive(url, "orders", to=tmp_path, prune=begin == 0)
-    ran = subprocess.run([sys.executable, str(PROGRAM), url, *QUERIES], capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(
+        [sys.executable, str(PROGRAM), url, str(tmp_path), *QUERIES], capture_output=True, text=True, timeout=300
+    )
     assert ran.returncode == 0, ran.stderr
-    *answers, older, newer = [json.loads(line) for line in ran.stdout.splitlines()]
+    *answers, older, newer, copied = [json.loads(line) for line in ran.stdout.splitlines()]
     assert (older, newer) == ([[30], [30]], [[31]])
+    assert copied == [1, 21]
     for (sql, expected), answer in zip(QUERIES.items(), answers, strict=True):
         if isinstance(expected, str):
             assert expected in answer, sql

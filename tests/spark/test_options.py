@@ -1,14 +1,20 @@
 """Options are checked before anything is read, and whatever is wrong is told in a line with its remedy."""
 
 import pickle
+import subprocess
+import sys
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import StringType, StructField, StructType
 
 from eventkit.conformance.clauses import proves
 from eventkit.spark import options as options_module
+from eventkit.spark.batch import BatchReader
 from eventkit.spark.options import Address, ReadOptions, WriteOptions, check_shared, master_of
+from eventkit.spark.writing import BatchWriter
 
 HERE = {"url": "sqlite:///shop.db"}
 ORDERS = {**HERE, "topic": "orders"}
@@ -69,6 +75,31 @@ def test_names_of_writes(options: dict[str, str], told: str) -> None:
     """A write has one kind of name, and the whole of it."""
     with pytest.raises(ValueError, match=told):
         WriteOptions.parse({**ORDERS, **options})
+
+
+@proves("D10")
+def test_a_worker_without_the_package_is_told_how_to_install_it() -> None:
+    """By what arrives there, which needs nothing of the package to tell it."""
+    schema = StructType([StructField("payload", StringType())])
+    writer = BatchWriter(WriteOptions.parse(ORDERS), schema, overwrite=False)
+    for sent in (BatchReader(ReadOptions.parse(ORDERS), StructType()), writer):
+        code = (
+            "import pickle, sys; sys.modules['eventkit'] = None; sys.stdin = sys.stdin.buffer; "
+            "pickle.loads(sys.stdin.read())"
+        )
+        arriving = subprocess.run([sys.executable, "-c", code], input=cloudpickle.dumps(sent), capture_output=True)
+        assert b"ModuleNotFoundError: eventkit" in arriving.stderr
+        assert b"run pip install 'eventkit-db[spark]' there" in arriving.stderr
+    assert vars(cloudpickle.loads(cloudpickle.dumps(writer)))["_writer"] == writer._writer
+
+
+@proves("D2")
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "lowLatency"])
+def test_a_batch_has_no_options_of_streams(name: str) -> None:
+    """They would be ignored, and all read."""
+    options = ReadOptions.parse({**ORDERS, name: "true" if name == "lowLatency" else "5"})
+    with pytest.raises(ValueError, match=f"{name} is for streams, .* set endingOffsets .* or use spark.readStream"):
+        BatchReader(options, StructType())
 
 
 @proves("D10")

@@ -5,15 +5,19 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from spark.streams import forget_commit
 
+import eventkit
 from eventkit import EventkitError
 from eventkit.conformance.clauses import proves
 from eventkit.operations.pipeline import ListPipelines
 from eventkit.spark import Pipeline
+from eventkit.spark.pipeline import _Watching
 
 
 def state(kit: Any) -> tuple[Any, ...]:
@@ -78,10 +82,32 @@ def test_a_write_that_comes_again_is_skipped_and_counted(
 
 
 @proves("D16")
+def test_rows_are_those_of_the_sources(sqlite_url: str) -> None:
+    """Spark Connect gives no sum of them."""
+    source = {
+        "description": "eventkit",
+        "startOffset": "{}",
+        "endOffset": "{}",
+        "latestOffset": "{}",
+        "numInputRows": 7,
+    }
+    source |= {"inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
+    names = ("id", "runId", "name", "timestamp", "batchId", "batchDuration", "durationMs", "stateOperators", "sources")
+    id = "5fdd1e0e-0000-4000-8000-000000000000"
+    values = (id, id, "p", "2026-01-31T00:00:00.000Z", 3, 5, {}, [], [source])
+    sink = {"description": "eventkit", "numOutputRows": -1, "metrics": {}}
+    progress = StreamingQueryProgress.fromJson(dict(zip(names, values, strict=True)) | {"sink": sink})
+    query: Any = SimpleNamespace(id=id, recentProgress=[progress])
+    with eventkit.connect(sqlite_url) as kit:
+        watching = _Watching("p", kit._connection, lambda *noted: None)
+        watching.look(query)
+        watching.look(query)
+    assert watching.ran()[:2] == (1, 7)
+
+
+@proves("D16")
 def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str, tmp_path: Path) -> None:
     """And then it has ended as it should."""
-    import eventkit
-
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish_many([1, 2])
         batches: list[int] = []

@@ -1,6 +1,8 @@
 """DataFrames become events and tasks: whole, once, and none of it where a row is bad."""
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -233,6 +235,31 @@ def test_bad_rows_are_named_and_nothing_is_written(
     for line, row, reason in zip(bad, rows, reasons, strict=True):
         assert reason in line["reason"]
         assert line["value"]["payload"] == row[0]
+
+
+REFUSED = """
+import sys
+from eventkit.spark import session
+spark = session(master="local[2]")
+frame = spark.createDataFrame([("1",), ("{",)], "payload string").coalesce(1)
+print("begins", file=sys.stderr, flush=True)
+try:
+    frame.write.format("eventkit").options(url=sys.argv[1], topic="t").mode("append").save()
+except Exception as error:
+    print(str(error).splitlines()[0])
+spark.stop()
+"""
+
+
+@proves("D7")
+@pytest.mark.slow
+def test_a_bad_row_is_no_page_of_log(kit: eventkit.EventKit, url: str) -> None:
+    """The driver refuses it, once: no task fails, which Spark would try again and log with its way through Java."""
+    ran = subprocess.run([sys.executable, "-c", REFUSED, url], capture_output=True, text=True, timeout=300)
+    assert "row 1 of partition 0 cannot be written, and so nothing is: the payload is not JSON" in ran.stdout
+    logged = ran.stderr.partition("begins\n")[2].splitlines()
+    assert len(logged) <= 3, logged
+    assert kit.stream("t").read() == []
 
 
 @proves("D7")
