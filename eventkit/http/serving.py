@@ -12,8 +12,10 @@ import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Literal
 
+import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -24,6 +26,7 @@ from ..worker.signals import stopping
 from .application import app
 from .keys import Keys
 from .origins import ANY
+from .problems import Problem
 from .service import ServiceSettings
 
 logger = logging.getLogger("eventkit.http")
@@ -33,6 +36,15 @@ Beside = Callable[[AsyncEventKit, asyncio.Event, list[Registry]], Awaitable[Any]
 
 It adds what it counts to the registries, so that the service tells of that too.
 """
+
+
+MAX_HEAD = 65_536
+"""The most bytes that the request line and the headers of a request may have together."""
+
+MAX_HEADERS = 100
+
+_LINGER = 1.0
+"""Seconds for which a client that was refused may go on sending before its connection is dropped."""
 
 
 class NotForOthers(ValueError):
@@ -129,12 +141,18 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _Impatient(HttpToolsProtocol):
-    """uvicorn's, which lets go of whoever takes too long to say what it wants."""
+class _Bounded(HttpToolsProtocol):
+    """uvicorn's protocol, with bounds on how long a request takes to arrive and on the size of its headers."""
 
     patience: float
     _giving_up: asyncio.TimerHandle | None = None
     _complete = False
+    _head = 0
+    """Bytes of the request line and the headers that were parsed, trailers included."""
+    _count = 0
+    _unparsed = 0
+    """Bytes that came since the parser has last reported anything."""
+    _refused = False
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
@@ -143,21 +161,76 @@ class _Impatient(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of it, if this was not all."""
+        if self._refused:
+            return
         self._complete = False
+        self._unparsed += len(data)
         super().data_received(data)
+        if self._unparsed > MAX_HEAD and not self._refused:  # The parser collects a header until it is complete.
+            self._refuse(431)
         if not self._complete and self._giving_up is None:
             self._wait()
 
     def on_message_begin(self) -> None:
         """There is more than was complete."""
         self._complete = False
+        self._head = self._count = 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Count a part of the request line."""
+        self._read(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        self._count += 1
+        self._read(len(name) + len(value) + len(": \r\n"))
+        super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body, which the application limits."""
+        self._unparsed = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """All of it is there."""
         self._complete = True
+        self._unparsed = 0
         self._stop_waiting()
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser has refused, or a callback of it."""
+        self._refuse(431 if self._too_large else 400)
+
+    @property
+    def _too_large(self) -> bool:
+        return self._head > MAX_HEAD or self._count > MAX_HEADERS
+
+    def _read(self, size: int) -> None:
+        self._unparsed = 0
+        self._head += size
+        if self._too_large:
+            raise ValueError("the headers are too large")
+
+    def _refuse(self, status: Literal[400, 431]) -> None:
+        """Answer with *status*, and close the connection once the client has had time to read that."""
+        self._refused = True
+        self._stop_waiting()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.close()  # An answer to the request before is under way.
+            return
+        body = msgspec.json.encode(_UNREADABLE[status])
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # A close with bytes unread would reset the connection, and the client might lose the answer.
+        self._giving_up = self.loop.call_later(_LINGER, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing more comes."""
@@ -173,10 +246,21 @@ class _Impatient(HttpToolsProtocol):
             self._giving_up = None
 
 
+_UNREADABLE = {
+    400: Problem("this is not HTTP/1.1: check the client and the proxies before the service", 400, "malformed"),
+    431: Problem(
+        f"a request has at most {MAX_HEADERS} headers, of {MAX_HEAD:,} bytes together with its first line: send fewer",
+        431,
+        "headers_too_large",
+    ),
+}
+"""What is answered to a request that does not get as far as the application."""
+
+
 def _config(service: Any, settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         service,
-        http=type("Impatient", (_Impatient,), {"patience": settings.max_receive}),
+        http=type("Bounded", (_Bounded,), {"patience": settings.max_receive}),
         timeout_keep_alive=75,
         timeout_graceful_shutdown=settings.max_ending,
         ws="none",

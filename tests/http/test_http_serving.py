@@ -1,14 +1,22 @@
 """The service as a process: where it listens, and how it ends."""
 
+import contextlib
+import json
+import socket
 import subprocess
 import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from services import Started
 
 import eventkit
+from eventkit.conformance import proves
 
 
 def test_it_answers_and_ends_when_told_to(started: Started) -> None:
@@ -28,3 +36,51 @@ def test_without_keys_it_listens_on_this_machine_alone(host: str, tmp_path: Path
     assert refused.returncode == 2
     assert "eventkit key add" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def conversation(address: str, parts: Iterable[bytes]) -> bytes:
+    """Everything that the service answers until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=20) as connection:
+        with contextlib.suppress(OSError):
+            for part in parts:
+                connection.sendall(part)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(65_536):
+                answer += part
+        return answer
+
+
+@proves("E6")
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X-Many: 1\r\n" * 100 + b"\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: " + b"x" * 66_000 + b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + (b"X-Sum: " + b"x" * 7_000 + b"\r\n") * 10 + b"\r\n",
+        b"GET /healthz?" + b"x" * 66_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /queues HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: "
+        + b"x" * 400_000,
+    ],
+)
+def test_headers_are_limited(started: Started, head: bytes) -> None:
+    """To 100, and to 64 KiB with the first line: beyond that the answer is 431 and the connection closes."""
+    answer = conversation(started.address, [head])
+    if not head.startswith(b"POST"):  # Trailers come after the request was begun, whose answer may be under way.
+        assert answer.startswith(b"HTTP/1.1 431 ")
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "headers_too_large"
+    most = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"X-Many: 1\r\n" * 98 + b"\r\n"
+    assert conversation(started.address, [most]).startswith(b"HTTP/1.1 200 ")
+    assert b'"malformed"' in conversation(started.address, [b"no HTTP\r\n\r\n"])
+
+
+@proves("E6")
+def test_headers_without_end_hold_nobody_up(started: Started) -> None:
+    """A client that sends a hundred megabytes of headers is refused while it sends, and others are served."""
+    begun = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: "
+    with ThreadPoolExecutor() as pool:
+        flooding = pool.submit(conversation, started.address, chain([begun], repeat(b"x" * 2**20, 100)))
+        while not flooding.done():
+            assert httpx.get(f"{started.address}/healthz", timeout=5).json() == {"status": "ok"}
+        assert flooding.result().startswith(b"HTTP/1.1 431 ")
+    assert psutil.Process(started.process.pid).memory_info().rss < 300 * 2**20
