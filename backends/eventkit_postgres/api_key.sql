@@ -44,3 +44,30 @@ SET
     expires_at = expires_at - :milliseconds::bigint * interval '1 ms',
     revoked_at = revoked_at - :milliseconds::bigint * interval '1 ms',
     former_until = former_until - :milliseconds::bigint * interval '1 ms'
+
+-- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
+-- another secret for longer than the grace of the old one.
+-- name: BeginSession
+INSERT INTO eventkit_session (id, key, secret, expires_at)
+VALUES (:id, :key, :secret, :now + :lasts::bigint * interval '1 ms')
+
+-- name: FindSession
+SELECT
+    k.id, k.name, k.scopes, k.rate, k.burst, k.quota, eventkit_ms(k.created_at), eventkit_ms(k.expires_at),
+    eventkit_ms(k.revoked_at)
+FROM eventkit_session AS s JOIN eventkit_api_key AS k ON k.id = s.key
+WHERE
+    s.id = :id AND s.expires_at > :now AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)
+    AND (k.hash = s.secret OR (k.former = s.secret AND k.former_until > :now))
+
+-- name: EndSession
+DELETE FROM eventkit_session
+WHERE id = :id
+
+-- name: ForgetSessions
+DELETE FROM eventkit_session
+WHERE expires_at <= :now
+
+-- name: AdvanceSessions
+UPDATE eventkit_session
+SET expires_at = expires_at - :milliseconds::bigint * interval '1 ms'

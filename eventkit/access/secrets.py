@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Iterable
 
 _KEY = re.compile(r"ek_([0-9a-f]{16})_([0-9a-f]{64})", re.ASCII)
+_SESSION = re.compile(r"es_([0-9a-f]{64})", re.ASCII)
 
 
 def fresh_id() -> str:
@@ -35,6 +36,17 @@ def hash_of(key: str) -> str:
     if found is None:
         raise ValueError("this is no key of eventkit")
     return hmac.digest(bytes.fromhex(found[2]), f"eventkit key {found[1]}".encode(), "sha256").hex()
+
+
+def fresh_session() -> str:
+    """The id of a session of a browser, which is a secret and says nothing of the key that began it."""
+    return f"es_{secrets.token_hex(32)}"
+
+
+def hash_of_session(session: str) -> str | None:
+    """What the database keeps of the id of a session; None for what is none."""
+    found = _SESSION.fullmatch(session)
+    return hmac.digest(bytes.fromhex(found[1]), b"eventkit session", "sha256").hex() if found else None
 
 
 def proves(key: str, hashes: Iterable[str]) -> bool:

@@ -105,8 +105,9 @@ class StrictJSON(AbstractDTO[Any]):
             media, _ = self.asgi_connection.content_type  # type: ignore[attr-defined]
         if self.lines and media == "application/x-ndjson":
             value = b"[" + b",".join([line for line in value.splitlines() if line.strip()]) + b"]"
-        elif media not in ("", "application/json"):
-            raise Refusal(415, "unsupported_media_type", f"send application/json, not {media}")
+        elif media != "application/json":
+            given = f"not {media}" if media else "and say so in the header Content-Type"
+            raise Refusal(415, "unsupported_media_type", f"send application/json, {given}")
         return read(value, self.decoder)
 
 

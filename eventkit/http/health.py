@@ -7,13 +7,17 @@ import msgspec
 
 from ..errors import EventkitError
 from ..operations.channel import NotificationsAhead
-from .problems import Refusal
+from .problems import Refusal, problem_of
 from .routing import route
 from .service import Desk, Service
 
 _CHANNEL = "eventkit:ready"
 _PATIENCE = 2.0
 """Seconds within which a commit has to be noticed."""
+
+
+_GOOD_FOR = 1.0
+"""Seconds for which the outcome of a check counts."""
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -71,28 +75,43 @@ async def health(service: Service) -> Health:
 
 
 async def _wake(service: Desk) -> float:
-    """Seconds from a commit to who sleeps; a refusal if there is no commit, or nobody wakes."""
+    """Seconds from a commit to who sleeps, or the refusal; all requests of a second share one check, also a failed one."""
     if service.closing:
         raise Refusal(503, "ending", "the service is about to end: ask another one")
-    async with service.checking:
-        if service.checked is not None and monotonic() - service.checked[0] < 1:
-            return service.checked[1]
-        channel = service.channel(_CHANNEL)
-        try:
-            async with asyncio.timeout(2 * _PATIENCE):
-                before = await channel.notify(msgspec.Raw(b"null"))
-                sleeping = asyncio.ensure_future(service.sleep(NotificationsAhead((_CHANNEL,), before), _PATIENCE))
-                await asyncio.sleep(0.01)
-                began = monotonic()
-                await channel.notify(msgspec.Raw(b"null"))
-                woken, took = await sleeping, monotonic() - began
-                await channel.prune(max_keep=0)
-        except (TimeoutError, EventkitError) as error:
-            raise Refusal(503, "not_ready", f"the database cannot be written: {error or 'it took too long'}") from error
-        if not woken:
-            raise Refusal(503, "not_woken", "commits are not noticed: behind a pooler, give ?listen_url= in the URL")
-        service.checked = (monotonic(), took)
-        return took
+    checked = service.readiness
+    if checked is None or (checked.done() and monotonic() - checked.result()[0] > _GOOD_FOR):
+        checked = service.readiness = asyncio.create_task(_checked(service))
+    _, found = await asyncio.shield(checked)
+    if isinstance(found, Refusal):
+        problem = found.problem
+        raise Refusal(problem.status, problem.code, problem.error)
+    return found
+
+
+async def _checked(service: Desk) -> tuple[float, float | Refusal]:
+    """When the check has ended, and the seconds or the refusal."""
+    try:
+        async with asyncio.timeout(2 * _PATIENCE):
+            found = await _woken(service)
+    except TimeoutError:
+        found = Refusal(503, "not_ready", f"the database did not answer within {2 * _PATIENCE:g} s")
+    except EventkitError as error:
+        found = Refusal(503, "not_ready", problem_of(error)[0].error)
+    return monotonic(), found
+
+
+async def _woken(service: Desk) -> float | Refusal:
+    channel = service.channel(_CHANNEL)
+    before = await channel.notify(msgspec.Raw(b"null"))
+    sleeping = asyncio.ensure_future(service.sleep(NotificationsAhead((_CHANNEL,), before), _PATIENCE))
+    await asyncio.sleep(0.01)
+    began = monotonic()
+    await channel.notify(msgspec.Raw(b"null"))
+    woken, took = await sleeping, monotonic() - began
+    await channel.prune(max_keep=0)
+    if not woken:
+        return Refusal(503, "not_woken", "commits are not noticed: behind a pooler, give ?listen_url= in the URL")
+    return took
 
 
 routes = [healthz, readyz, health]

@@ -3,13 +3,16 @@
 A key comes as ``Authorization: Bearer ek_…``.  What the database says of it is remembered for a moment, so that a key
 that was revoked is refused within a second, by every process.  Where there has never been a key, a service that only
 this machine reaches lets everybody in.
+
+A browser that has signed in has the id of a session instead of the key; the session is in the database, where every
+process finds it, and is good for as long as the secret that began it.
 """
 
 import time
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from litestar import Request
@@ -17,14 +20,17 @@ from litestar.connection import ASGIConnection
 
 from .. import limits
 from ..access.scopes import permits
-from ..access.secrets import id_of, proves
+from ..access.secrets import fresh_session, hash_of, hash_of_session, id_of, proves
 from ..kit import AsyncKit
-from ..operations.api_key import AnyApiKey, ApiKey, FindApiKey, HeldKey
+from ..operations import Operation
+from ..operations.api_key import AnyApiKey, ApiKey, BeginSession, EndSession, FindApiKey, FindSession
 from ..operations.schedule import ReadClock
 from ..protocols import AsyncEventKit
 from ..signatures import SignatureRefused, check
 from .problems import Refusal
-from .routing import Access
+from .routing import ACCESS, Access
+
+T = TypeVar("T")
 
 REMEMBERED = 0.5
 """Seconds for which an answer of the database counts."""
@@ -34,6 +40,9 @@ SIGNATURE = "X-Eventkit-Signature"
 _MOST = 10_000
 _DAY_MS = 86_400_000
 _KEY = "eventkit_key"
+
+SESSION_LASTS = 86_400
+"""Seconds after which a browser has to sign in again."""
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -53,20 +62,25 @@ class Keys:
         self._execute = kit._connection.execute
         self._open_without_keys = open_without_keys
         self._body_secrets = list(body_secrets)
-        self._known: dict[str, tuple[float, HeldKey | None]] = {}
+        self._known: dict[str, tuple[float, Any]] = {}
         self._none_until = 0.0
 
     async def __call__(self, connection: Connection, access: Access) -> None:
         """Let the request pass, or raise the `Refusal` that is its answer."""
+        await self.check(connection, access)
+        if (key := connection.scope["state"].get(_KEY)) is not None:
+            await self._within_limits(key)
+        if self._body_secrets and isinstance(connection, Request) and connection.method not in ("GET", "HEAD"):
+            await self._signed(connection)
+
+    async def check(self, connection: Connection, access: Access) -> None:
+        """Refuse who may not do that; neither counts the request, nor asks for a signature."""
         key = await self._caller(connection)
         if key is not None:
             connection.scope["state"][_KEY] = key
-            await self._within_limits(key)
             name = None if access.on is None else connection.path_params.get(access.on)
             if not permits(key.scopes, access.scope, access.on, name):
                 raise _forbidden(access.scope, access.on, name)
-        if self._body_secrets and isinstance(connection, Request) and connection.method not in ("GET", "HEAD"):
-            await self._signed(connection)
 
     def allows(self, connection: Connection, access: Access) -> bool:
         """Whether whoever was let in might do that as well."""
@@ -78,18 +92,39 @@ class Keys:
         return bool(await self._execute(AnyApiKey()))
 
     async def authenticate(self, presented: str) -> ApiKey | None:
-        """The key that *presented* is; None if it lets nobody in."""
-        id = id_of(presented)
-        if id is None:
+        """The key that *presented* is, or that began the session that it is; None if it lets nobody in."""
+        if (session := hash_of_session(presented)) is not None:
+            return await self._recall(session, FindSession(session))
+        if (id := id_of(presented)) is None:
             return None
+        held = await self._recall(id, FindApiKey(id))
+        return held.key if held is not None and proves(presented, held.hashes) else None
+
+    async def begin_session(self, presented: str) -> str:
+        """The id of a new session for a key that lets its holder in."""
+        if (id := id_of(presented)) is None:
+            raise _unauthorized("this is no key: sign in with one that eventkit key add has made")
+        session = fresh_session()
+        await self._execute(BeginSession(hash_of_session(session) or "", id, hash_of(presented), 1000 * SESSION_LASTS))
+        return session
+
+    async def end_session(self, session: str) -> None:
+        """Let a session in no more; other processes notice within a second."""
+        if (hashed := hash_of_session(session)) is not None:
+            await self._execute(EndSession(hashed))
+            self._known.pop(hashed, None)
+
+    async def _recall(self, name: str, operation: Operation[T]) -> T:
+        """The answer to *operation*, which was asked a moment ago at most."""
         now = time.monotonic()
-        asked, held = self._known.get(id, (0.0, None))
+        asked, answer = self._known.get(name, (float("-inf"), None))
         if now - asked > REMEMBERED:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            held = await self._execute(FindApiKey(id))
-            self._known[id] = (now, held)
-        return held.key if held is not None and proves(presented, held.hashes) else None
+            answer = await self._execute(operation)
+            self._known[name] = (now, answer)
+        found: T = answer
+        return found
 
     async def _caller(self, connection: Connection) -> ApiKey | None:
         """Whose request it is; None where everybody may do everything."""
@@ -129,6 +164,9 @@ class Keys:
         path = request.scope["raw_path"].decode("ascii")
         query = request.scope["query_string"].decode("ascii")
         subject = f"{request.method} {path}{'?' if query else ''}{query}"
+        # A key in a header has no line break, so none can be moved into the body or out of it.
+        given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"idempotency-key"]
+        subject += "".join(f"\n{key}\n" for key in given)
         try:
             check(
                 await request.body(),
@@ -156,6 +194,13 @@ def _is_this_machine(host: str) -> bool:
         return name == "localhost" or bool(ip_address(name))
     except ValueError:
         return False
+
+
+async def still_permitted(connection: Connection) -> None:
+    """Refuse a request that goes on, if its key does not let it in any more."""
+    guard, access = connection.app.state.get("guard"), connection.route_handler.opt.get(ACCESS)
+    if guard is not None and access is not None and access.scope != "open":
+        await (guard.check if isinstance(guard, Keys) else guard)(connection, access)
 
 
 def caller(connection: Connection) -> str:

@@ -2,12 +2,14 @@
 
 A client that has lost its connection comes back with the ``Last-Event-ID`` it has seen, and goes on there.  So one that
 does not read is simply let go of: nothing is kept for it but what its socket holds, and a send that takes longer than
-`ServiceSettings.slow_reader` ends the connection.
+`ServiceSettings.slow_reader` ends the connection.  At every heartbeat the client's key is looked at again: one that was
+revoked or has expired ends the stream.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
+from time import monotonic
 from typing import Any, Protocol
 
 from litestar import Request, Response
@@ -16,6 +18,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from ..codec import encode_json
 from ..errors import PASSING, EventkitError
 from ..operations import Operation, Origin, Probe
+from .keys import still_permitted
 from .problems import Refusal, problem_of
 from .service import Desk
 
@@ -57,6 +60,7 @@ class Live(Response[Any]):
 
     def to_asgi_response(self, request: Request[Any, Any, Any], **more: Any) -> ASGIApp:  # type: ignore[override]
         """The answer, as the server has it."""
+        self._request = request
         return self._answer
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,9 +105,11 @@ class Live(Response[Any]):
     async def _texts(self) -> AsyncGenerator[str, None]:
         desk, source, found = self._desk, self._source, self._first
         after, seen = self._origin
+        heartbeat = Heartbeat(self._request, desk.settings.heartbeat)
         yield "retry: 1000\n\n"
         try:
             while True:
+                await heartbeat.beat()
                 if found:
                     places = [source.position(item) for item in found]
                     yield "".join([framed(at, item) for at, item in zip(places, found, strict=True) if at not in seen])
@@ -111,6 +117,7 @@ class Live(Response[Any]):
                 else:
                     async with self._asleep(source.ahead(after)) as sleeping:
                         while not (await asyncio.wait({sleeping}, timeout=desk.settings.heartbeat))[0]:
+                            await heartbeat.beat()
                             yield ": still here\n\n"
                     if not sleeping.result():
                         return
@@ -118,9 +125,24 @@ class Live(Response[Any]):
                     found = await desk.execute(source.read(after, AT_ONCE))
                 except PASSING:
                     found = ()
-        except EventkitError as error:
+        except (EventkitError, Refusal) as error:
             problem, _ = problem_of(error)
             yield f"event: error\ndata: {encode_json(problem)}\n\n"
+
+
+class Heartbeat:
+    """Looks every so many *seconds* whether the key of a *request* that goes on still lets it in."""
+
+    def __init__(self, request: Request[Any, Any, Any], seconds: float) -> None:
+        self._request, self._seconds = request, seconds
+        self._looked = monotonic()
+
+    async def beat(self) -> None:
+        """Raise the `Refusal` that ends the stream, if it is time to look and the key does not."""
+        if monotonic() - self._looked >= self._seconds:
+            self._looked = monotonic()
+            with suppress(*PASSING):  # A database that is away neither revokes a key nor gives anything to read.
+                await still_permitted(self._request)
 
 
 class SlowReader(Exception):

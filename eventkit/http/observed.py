@@ -18,6 +18,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..logs import REQUEST
 from .metrics import ServiceMetrics
+from .routing import show_slashes
 
 access = logging.getLogger("eventkit.http.access")
 
@@ -34,6 +35,7 @@ class Observed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        show_slashes(scope)
         headers = dict(scope["headers"])
         route, method = str(scope.get("path_template") or "/"), str(scope.get("method", ""))
         given = headers.get(_HEADER)

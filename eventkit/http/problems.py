@@ -1,8 +1,9 @@
 """What goes wrong, as an answer: ``{error, status, code}``, where *error* is a line that names the remedy.
 
 Whatever is raised in a route becomes a `Problem` here and nowhere else.  A route that says no by itself raises
-`Refusal`; everything that the library raises has its status below.  What nobody foresaw is a 500 that says nothing of
-the inside, and is logged.
+`Refusal`; everything that the library raises has its status below.  An error of the database may say where it is and who
+uses it, so the log has that and the answer only its kind.  What nobody foresaw is a 500 that says nothing of the inside,
+and is logged.
 """
 
 import logging
@@ -52,16 +53,21 @@ CODES = {
 }
 """The words for statuses that have no closer one."""
 
-_STATUS: tuple[tuple[type[Exception], int, str], ...] = (
-    (errors.QueueFull, 429, "queue_full"),
-    (errors.Truncated, 410, "truncated"),
-    (errors.TaskFailed, 410, "task_failed"),
-    (errors.Busy, 503, "busy"),
-    (errors.EventkitError, 503, "unavailable"),
-    (ValueError, 422, "invalid"),
-    (TypeError, 422, "invalid"),
+_STATUS: tuple[tuple[type[Exception], int, str, str | None], ...] = (
+    (errors.QueueFull, 429, "queue_full", None),
+    (errors.Truncated, 410, "truncated", None),
+    (errors.TaskFailed, 410, "task_failed", None),
+    (errors.Busy, 503, "busy", "the database is busy: try again"),
+    (errors.Disconnected, 503, "unavailable", "the database does not answer: try again when it is there"),
+    (errors.DatabaseReplaced, 503, "unavailable", "another file took the place of the database: restart the service"),
+    (errors.NotMigrated, 503, "unavailable", "the database has another schema than the service: run eventkit migrate"),
+    (errors.Closed, 503, "unavailable", "the service is about to end: ask another one"),
+    (errors.EventkitError, 503, "unavailable", "the database cannot be used: the log of the service says why"),
+    (ValueError, 422, "invalid", None),
+    (TypeError, 422, "invalid", None),
 )
-"""From the closest to the farthest; whatever else the library raises has to do with the database."""
+"""From the closest to the farthest, with what is said instead of the error's own text; everything else that the library
+raises is about the database."""
 
 _HEADERS: dict[int, dict[str, str]] = {
     413: {"connection": "close"},  # What is left of the body is not read.
@@ -94,9 +100,11 @@ def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
         status = error.status_code
         headers = _HEADERS.get(status, {}) | dict(error.headers or {})
         return Problem(_told(error), status, CODES.get(status, "refused")), headers
-    for kind, status, code in _STATUS:
+    for kind, status, code, said in _STATUS:
         if isinstance(error, kind):
-            return Problem(str(error), status, code), _HEADERS.get(status, {})
+            if said is not None:
+                logger.warning("a request failed: %s", error)
+            return Problem(said or str(error), status, code), _HEADERS.get(status, {})
     logger.error("a request failed", exc_info=error)
     return Problem("something failed here; the log of the service says what", 500, CODES[500]), {}
 

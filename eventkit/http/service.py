@@ -71,6 +71,12 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     cors_origins: list[str] = []
     """The origins whose pages may ask from within a browser, as in ``https://shop.example``; ``*`` is any."""
 
+    public_origin: str = ""
+    """The origin under which browsers have the service behind a proxy, as in ``https://eventkit.example``."""
+
+    trusted_proxies: list[str] = []
+    """Addresses and networks of proxies whose ``X-Forwarded-Proto`` and ``X-Forwarded-Host`` are believed."""
+
 
 def settings_of(given: dict[str, Any]) -> ServiceSettings:
     """The settings that *given* is, as a file has them."""
@@ -103,9 +109,8 @@ class Desk:
         self.listeners = 0
         self.dropped = 0
         """How many listeners were let go of because they did not read."""
-        self.checking = asyncio.Lock()
-        self.checked: tuple[float, float] | None = None
-        """When it was seen last that commits are noticed, and after how many seconds."""
+        self.readiness: asyncio.Task[tuple[float, float | Refusal]] | None = None
+        """The latest check of whether commits are noticed."""
         self._known: dict[str, float] = {}
 
     @property

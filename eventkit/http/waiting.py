@@ -1,7 +1,7 @@
 """Answers that are waited for, and clients that do not wait for them.
 
-Whoever asks may go away before there is an answer.  What it would have got is then taken back, so that a task which was
-claimed for a connection that is gone is somebody else's at once, and not when its lease runs out.
+A client may go away before there is an answer, or its key may be revoked.  What it would have got is then taken back,
+so that another client can have the task at once, and not when its lease runs out.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from litestar import Request
 
+from .keys import still_permitted
 from .problems import Refusal
 
 T = TypeVar("T")
@@ -22,13 +23,17 @@ async def while_there(
     work, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_gone(request))
     try:
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not gone.done():
+        try:
+            if gone.done():
+                raise Refusal(499, "gone", "the client went away before there was an answer")
+            await still_permitted(request)
             return work.result()
-        work.cancel()
-        await asyncio.wait({work})
-        if give_back is not None and not work.cancelled() and work.exception() is None:
-            await give_back(work.result())
-        raise Refusal(499, "gone", "the client went away before there was an answer")
+        except BaseException:
+            work.cancel()
+            await asyncio.wait({work})
+            if give_back is not None and not work.cancelled() and work.exception() is None:
+                await give_back(work.result())
+            raise
     finally:
         work.cancel()
         gone.cancel()

@@ -145,6 +145,7 @@ class Advance(Operation[None], frozen=True):
             AdvanceLakeFiles,
             AdvancePipelines,
             AdvanceApiKeys,
+            AdvanceSessions,
             AdvanceWorkers,
         ):
             yield table(self.milliseconds)
@@ -230,6 +231,12 @@ class AdvancePipelines(Operation[None], frozen=True):
 
 class AdvanceApiKeys(Operation[None], frozen=True):
     """Move the moments of keys of callers back."""
+
+    milliseconds: int
+
+
+class AdvanceSessions(Operation[None], frozen=True):
+    """Move the moments of sessions of browsers back."""
 
     milliseconds: int
 

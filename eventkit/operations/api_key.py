@@ -1,6 +1,7 @@
 """What is asked of a database about the keys with which callers of the service prove who they are.
 
-Nothing that is stored here lets anybody in: of a key's secret there is only a hash.
+Nothing that is stored here lets anybody in: of a key's secret, and of the id of a browser's session, there is only a
+hash.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..arguments import as_datetime
-from . import Operation, Rows
+from . import Operation, Plan, Rows
 
 _decode = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -126,6 +127,44 @@ class RotateApiKey(Operation[bool], frozen=True):
     def decode(self, rows: Rows) -> bool:
         """Whether there was one."""
         return bool(rows)
+
+
+class BeginSession(Operation[None], frozen=True):
+    """Keep a browser's session of *lasts* milliseconds, for the secret of a key by its hash."""
+
+    id: str
+    key: str
+    secret: str
+    lasts: int
+
+    def plan(self) -> Plan[None]:
+        """Delete what is over, so that the table stays as small as what is not, and write the row."""
+        yield ForgetSessions()
+        yield self
+
+
+class FindSession(Operation[ApiKey | None], frozen=True):
+    """The key of a session that is not over; None also if the secret that began the session lets nobody in any more."""
+
+    writes: ClassVar[bool] = False
+    id: str
+
+    def decode(self, rows: Rows) -> ApiKey | None:
+        """The one row."""
+        return _key(rows[0]) if rows else None
+
+
+class EndSession(Operation[None], frozen=True):
+    """Delete a session."""
+
+    id: str
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing."""
+
+
+class ForgetSessions(Operation[None], frozen=True):
+    """Delete the sessions that are over."""
 
 
 def _key(columns: Any) -> ApiKey:

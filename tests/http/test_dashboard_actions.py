@@ -2,15 +2,23 @@
 
 import html
 import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import browsing
+import httpx
+import pytest
 from browsing import Browser, entered, token
-from services import Served
+from services import Served, connected
 
+import eventkit
+from eventkit.access import ApiKeys
 from eventkit.conformance import proves
-from eventkit.http import Access, Refusal, ServiceSettings
+from eventkit.http import Access, Keys, Refusal, ServiceSettings, app
 from eventkit.http.dashboard.actions import ACTIONS
+from eventkit.testing import advance
 
 filled, browser = browsing.filled, browsing.browser
 
@@ -134,3 +142,91 @@ def test_the_key_says_who_may_look_and_who_may_act(served: Served, filled: dict[
     assert served.ask(served.kit.queue("emails").stats()).paused
     browser.post("/dashboard/logout", {"csrf": token(served)})
     assert served("GET", "/").status_code == 303
+
+
+HOST, ORIGIN = "eventkit.example", "https://eventkit.example"
+
+
+@pytest.fixture
+def signed_in(served: Served, url: str) -> Iterator[Any]:
+    """Signs a browser in under a host name, behind a proxy for TLS, and gives the statuses of two services for it."""
+    others = [served.run(connected(url))]
+
+    def signs_in(key: str) -> Any:
+        services = [app(kit, guard=Keys(kit)) for kit in (served.kit, *others)]
+        clients = [
+            httpx.AsyncClient(transport=httpx.ASGITransport(one, raise_app_exceptions=False), base_url=f"http://{HOST}")
+            for one in services
+        ]
+        jar: dict[str, str] = {}
+
+        def send(number: int, method: str, path: str, **fields: str) -> httpx.Response:
+            headers = {"cookie": "; ".join(f"{name}={value}" for name, value in jar.items())}
+            headers |= {"origin": ORIGIN, "sec-fetch-site": "same-origin"} if method == "POST" else {}
+            given = {"data": {"csrf": jar.get("eventkit_form", ""), **fields}} if method == "POST" else {}
+            answer = served.run(clients[number].request(method, path, headers=headers, **given))
+            jar.update(answer.cookies)
+            return answer
+
+        send(0, "GET", "/dashboard/login")
+        answer = send(0, "POST", "/dashboard/login", key=key)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/"), answer.text
+        send.jar, send.answer = jar, answer  # type: ignore[attr-defined]
+        return send
+
+    yield signs_in
+    for kit in others:
+        served.run(kit.close())
+
+
+def added(served: Served, *scopes: str) -> Any:
+    async def add() -> Any:
+        return await ApiKeys(served.kit).add("a test", scopes)
+
+    return served.run(add())
+
+
+def both(send: Any, seconds: float = 0.0) -> list[int]:
+    """What either service answers to the browser after so many seconds."""
+    time.sleep(seconds)
+    return [send(number, "GET", "/dashboard/queues").status_code for number in (0, 1)]
+
+
+@proves("E13")
+def test_a_browser_has_a_session_and_not_the_key(signed_in: Any, served: Served, tmp_path: Path, url: str) -> None:
+    """Under a host name behind a proxy; good for all processes, until it is a day old, and not in a copy."""
+    key = added(served, "admin")
+    send = signed_in(key)
+    [cookie] = [one for one in send.answer.headers.get_list("set-cookie") if one.startswith("eventkit_session=")]
+    assert {"Secure", "HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+    assert key[-64:] not in cookie
+    assert both(send) == [200, 200]
+    done = send(1, "POST", "/dashboard/act", do="pause-queue", queue="emails")
+    assert done.status_code == 303
+    event = served.ask(served.kit.stream("eventkit.audit").read())[-1]
+    assert (event.payload["action"], event.payload["by"]) == ("dashboard.pause-queue", key.id)
+    assert send(0, "POST", "/dashboard/act", do="pause-queue", queue="emails", csrf="x" * 43).status_code == 403
+    assert "eventkit_session" not in eventkit.copy(url, f"sqlite:///{tmp_path}/copy.db")
+    with eventkit.connect(url) as kit:
+        advance(kit, 86_500)
+    assert both(send, 0.6) == [303, 303]
+
+
+@proves("E13")
+@pytest.mark.parametrize("end", ["revoke", "rotate", "sign out"])
+def test_a_session_ends_with_its_key(signed_in: Any, served: Served, end: str) -> None:
+    """Within a second, in every process; and where the browser signs out."""
+    key = added(served, "consume")
+    other, send = signed_in(key), signed_in(key)
+    assert both(send) == [200, 200]
+    if end == "sign out":
+        answer = send(0, "POST", "/dashboard/logout")
+        assert answer.status_code == 303, answer.text
+        assert both(other) == [200, 200]
+    else:
+        served.run(changed(served, end, key.id))
+    assert both(send, 1.0) == [303, 303]
+
+
+async def changed(served: Served, end: str, id: str) -> None:
+    await getattr(ApiKeys(served.kit), end)(id)

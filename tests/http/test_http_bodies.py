@@ -71,23 +71,29 @@ def test_what_is_not_strictly_json_is_refused(served: Served, queue: str, status
 
 @proves("E2")
 def test_another_type_is_refused(served: Served, queue: str) -> None:
-    """Forms and plain text are no JSON, and NDJSON is for events."""
-    for media in ("application/x-www-form-urlencoded", "text/plain", "application/x-ndjson", "application/json5"):
-        refused = served("POST", queue, content=b'{"payload": 1}', headers={"content-type": media})
-        assert (refused.status_code, refused.json()["code"]) == (415, "unsupported_media_type")
+    """Forms and plain text are no JSON, NDJSON is for events, and a body without a type may be anything."""
+    types = ("application/x-www-form-urlencoded", "text/plain", "application/x-ndjson", "application/json5", "")
+    for headers in ({"content-type": media} for media in types):
+        for path in (queue, "/queues/q/pause"):  # The one takes JSON and nothing else, the other no body at all.
+            refused = served(
+                "POST", path, content=b'{"payload": 1}', headers=headers if headers["content-type"] else {}
+            )
+            assert (refused.status_code, refused.json()["code"]) == (415, "unsupported_media_type"), (path, headers)
+    assert not served("GET", "/queues/q/stats").json()["paused"]
 
 
 @proves("E2")
 def test_the_last_that_is_let_in(served: Served) -> None:
     """What is just not too deep, or has a key twice in two objects, is as good as anything."""
+    sent = {"content-type": "application/json"}
     body = b'{"payload": ' + DEEP[1:-1] + b', "headers": {"payload": "a:b"}}'
-    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    assert served("POST", "/streams/s/events", content=body, headers=sent).status_code == 201
     body = b'{"payload": "' + b"[{" * 99 + b'\\"' + b"]" * 99 + b'"}'
-    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    assert served("POST", "/streams/s/events", content=body, headers=sent).status_code == 201
     body = b'{"payload": ["' + b"[" * 99 + b'", "", ' + b'"[", ' * 99 + b"0]}"
-    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    assert served("POST", "/streams/s/events", content=body, headers=sent).status_code == 201
     body = b'[{"payload": {"a": {"a": "\\u003a{}:"}}}, {"payload": {"a": ":::"}}]'
-    assert served("POST", "/streams/s/events", content=body).status_code == 201
+    assert served("POST", "/streams/s/events", content=body, headers=sent).status_code == 201
 
 
 @proves("E6")

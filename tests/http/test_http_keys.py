@@ -180,13 +180,14 @@ def test_a_key_has_its_rate_and_its_quota(guarded: Callable[..., Guarded]) -> No
 
 @proves("E18")
 def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
-    """For the method and the path that they are sent with, and not long ago; what only reads has no need to be."""
+    """For the method, path and idempotency key that they come with, and not long ago; what only reads need not be."""
     service = guarded(body_secrets=["one", "two"], open_without_keys=True)
     service.do(lambda: service.kit.queue("emails").configure(max_attempts=3))
     body, path = b'{"payload": 1}', "/queues/emails/messages"
 
-    def answer(signature: str | None, body: bytes = body, path: str = path) -> int:
+    def answer(signature: str | None, body: bytes = body, path: str = path, **more: str) -> int:
         headers = {"Content-Type": "application/json"} | ({"X-Eventkit-Signature": signature} if signature else {})
+        headers |= {name.replace("_", "-"): value for name, value in more.items()}
         return service.ask("POST", path, headers=headers, content=body).status_code
 
     for secret in ("one", "two"):
@@ -199,6 +200,10 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     assert answer(signed, body=body + b" ") == 401
     assert answer(signed, path="/queues/orders/messages") == 401
     assert answer(signed, path=f"{path}?more=1") == 401
+    keyed = sign(body, secrets=["one"], subject=f"POST {path}\norder-7\n")
+    assert answer(keyed, idempotency_key="order-7") == 201
+    assert answer(keyed, idempotency_key="order-7") == 200
+    assert [answer(keyed), answer(keyed, idempotency_key="order-8"), answer(signed, idempotency_key="a")] == [401] * 3
     assert service.ask("DELETE", "/queues/emails", params={"force": "true"}).status_code == 401
     assert service.ask("GET", "/queues/emails").status_code == 200
 

@@ -16,6 +16,7 @@ from services import Started, database
 from working import until
 
 import eventkit
+from eventkit.access import ApiKeys
 from eventkit.conformance.clauses import proves
 
 
@@ -24,6 +25,8 @@ class Follower:
 
     def __init__(self, url: str, **headers: str) -> None:
         self.heard: list[tuple[int, Any]] = []
+        self.told: list[str] = []
+        """What has come without an id."""
         self.ended = threading.Event()
         self._leave = threading.Event()
         self.attached = threading.Event()
@@ -42,8 +45,11 @@ class Follower:
                 elif line.startswith("data: "):
                     text += line[6:]
                 elif not line and text:
-                    self.heard.append((id, json.loads(text)["payload"]))
-                    text = ""
+                    if id:
+                        self.heard.append((id, json.loads(text)["payload"]))
+                    else:
+                        self.told.append(text)
+                    id, text = 0, ""
                 if self._leave.is_set():
                     return
         self.ended.set()
@@ -141,6 +147,41 @@ def test_what_is_published_from_now_on(started: Started, kit: eventkit.EventKit)
     alerts.notify("after")
     until(lambda: len(listener.heard) == 2 and len(follower.heard) == 1)
     assert [payload for _, payload in listener.heard][1] == "after"
+
+
+@pytest.mark.parametrize("settings", ["heartbeat = 0.5"])
+@pytest.mark.parametrize("end", ["revoke", "expire"])
+@proves("E18")
+def test_a_key_that_ends_takes_its_streams_along(started: Started, kit: eventkit.EventKit, end: str) -> None:
+    """Those of the API and of the dashboard, idle or busy, at a heartbeat; a poll that waits gets nothing any more."""
+    keys = ApiKeys(kit)
+    other = keys.add("another", ["consume"])
+    key = keys.add("ends", ["consume"], expires=6 if end == "expire" else None)
+    kit.queue("q").configure(lease=600)
+    paths = ("/streams/idle/sse", "/streams/busy/sse", "/channels/alerts/sse", "/dashboard/live")
+    ends = [Follower(started.address + path, Authorization=f"Bearer {key}") for path in paths]
+    stays = [Follower(started.address + path, Authorization=f"Bearer {other}") for path in paths[:3]]
+    with ThreadPoolExecutor() as pool:
+        poll = pool.submit(
+            httpx.post,
+            f"{started.address}/queues/q/poll?wait_s=30",
+            headers={"authorization": f"Bearer {key}"},
+            timeout=60,
+        )
+        time.sleep(1)
+        assert not any(one.ended.is_set() for one in ends)
+        if end == "revoke":
+            keys.revoke(key.id)
+        deadline = time.monotonic() + 20
+        while not all(one.ended.is_set() for one in ends):
+            assert time.monotonic() < deadline, [one.ended.is_set() for one in ends]
+            kit.stream("busy").publish(1)
+            time.sleep(0.05)
+        kit.queue("q").enqueue("for another")
+        assert poll.result(20).status_code == 401
+    assert [json.loads(one.told[-1])["code"] for one in ends[:3]] == ["unauthorized"] * 3
+    assert [task.payload for task in kit.queue("q").claim("w")] == ["for another"]
+    assert not any(one.ended.is_set() for one in stays)
 
 
 @pytest.mark.parametrize("settings", ["slow_reader = 1.0"])

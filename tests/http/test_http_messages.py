@@ -65,7 +65,10 @@ def test_a_key_makes_one_message(served: Served, queue: str) -> None:
 def test_a_payload_is_passed_on_as_it_was_sent(served: Served, queue: str, text: str) -> None:
     """Neither its numbers, nor its text, nor the order of its keys change on the way."""
     body = f'{{"payload": {text}}}'.encode()
-    assert served("POST", f"{queue}/messages", content=body).status_code == 201
+    assert (
+        served("POST", f"{queue}/messages", content=body, headers={"content-type": "application/json"}).status_code
+        == 201
+    )
     assert f'"payload":{text},' in served("POST", f"{queue}/poll").text
 
 

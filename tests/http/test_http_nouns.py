@@ -3,9 +3,13 @@
 import asyncio
 import re
 from typing import Any
+from urllib.parse import quote
 
+import httpx
 import pytest
 from services import Served
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from eventkit.conformance.clauses import proves
 
@@ -160,6 +164,65 @@ def test_names_are_those_of_the_library(served: Served, noun: str) -> None:
     body = {} if noun == "locks" else {"payload": 1}
     assert served("POST", path.format("a b%3A😀"), json=body).is_success
     assert served("POST", path.format("a%0Ab"), json=body).status_code in (400, 422)
+
+
+@proves("E1")
+def test_a_name_may_have_a_slash(served: Served) -> None:
+    """It is percent-encoded in the path, wherever the application is mounted, and names the same thing."""
+    for name in ("a/b", "/", "a/b%2Fc/", "ü/ ?#"):
+        path = quote(name, safe="")
+        assert served("POST", "/queues", json={"name": name}).status_code == 201
+        assert served("POST", f"/queues/{path}/messages", json={"payload": name}).status_code == 201
+        assert [task.payload for task in served.ask(served.kit.queue(name).peek())] == [name]
+        assert served("GET", f"/queues/{path}").json()["name"] == name
+        assert served("POST", f"/streams/{path}/consumers/{path}/ack", json={"offset": 3}).json() == {"moved": True}
+        assert served.ask(served.kit.stream(name).offset(name)) == 3
+        assert served("PUT", f"/results/{path}", json={"value": 1}).status_code == 204
+        lock = served("POST", f"/locks/{path}/acquire", json={"holder": name}).json()
+        assert (lock["name"], served("GET", f"/locks/{path}").json()["holder"]) == (name, name)
+        assert served("POST", f"/queues/{path}/pause").status_code == 200
+        assert served.ask(served.kit.stream("eventkit.audit").read())[-1].payload["action"].isprintable()
+    assert served("GET", "/queues/a/b").status_code == 404
+    outside = Starlette(routes=[Mount("/events/kit", served.client._transport.app)])  # type: ignore[attr-defined]
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(outside), base_url="http://shop")
+    assert served.ask(client.get("/events/kit/queues/a%2Fb")).json()["name"] == "a/b"
+
+
+@proves("E8")
+def test_head_is_get_without_a_body(served: Served) -> None:
+    """On every route and page that answers GET: the same status and headers, and nothing after them."""
+    served("POST", "/queues", json={"name": "q"})
+    paths = [
+        re.sub(r"{\w+}", "q", path)
+        for path, at in served("GET", "/openapi.json").json()["paths"].items()
+        if "get" in at
+    ]
+    followed = [path for path in paths if path.endswith("/sse")]
+    for path in (*paths, "/", "/dashboard/queue?name=q", "/openapi.json", "/docs", "/queues?x=1"):
+        head = served("HEAD", path)
+        assert head.content == b""
+        if path not in followed:
+            get = served("GET", path)
+            assert (head.status_code, head.headers["content-type"]) == (get.status_code, get.headers["content-type"])
+            if path in ("/healthz", "/queues/q", "/openapi.json"):
+                assert head.headers["content-length"] == str(len(get.content))
+    for path in (*followed, "/dashboard/live"):  # Which have no end, and one at once for HEAD.
+        assert served("HEAD", path).headers["content-type"].startswith("text/event-stream")
+    assert served("HEAD", "/queues/q/poll").status_code == 405
+
+
+@proves("E8")
+def test_an_unknown_query_parameter_is_refused(served: Served) -> None:
+    """On every route, before anything is done, with those that there are."""
+    served("POST", "/queues", json={"name": "q"})
+    for path, methods in served("GET", "/openapi.json").json()["paths"].items():
+        for method, operation in methods.items():
+            known = [one["name"] for one in operation.get("parameters", []) if one["in"] == "query"]
+            refused = served(method.upper(), f"{re.sub(r'{id}|{[a-z]+}', '1', path)}?worng=1")
+            assert (path, refused.status_code, refused.json()["code"]) == (path, 400, "unknown_parameter")
+            assert all(name in refused.json()["error"] for name in known)
+    assert served("DELETE", "/queues/q?forse=true").status_code == 400
+    assert served("GET", "/queues/q").status_code == 200
 
 
 @proves("E8")

@@ -1,18 +1,25 @@
 """What the service tells of itself: metrics, ids of requests, lines of logs, and spans."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
 import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import apsw
 import httpx
 import pytest
+from clusters import Cluster
 from services import Served, Started
 
 import eventkit
+from eventkit.access import ApiKeys
 from eventkit.conformance import proves
 from eventkit.http import app
 from eventkit.http.metrics import ServiceMetrics
@@ -202,3 +209,75 @@ def test_a_request_is_a_span_and_what_it_enqueues_its_child(url: str) -> None:
     assert request.parent is not None
     assert request.parent.span_id == spans["caller"].context.span_id
     assert spans["job run"].parent.span_id == request.context.span_id
+
+
+@proves("E8")
+def test_checks_of_readiness_are_shared(tmp_path: Path) -> None:
+    """Also one that fails: however many ask, the database is asked once in a second, and all are told the reason."""
+    url = f"sqlite:///{tmp_path}/locked.db"
+    eventkit.connect(url).close()
+    service = Started(f"{url}?busy_timeout=1", tmp_path)
+    holder = apsw.Connection(f"{tmp_path}/locked.db")
+    try:
+        holder.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        with ThreadPoolExecutor(30) as pool:
+            asked = [f"{service.address}/{path}" for path in ("readyz", "health") for _ in range(15)]
+            answers = list(pool.map(lambda url: httpx.get(url, timeout=60), asked))
+        assert time.monotonic() - began < 15  # One after the other they would take thirty seconds.
+        assert {answer.status_code for answer in answers} == {503}
+        assert {answer.json()["error"] for answer in answers} == {"the database is busy: try again"}
+        holder.execute("ROLLBACK")
+        time.sleep(1.1)
+        assert httpx.get(f"{service.address}/readyz").status_code == 200
+    finally:
+        holder.close()
+        service.process.kill()
+        service.process.wait()
+
+
+Lost = tuple[str, Callable[[], object], list[str]]
+
+
+@pytest.fixture
+def lost(url: str, tmp_path: Path) -> Iterator[Lost]:
+    """A database, what takes it away, and the words that say where it is and who uses it."""
+    if url.startswith("sqlite"):
+        eventkit.connect(url).close()
+        with contextlib.closing(apsw.Connection(f"{tmp_path}/served.db")) as holder:
+            yield f"{url}?busy_timeout=1", lambda: holder.execute("BEGIN IMMEDIATE"), [str(tmp_path), "served.db"]
+    else:
+        with Cluster() as cluster:
+            port = cluster.url.rpartition(":")[2].partition("/")[0]
+            yield cluster.url, lambda: cluster.stop("immediate"), ["127.0.0.1", "postgres", port]
+
+
+@proves("E8", "E19")
+def test_a_database_that_is_away_says_nothing_of_itself(lost: Lost, tmp_path: Path) -> None:
+    """Answers have the kind of the trouble alone; where the database is, the log says, and not at level info."""
+    url, take_away, words = lost
+    with eventkit.connect(url) as kit:
+        key = ApiKeys(kit).add("a test", ["admin"])
+    service = Started(url, tmp_path, "--log-format", "json")
+    try:
+        take_away()
+        asked = [
+            httpx.request(method, f"{service.address}{path}", headers={"authorization": f"Bearer {other}"}, timeout=60)
+            for other in (f"ek_{'1' * 16}_{'a' * 64}", key)
+            for method, path in (
+                ("GET", "/queues"),
+                ("GET", "/dashboard/queues"),
+                ("GET", "/readyz"),
+                ("GET", "/health"),
+                ("PATCH", "/queues/q"),
+            )
+        ]
+        assert {answer.status_code for answer in asked[-3:-1]} == {503}
+        assert [(answer.url, word) for answer in asked for word in words if word in answer.text] == []
+    finally:
+        service.process.kill()
+        service.process.wait()
+    lines = [json.loads(line) for line in service.log.read_text("utf-8").splitlines()]
+    detailed = [line for line in lines if any(word in line["message"] for word in words)]
+    assert {line["level"] for line in detailed if "serving on" not in line["message"]} <= {"warning", "error"}
+    assert [line for line in detailed if line["logger"] == "eventkit.http"]

@@ -1,8 +1,9 @@
-"""Pages of other origins may ask from within a browser where that was said, and never with credentials."""
+"""Pages of other origins may read and change something where that was said, and never with credentials."""
 
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,12 +24,15 @@ class Asked:
         self._run = runner.run
         self._kit = kit
 
-    def __call__(self, origins: list[str], method: str, path: str, **headers: str) -> httpx.Response:
-        """One answer."""
+    def __call__(
+        self, origins: list[str], method: str, path: str, set: dict[str, Any] | None = None, **headers: str
+    ) -> httpx.Response:
+        """One answer; what else is *set* of the service."""
 
         async def ask() -> httpx.Response:
-            settings = ServiceSettings(cors_origins=origins)
-            transport = httpx.ASGITransport(app(self._kit, settings=settings), raise_app_exceptions=False)
+            settings = ServiceSettings(cors_origins=origins, **set or {})
+            service = app(self._kit, settings=settings)
+            transport = httpx.ASGITransport(service, raise_app_exceptions=False, client=("10.1.2.3", 4567))
             async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
                 named = {name.replace("_", "-"): value for name, value in headers.items()}
                 return await client.request(method, path, headers=named)
@@ -121,3 +125,66 @@ def test_the_command_names_them(tmp_path: Path) -> None:
         assert told == [SHOP, "http://two.example", None]
     finally:
         assert service.stop() == 0
+
+
+CHANGES = (
+    ("POST", "/queues/emails/pause"),
+    ("POST", "/queues/emails/poll"),
+    ("DELETE", "/queues/emails?force=true"),
+    ("POST", "/dashboard/act"),
+    ("POST", "/dashboard/login"),
+)
+EVIL: list[dict[str, str]] = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://localhost:3000"},
+    {"origin": "http://service:8080"},
+    {"sec_fetch_site": "cross-site"},
+    {"sec_fetch_site": "same-site"},
+    {"origin": "http://service", "sec_fetch_site": "cross-site"},
+]
+
+
+@proves("E21")
+@pytest.mark.parametrize("page", EVIL)
+def test_a_page_of_another_origin_changes_nothing(asked: Asked, page: dict[str, str]) -> None:
+    """A browser sends simple requests without asking first, so they are refused before anything is done."""
+    for method, path in CHANGES:
+        refused = asked([SHOP], method, path, host="service", **page)
+        assert (path, refused.status_code) == (path, 403)
+        assert "public_origin" in refused.text
+    assert asked([], "GET", "/queues", **page).status_code == 200
+
+
+@proves("E21")
+def test_pages_of_ours_and_programs_may_change_something(asked: Asked) -> None:
+    """Under the name that the request has, under the public origin, and where the origin was named for CORS."""
+    public = {"public_origin": "https://eventkit.example"}
+    for set, headers in (
+        ({}, {}),
+        ({}, {"origin": "http://service", "sec_fetch_site": "same-origin"}),
+        ({}, {"origin": "https://service:8443", "host": "service:8443"}),
+        ({}, {"origin": "https://service", "host": "service:443"}),
+        ({}, {"sec_fetch_site": "none"}),
+        ({}, {"origin": SHOP, "sec_fetch_site": "cross-site"}),
+        (public, {"origin": "https://eventkit.example", "sec_fetch_site": "same-origin"}),
+    ):
+        answer = asked([SHOP], "POST", "/queues/none/pause", set, **headers)
+        assert (answer.status_code, answer.json()["code"]) == (404, "unknown_queue"), headers
+    assert asked([], "POST", "/queues/none/pause", public, origin="http://eventkit.example").status_code == 403
+
+
+@proves("E21")
+@pytest.mark.parametrize("trusted", ["10.1.2.3", "10.0.0.0/8"])
+def test_a_trusted_proxy_says_what_the_browser_has(asked: Asked, trusted: str) -> None:
+    """Its host and its scheme; of anybody else the same headers mean nothing."""
+    said = {"x_forwarded_host": "eventkit.example", "x_forwarded_proto": "https", "origin": "https://eventkit.example"}
+    for proxies, status in (([trusted], 404), (["10.9.9.9", "192.168.0.0/16"], 403), ([], 403)):
+        answer = asked([], "POST", "/queues/none/pause", {"trusted_proxies": proxies}, **said)
+        assert answer.status_code == status
+    del said["origin"]
+    for proxies, secure in (([trusted], True), ([], False)):
+        page = asked([], "GET", "/", {"trusted_proxies": proxies}, **said)
+        assert ("Secure" in page.headers["set-cookie"]) is secure
+    with pytest.raises(ValueError, match="trusted_proxies are addresses"):
+        asked([], "GET", "/", {"trusted_proxies": ["proxy.example"]})

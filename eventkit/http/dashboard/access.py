@@ -1,26 +1,33 @@
-"""Who may see the pages, and who may act: by the key that a browser has in a cookie, as any caller has it in a header.
+"""Who may see the pages, and who may act: by the session that a browser has in a cookie, as a caller has a key.
 
-The cookie is read by the pages alone, is out of reach for scripts, and is not sent by a request that another site
-begins.  Without any key the service is for this machine alone, and whoever reaches it may do all.
+A session is begun with a key and kept by `Keys` in the database.  With another guard it is kept in this process, with
+what was typed, which the guard gets as the key of each request.  The cookie is read by the pages alone, is out of reach
+for scripts, and is not sent by a request that another site begins.  Without any key the service is for this machine
+alone, and whoever reaches it may do all.
 """
 
 import hmac
 import secrets
 from http.cookies import SimpleCookie
+from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 from litestar import Request
 from litestar.datastructures import Cookie
 from litestar.types import ASGIApp, Empty, Receive, Scope, Send
 from litestar.utils.scope.state import ScopeState
 
-from ..keys import Keys, to_this_machine
+from ...access.secrets import fresh_session
+from ..keys import SESSION_LASTS, Keys, to_this_machine
+from ..origins import browsed, is_public
 from ..problems import Refusal
 from ..routing import ACCESS, Access
 
-COOKIE, TOKEN = "eventkit_key", "eventkit_form"
-"""The cookies with the key, and with what a form has to bring along."""
+COOKIE, TOKEN = "eventkit_session", "eventkit_form"
+"""The cookies with the id of the session, and with what a form has to bring along."""
+
+_MOST = 1_000
+"""How many sessions of a guard other than `Keys` are kept."""
 
 SEES = {ACCESS: Access("consume", None)}
 """What a page asks of whoever looks at it."""
@@ -38,7 +45,7 @@ def as_holder_of(key: str, scope: Scope) -> Scope:
 
 
 class Keyed:
-    """Gives the key in the cookie as the header that guards look at."""
+    """Gives the session in the cookie as the header that guards look at."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._application = app
@@ -49,13 +56,39 @@ class Keyed:
         if b"cookie" in headers and b"authorization" not in headers:
             cookies = SimpleCookie(headers[b"cookie"].decode("latin-1"))
             if COOKIE in cookies:
-                scope = as_holder_of(cookies[COOKIE].value, scope)
+                session = cookies[COOKIE].value
+                key, until = scope["litestar_app"].state.sessions.get(session, (session, float("inf")))
+                if monotonic() < until:
+                    scope = as_holder_of(key, scope)
         await self._application(scope, receive, send)
 
 
 def guard_of(request: Request[Any, Any, Any]) -> Any:
     """The guard of the service; None where everybody may do all."""
     return request.app.state.get("guard")
+
+
+async def sign_in(request: Request[Any, Any, Any], key: str) -> str:
+    """The id of a session for who has *key*, if it lets its holder see something."""
+    guard, sessions = guard_of(request), request.app.state.sessions
+    asking: Request[Any, Any, Any] = Request(as_holder_of(key, request.scope))
+    if isinstance(guard, Keys):
+        await guard.check(asking, SEES[ACCESS])
+        return await guard.begin_session(key)
+    await guard(asking, SEES[ACCESS])
+    if len(sessions) >= _MOST:
+        del sessions[next(iter(sessions))]
+    session = fresh_session()
+    sessions[session] = (key, monotonic() + SESSION_LASTS)
+    return session
+
+
+async def sign_out(request: Request[Any, Any, Any]) -> None:
+    """End the session that the browser has."""
+    guard, session = guard_of(request), request.cookies.get(COOKIE, "")
+    if isinstance(guard, Keys):
+        await guard.end_session(session)
+    request.app.state.sessions.pop(session, None)
 
 
 async def may_act(request: Request[Any, Any, Any]) -> bool:
@@ -81,18 +114,17 @@ def token(request: Request[Any, Any, Any]) -> tuple[str, bool]:
 
 
 def check_form(request: Request[Any, Any, Any], given: Any) -> None:
-    """Refuse a form that no page of ours has sent."""
-    known = request.cookies.get(TOKEN, "")
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = urlsplit(request.headers.get("origin", "")).netloc or request.headers.get("host", "")
-    host = request.headers.get("host", "")
-    ours = site == "same-origin" and origin == host and (COOKIE in request.cookies or to_this_machine(request))
-    if not (ours and known and isinstance(given, str) and hmac.compare_digest(known.encode(), given.encode())):
+    """Refuse a form that no page of ours has sent; that no other origin has is checked for all requests."""
+    known, settings = request.cookies.get(TOKEN, ""), request.app.state.desk.settings
+    if not (known and isinstance(given, str) and hmac.compare_digest(known.encode(), given.encode())):
         raise Refusal(403, "forged", "this form was not sent by a page of the dashboard: load the page, and try again")
+    # Without a guard, a page whose host name was made to mean this machine would be of the same origin.
+    if guard_of(request) is None and not (to_this_machine(request) or is_public(request, settings)):
+        raise Refusal(403, "forbidden", "the service does not know itself by this name: name it in public_origin")
 
 
 def cookie(request: Request[Any, Any, Any], name: str, value: str) -> Cookie:
     """A cookie of ours for a day, or one that is over if it has nothing to say."""
-    secure = request.scope["scheme"] == "https"
-    age = 86_400 if value else 0
+    secure = browsed(request, request.app.state.desk.settings).startswith("https:")
+    age = SESSION_LASTS if value else 0
     return Cookie(key=name, value=value, max_age=age, path="/", httponly=True, samesite="strict", secure=secure)

@@ -1,13 +1,16 @@
-"""Telling an open page that there is something new."""
+"""Telling an open page that there is something new, for as long as the browser's session lets it in."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
-from litestar import get
+from litestar import Request, get
 from litestar.response import ServerSentEvent
 from litestar.response.sse import ServerSentEventMessage
 
 from ...errors import Unavailable
+from ..live import Heartbeat
+from ..problems import Refusal
 from ..service import Desk, Service
 from ..watch import FRESH
 from . import access
@@ -20,15 +23,19 @@ _SHORT = 0.5
 
 
 @get("/dashboard/live", opt=access.SEES)
-async def live(service: Service) -> ServerSentEvent:
+async def live(request: Request[Any, Any, Any], service: Service) -> ServerSentEvent:
     """A message whenever it is worth looking again."""
-    return ServerSentEvent(_news(service))
+    return ServerSentEvent(_news(service, Heartbeat(request, service.settings.heartbeat)))
 
 
-async def _news(service: Desk) -> AsyncIterator[ServerSentEventMessage]:
+async def _news(service: Desk, heartbeat: Heartbeat) -> AsyncIterator[ServerSentEventMessage]:
     known, since = None, 0.0
     with service.listener():
         while not service.closing:
+            try:
+                await heartbeat.beat()
+            except Refusal:
+                return  # The browser asks again, and is told why.
             try:
                 sample = await service.watch.look()
             except Unavailable:

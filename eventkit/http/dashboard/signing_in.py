@@ -7,7 +7,6 @@ from litestar import Request, Response, get, post
 from litestar.response import Redirect
 
 from ..problems import Refusal, problem_of
-from ..routing import ACCESS
 from . import access
 from .viewing import base_of, render
 
@@ -28,25 +27,25 @@ async def login_page(request: Request[Any, Any, Any]) -> Response[Any]:
 
 @post("/dashboard/login")
 async def login(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Keep the key in a cookie, if it lets its owner see something."""
+    """Begin a session, if the key lets its holder see something."""
     form = await request.form()
     access.check_form(request, form.get("csrf"))
     key, wanted = str(form.get("key", "")).strip(), str(form.get("next", "/"))
-    guard = access.guard_of(request)
-    try:
-        if guard is not None:
-            await guard(Request(access.as_holder_of(key, request.scope)), access.SEES[ACCESS])
-    except Refusal as error:
-        return render(request, "login", "Sign in", 401, next=wanted, failed=str(error))
     answer = Redirect(_inside(request, wanted), status_code=303)
-    answer.set_cookie(access.cookie(request, access.COOKIE, key))
+    if access.guard_of(request) is not None:
+        try:
+            session = await access.sign_in(request, key)
+        except Refusal as error:
+            return render(request, "login", "Sign in", 401, next=wanted, failed=str(error))
+        answer.set_cookie(access.cookie(request, access.COOKIE, session))
     return answer
 
 
 @post("/dashboard/logout")
 async def logout(request: Request[Any, Any, Any]) -> Response[Any]:
-    """Forget the key."""
+    """End the session."""
     access.check_form(request, (await request.form()).get("csrf"))
+    await access.sign_out(request)
     answer = Redirect(_inside(request, "/dashboard/login"), status_code=303)
     answer.set_cookie(access.cookie(request, access.COOKIE, ""))
     return answer

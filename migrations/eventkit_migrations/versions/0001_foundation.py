@@ -43,6 +43,8 @@ What the columns alone do not say:
   is counted under the bucket that it falls into.
 * ``eventkit_api_key`` has the keys of who calls the service: ``hash`` of its secret, and ``former`` of the one before
   for as long as that is good.  ``scopes`` is a JSON array.
+* ``eventkit_session`` has the sessions of browsers: the hash of its id, the key, and the hash of the secret that began it.
+  ``copy`` and ``export`` leave it out.
 * ``eventkit_worker`` has a row of each worker that runs, which says every ten seconds how it is; ``queues`` is JSON.
 * The index ``eventkit_event_task`` has the events of histories by the task that they are of, for whoever looks at one.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
@@ -361,6 +363,14 @@ SQLITE_UPGRADE = (
         former_until INTEGER
     ) WITHOUT ROWID, STRICT
     """,
+    """
+    CREATE TABLE eventkit_session (
+        id TEXT NOT NULL PRIMARY KEY,
+        key TEXT NOT NULL,
+        secret TEXT NOT NULL,
+        expires_at INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
     f"""
     CREATE VIEW eventkit_task_now AS
     SELECT
@@ -390,6 +400,7 @@ SQLITE_UPGRADE = (
 
 SQLITE_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
+    "DROP TABLE eventkit_session",
     "DROP TABLE eventkit_api_key",
     "DROP TABLE eventkit_rollup",
     "DROP TABLE eventkit_worker",
@@ -424,8 +435,8 @@ POSTGRES_UPGRADE = tuple(
 
 POSTGRES_DOWNGRADE = (
     "DROP VIEW eventkit_task_now",
-    "DROP TABLE eventkit_api_key, eventkit_rollup, eventkit_worker, eventkit_pipeline, eventkit_lake_file, "
-    "eventkit_lake",
+    "DROP TABLE eventkit_session, eventkit_api_key, eventkit_rollup, eventkit_worker, eventkit_pipeline, "
+    "eventkit_lake_file, eventkit_lake",
     "DROP TABLE eventkit_written, eventkit_staged, eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
     "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "

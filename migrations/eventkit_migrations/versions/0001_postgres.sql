@@ -501,6 +501,13 @@ CREATE TABLE eventkit_api_key (
     former_until timestamptz
 )
 
+CREATE TABLE eventkit_session (
+    id text COLLATE "C" NOT NULL PRIMARY KEY,
+    key text COLLATE "C" NOT NULL,
+    secret text NOT NULL,
+    expires_at timestamptz NOT NULL
+)
+
 CREATE TABLE eventkit_schedule (
     name text NOT NULL PRIMARY KEY,
     timing text NOT NULL,
