@@ -212,13 +212,14 @@ def test_an_ordered_outbox_keeps_its_order(places: Places, route: tuple[str, str
 def tables(url: str) -> dict[str, list[str]]:
     """eventkit's tables at an SQLite database, and their columns with their types.
 
-    But for two: what tells a database from its copy, and what is put aside for a batch, which whoever writes it puts
-    aside again.
+    Those that a copy leaves out are not among them: what tells a database from its copy, who works there, sessions of
+    browsers, and what is put aside for a batch, which its writer puts aside again.
     """
     connection = apsw.Connection(url.removeprefix("sqlite:///"))
     names = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'eventkit_*' "
-        "AND name NOT IN ('eventkit_version', 'eventkit_identity', 'eventkit_staged', 'eventkit_worker')"
+        "AND name NOT IN ('eventkit_version', 'eventkit_identity', 'eventkit_staged', 'eventkit_worker', "
+        "'eventkit_session')"
     ).fetchall()
     columns: dict[str, list[str]] = {
         name: connection.execute("SELECT name || ' ' || type FROM pragma_table_info(?)", (name,)).fetchall()

@@ -10,6 +10,11 @@ SELECT
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id
 
+-- name: FindQueues
+SELECT id, queue
+FROM eventkit_task
+WHERE id = ANY (:ids::bigint[])
+
 -- name: ListTasks
 SELECT
     id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,

@@ -9,6 +9,11 @@ SELECT
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id
 
+-- name: FindQueues
+SELECT id, queue
+FROM eventkit_task
+WHERE id IN (SELECT value FROM json_each(:ids))
+
 -- name: ListTasks
 SELECT
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,

@@ -2,7 +2,8 @@
 
 A scope is a right, then a kind of thing, then names of such things, in which ``*`` is any number of characters; what is
 left out is all.  Whoever may administrate a thing may produce and consume there.  What belongs to no thing, such as
-making queues or the list of them, takes a scope that leaves kind and names out.
+making queues or the list of them, takes a scope that leaves kind and names out.  Names that begin with ``eventkit``, as
+in ``eventkit.audit``, are the library's own: they take the scope ``admin`` as it stands.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,9 @@ from collections.abc import Iterable
 from .. import arguments
 
 RIGHTS = ("produce", "consume", "admin")
+RESERVED = "eventkit"
+"""How the names begin of what the library has for itself."""
+
 KINDS = ("queue", "stream", "channel", "job", "schedule", "result", "lock", "limit")
 
 
@@ -25,6 +29,8 @@ def scopes(given: Iterable[str]) -> tuple[str, ...]:
 
 def permits(scopes: Iterable[str], right: str, kind: str | None = None, name: str | None = None) -> bool:
     """Whether any of *scopes* gives the *right* to that thing; without a name, to all things of the kind."""
+    if name is not None and name.startswith(RESERVED):
+        return "admin" in scopes
     return any(_permits(scope, right, kind, name) for scope in scopes)
 
 

@@ -75,7 +75,7 @@ async def health(service: Service) -> Health:
 
 
 async def _wake(service: Desk) -> float:
-    """Seconds from a commit to who sleeps, or the refusal; all requests of a second share one check, also a failed one."""
+    """Seconds from a commit to who sleeps, or a refusal; requests of a second share one check, also a failed one."""
     if service.closing:
         raise Refusal(503, "ending", "the service is about to end: ask another one")
     checked = service.readiness

@@ -2,6 +2,9 @@
 
 A job is a task of the queue it names; `eventkit.webhooks` says what it has in it.  Its status is the task's state, and
 when it is done, its queue says for how long it is kept.
+
+The right to a job is that to the jobs of its queue, or to the queue: a scope such as ``consume:job:hooks`` or
+``consume:queue:hooks``.  The key that made a job may read it as well; the task has its id in the header `CREATOR`.
 """
 
 from typing import Annotated, Any
@@ -15,12 +18,14 @@ from ..operations.job import GetJob, ListJobs, ListJobsOf
 from ..records import TaskInfo
 from ..webhooks import Job, call_of
 from .answers import Answer
-from .keys import require
+from .keys import ANYBODY, caller, require
 from .problems import Refusal
 from .queues import State
 from .routing import route
 from .service import Desk, Service
 from .terms import IS_NAME, IS_NUMBER, Id
+
+CREATOR = "eventkit-key"
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -56,60 +61,72 @@ Offset = Annotated[int, QueryParameter(**IS_NUMBER, description="How many to pas
 @route("POST", "/jobs", scope="produce", on="job", status=201, also=200)
 async def create_job(request: Request[Any, Any, Any], service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
     """Have a URL called.  201 for a new job, 200 for one whose key was known."""
-    require(request, "produce", "queue", data.queue_name)
+    require(request, "produce", "job", name=data.queue_name)
+    require(request, "produce", "queue", name=data.queue_name)
+    by = caller(request)
+    task = msgspec.structs.replace(data.task(), headers=None if by == ANYBODY else {CREATOR: by})
     with service.pressure.write():
-        [answer] = await service.kit.queue(data.queue_name).enqueue_many([data.task()])
-    return Answer(await _job(service, answer.id), status_code=201 if answer.created else 200)
+        [answer] = await service.kit.queue(data.queue_name).enqueue_many([task])
+    return Answer(_info(await _task(service, answer.id)), status_code=201 if answer.created else 200)
 
 
 @route("GET", "/jobs", scope="consume", on="job")
 async def list_jobs(
-    service: Service, queue: QueueName = None, status: Status = None, limit: Limit = 100, offset: Offset = 0
+    request: Request[Any, Any, Any],
+    service: Service,
+    queue: QueueName = None,
+    status: Status = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
 ) -> list[JobInfo]:
     """Jobs in the order in which they were made."""
+    require(request, "consume", "job", "queue", name=queue)
     if queue is None:
         tasks = await service.execute(ListJobs(status, limit, offset))
     else:
         tasks = await service.execute(ListJobsOf(arguments.name("queue", queue), status, limit, offset))
-    return [job for task in tasks if (job := _info(task)) is not None]
+    return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 
 @route("GET", "/jobs/{id:int}", scope="consume", on="job", problems=(404,))
-async def get_job(service: Service, id: Id) -> JobInfo:
+async def get_job(request: Request[Any, Any, Any], service: Service, id: Id) -> JobInfo:
     """A job."""
-    return await _job(service, id)
+    task = await _task(service, id)
+    if task.headers.get(CREATOR) != caller(request):
+        require(request, "consume", "job", "queue", name=task.queue)
+    return _info(task)
 
 
 @route("DELETE", "/jobs/{id:int}", scope="admin", on="job", status=204, problems=(404, 409))
-async def cancel_job(service: Service, id: Id) -> None:
+async def cancel_job(request: Request[Any, Any, Any], service: Service, id: Id) -> None:
     """Cancel a job that waits."""
-    job = await _job(service, id)
-    if not await service.queue(job.queue_name).cancel(id):
-        raise Refusal(409, f"job_{job.status}", f"job {id} is {job.status}, and only one that waits can be cancelled")
+    task = await _task(service, id)
+    require(request, "admin", "job", "queue", name=task.queue)
+    if not await service.queue(task.queue).cancel(id):
+        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}, and only one that waits can be cancelled")
 
 
 @route("POST", "/jobs/{id:int}/retry", scope="admin", on="job", problems=(404, 409))
-async def retry_job(service: Service, id: Id) -> JobInfo:
+async def retry_job(request: Request[Any, Any, Any], service: Service, id: Id) -> JobInfo:
     """Give a dead job a new life, with no attempt made."""
-    job = await _job(service, id)
-    if not await service.queue(job.queue_name).requeue([id]):
-        raise Refusal(409, f"job_{job.status}", f"job {id} is {job.status}, and only a dead one can be tried again")
-    return await _job(service, id)
+    task = await _task(service, id)
+    require(request, "admin", "job", "queue", name=task.queue)
+    if not await service.queue(task.queue).requeue([id]):
+        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}, and only a dead one can be tried again")
+    return _info(await _task(service, id))
 
 
-async def _job(service: Desk, id: int) -> JobInfo:
+async def _task(service: Desk, id: int) -> TaskInfo[Any]:
+    """The task of a job; a task whose payload begins like a job's and is none is not found."""
     found = await service.execute(GetJob(id))
-    job = None if found is None else _info(found)
-    if job is None:
+    if found is None or call_of(found.payload) is None:
         raise Refusal(404, "unknown_job", f"there is no job {id}: it is done and was not kept, or never was")
-    return job
+    return found
 
 
-def _info(task: TaskInfo[Any]) -> JobInfo | None:
-    """The job that a task is; None for one that somebody has made a mess of."""
+def _info(task: TaskInfo[Any]) -> JobInfo:
     call = call_of(task.payload)
-    if call is None:
-        return None
+    assert call is not None
     return JobInfo(
         id=task.id,
         queue_name=task.queue,

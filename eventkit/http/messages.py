@@ -1,7 +1,8 @@
 """Messages of a queue: in, out, and what became of them."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from litestar import Request, Response
@@ -10,11 +11,12 @@ from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, Quer
 from .. import arguments
 from ..operations import finish
 from ..operations.claim import Claim, ReadOutlook, fresh_token
+from ..operations.queue import FindQueues
 from ..records import Enqueued, NewTask, Task, TaskInfo
 from .answers import Answer
 from .problems import Refusal
 from .routing import route
-from .service import Service
+from .service import Desk, Service
 from .terms import IS_KEY, IS_MILLISECONDS, IS_NAME, Id, Key, Milliseconds, Priority, Token, token
 from .waiting import while_there
 
@@ -75,6 +77,9 @@ class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id: Annotated[int, msgspec.Meta(ge=0, le=arguments.MOST)]
     token: Token
+
+
+H = TypeVar("H", bound=Held)
 
 
 class Refused(Held, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +166,8 @@ async def ack(
     """Finish messages; an outcome for each."""
     await service.known(queue)
     held = data if isinstance(data, list) else [data]
-    done = set(await service.execute(finish.AckMany(sorted({(one.id, token(one.token)) for one in held}))))
+    own = await _own(service, queue, held)
+    done = set(await service.execute(finish.AckMany(sorted({(one.id, token(one.token)) for one in own}))))
     return [Outcome(one.id, one.id in done) for one in held]
 
 
@@ -173,11 +179,12 @@ async def nack(
 ) -> list[Outcome]:
     """Put messages back for another attempt, or to the dead letters if they have had them all; an outcome for each."""
     await service.known(queue)
-    outcomes = []
-    for one in data if isinstance(data, list) else [data]:
+    held = data if isinstance(data, list) else [data]
+    own, outcomes = await _own(service, queue, held), []
+    for one in held:
         error = None if one.error is None else arguments.text(one.error)
-        done = await service.execute(finish.Retry(one.id, token(one.token), one.delay_ms, error))
-        outcomes.append(Outcome(one.id, done))
+        retry = finish.Retry(one.id, token(one.token), one.delay_ms, error)
+        outcomes.append(Outcome(one.id, one in own and await service.execute(retry)))
     return outcomes
 
 
@@ -189,10 +196,11 @@ async def extend(
 ) -> list[Outcome]:
     """Hold messages longer; an outcome for each."""
     lease = round(1000 * ((await (await service.known(queue)).settings()).lease or 300))
-    outcomes = []
-    for one in data if isinstance(data, list) else [data]:
-        length = lease if one.lease_ms is None else one.lease_ms
-        outcomes.append(Outcome(one.id, await service.execute(finish.Extend(one.id, token(one.token), length))))
+    held = data if isinstance(data, list) else [data]
+    own, outcomes = await _own(service, queue, held), []
+    for one in held:
+        extend = finish.Extend(one.id, token(one.token), lease if one.lease_ms is None else one.lease_ms)
+        outcomes.append(Outcome(one.id, one in own and await service.execute(extend)))
     return outcomes
 
 
@@ -223,6 +231,12 @@ async def delete_message(service: Service, queue: FromPath[str], id: Id, running
             raise Refusal(404, "unknown_message", f"there is no message {id} in queue {queue!r}")
         remedy = "add ?running=true" if found.state == "leased" else "purge the queue's messages of that state"
         raise Refusal(409, f"message_{found.state}", f"message {id} is {found.state}: {remedy}")
+
+
+async def _own(service: Desk, queue: str, held: Sequence[H]) -> list[H]:
+    """Those that are of the queue in the path, whose right the caller has."""
+    queues = await service.execute(FindQueues([one.id for one in held]))
+    return [one for one in held if queues.get(one.id) == queue]
 
 
 def _held(tasks: list[Task[Any]]) -> list[finish.Held]:

@@ -1,9 +1,9 @@
 """What goes wrong, as an answer: ``{error, status, code}``, where *error* is a line that names the remedy.
 
 Whatever is raised in a route becomes a `Problem` here and nowhere else.  A route that says no by itself raises
-`Refusal`; everything that the library raises has its status below.  An error of the database may say where it is and who
-uses it, so the log has that and the answer only its kind.  What nobody foresaw is a 500 that says nothing of the inside,
-and is logged.
+`Refusal`; everything that the library raises has its status below.  An error of the database may say where that is and
+who uses it, so the log has its text, and the answer its kind.  Any other exception is a 500 that says nothing of the
+inside, and is logged.
 """
 
 import logging

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
+from litestar import Request
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, UnsetType
 
@@ -12,6 +13,7 @@ from ..queue import changes_of
 from ..retry import Policy
 from ..settings import QueueSettings
 from ..stats import QueueStats
+from .keys import require
 from .problems import Refusal
 from .routing import route
 from .service import Desk, Service
@@ -58,6 +60,12 @@ class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: Name
 
 
+def _may_bury(request: Request[Any, Any, Any], changes: QueueChanges) -> None:
+    """Refuse a caller who may not produce where the dead letters are to go."""
+    if isinstance(changes.dead_letter_to, str):
+        require(request, "produce", "queue", name=changes.dead_letter_to)
+
+
 async def shown(service: Desk, queue: str) -> Queue:
     """The queue as it is answered."""
     handle = service.queue(queue)
@@ -71,8 +79,9 @@ async def list_queues(service: Service) -> dict[str, QueueStats]:
 
 
 @route("POST", "/queues", scope="admin", status=201, problems=(409,))
-async def create_queue(service: Service, data: JSONBody[NewQueue]) -> Queue:
+async def create_queue(request: Request[Any, Any, Any], service: Service, data: JSONBody[NewQueue]) -> Queue:
     """Make a queue; one that is there already stays as it is, and the answer is 409."""
+    _may_bury(request, data)
     changes = changes_of(arguments.name("queue", data.name), **data.given())
     if not await service.execute(CreateQueue(data.name, changes)):
         raise Refusal(409, "queue_exists", f"there is a queue {data.name!r} already: PATCH it to change its settings")
@@ -87,8 +96,11 @@ async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
 
 
 @route("PATCH", "/queues/{queue:str}", scope="admin", on="queue", problems=(404,))
-async def change_queue(service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]) -> Queue:
+async def change_queue(
+    request: Request[Any, Any, Any], service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]
+) -> Queue:
     """Change the settings that are given; every process obeys at once."""
+    _may_bury(request, data)
     await (await service.known(queue)).configure(**data.given())
     return await shown(service, queue)
 

@@ -8,8 +8,10 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 
 from .. import arguments
 from ..errors import TaskFailed
+from ..operations.queue import FindQueues
 from ..operations.result import AwaitResult, ResultAhead, SaveResult
 from ..results import key_of
+from .keys import require
 from .problems import Refusal
 from .routing import route
 from .service import Service
@@ -57,10 +59,15 @@ async def get_result(
 
 
 @route("PUT", "/results/{result:str}", scope="produce", on="result", status=204)
-async def save_result(service: Service, result: FromPath[str], data: JSONBody[NewResult]) -> None:
-    """Save a value for a while, in place of an earlier one."""
+async def save_result(
+    request: Request[Any, Any, Any], service: Service, result: FromPath[str], data: JSONBody[NewResult]
+) -> None:
+    """Save a value for a while, in place of an earlier one; for a task, by its number, who may consume of its queue."""
+    id = identity(result)
+    if isinstance(id, int):  # A task that is gone may have been of any queue.
+        require(request, "consume", "queue", name=(await service.execute(FindQueues([id]))).get(id))
     lasts = arguments.milliseconds("ttl_s", data.ttl_s, least=1)
-    save = SaveResult(key_of(identity(result)), service.raw.encode(data.value), lasts)
+    save = SaveResult(key_of(id), service.raw.encode(data.value), lasts)
     with service.pressure.write():
         await service.execute(save)
 

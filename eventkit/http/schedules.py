@@ -1,5 +1,7 @@
 """Schedules: tasks, or calls of a URL, at certain times."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -86,17 +88,12 @@ async def list_schedules(service: Service) -> list[Schedule]:
 @route("POST", "/schedules", scope="admin", on="schedule", status=201, problems=(409,))
 async def create_schedule(request: Request[Any, Any, Any], service: Service, data: JSONBody[NewSchedule]) -> Schedule:
     """Make a schedule; one of that name stays as it is, and the answer is 409."""
-    require(request, "produce", "queue", data.queue_name)
+    require(request, "produce", "queue", name=data.queue_name)
     given = data.given()
-    lock = service.kit.lock("eventkit:schedules", ttl=10)
-    if not await lock.acquire(wait=5):
-        raise Refusal(503, "busy", "somebody else makes schedules: try again")
-    try:
+    async with _alone(service):
         if await service.kit.schedules.get(data.name) is not None:
             raise Refusal(409, "schedule_exists", f"there is a schedule {data.name!r} already: PATCH it to change it")
         await service.kit.schedules.add(data.name, data.cron_expression, **given)
-    finally:
-        await lock.release()
     return await _schedule(service, data.name)
 
 
@@ -110,12 +107,18 @@ async def get_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
 async def change_schedule(
     request: Request[Any, Any, Any], service: Service, schedule: FromPath[str], data: JSONBody[ScheduleChanges]
 ) -> Schedule:
-    """Change what is given of a schedule; another time has its first fire after now."""
+    """Change what is given of a schedule; another time has its first fire after now.
+
+    It takes the right to produce into the queue that the schedule has, and into the one that is given.
+    """
     if data.queue_name is not UNSET:
-        require(request, "produce", "queue", data.queue_name)
+        require(request, "produce", "queue", name=data.queue_name)
     when: dict[str, Any] = {} if data.cron_expression is UNSET else {"when": data.cron_expression}
-    if not await service.kit.schedules.update(schedule, **when, **data.given()):
-        raise _unknown(schedule)
+    given = data.given()
+    async with _alone(service):  # Nobody gives it another queue in between.
+        require(request, "produce", "queue", name=(await _schedule(service, schedule)).queue)
+        if not await service.kit.schedules.update(schedule, **when, **given):
+            raise _unknown(schedule)
     return await _schedule(service, schedule)
 
 
@@ -140,6 +143,18 @@ async def resume_schedule(service: Service, schedule: FromPath[str]) -> Schedule
     if not await service.kit.schedules.resume(schedule):
         raise _unknown(schedule)
     return await _schedule(service, schedule)
+
+
+@asynccontextmanager
+async def _alone(service: Desk) -> AsyncIterator[None]:
+    """Hold the lock with which services make and change schedules one at a time."""
+    lock = service.kit.lock("eventkit:schedules", ttl=10)
+    if not await lock.acquire(wait=5):
+        raise Refusal(503, "busy", "another request changes schedules: try again")
+    try:
+        yield
+    finally:
+        await lock.release()
 
 
 async def _schedule(service: Desk, name: str) -> Schedule:

@@ -80,6 +80,17 @@ class ListDead(_ManyTasks, frozen=True):
         return self.decode((yield self))
 
 
+class FindQueues(Operation[dict[int, str]], frozen=True):
+    """The queues of tasks, by their ids; of tasks that are there, in whatever state."""
+
+    writes: ClassVar[bool] = False
+    ids: list[int]
+
+    def decode(self, rows: Rows) -> dict[int, str]:
+        """One a row."""
+        return dict(rows)
+
+
 class ReadStats(Operation[QueueStats], frozen=True):
     """The queue in numbers, each counted up to `MOST_COUNTED`."""
 

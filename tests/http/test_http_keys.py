@@ -289,14 +289,96 @@ def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None
     ]
 
 
+def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[int]:
+    return [service.ask(method, path, key, json=body).status_code for method, path, body in asked]
+
+
 @proves("E18")
 def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
-    """Nobody gets into a queue by way of a job or a schedule who may not produce there."""
+    """Nobody gets into a queue by way of a job, a schedule or dead letters who may not produce there."""
     service = guarded()
-    key = service.key("produce:job", "admin:schedule", "produce:queue:hooks")
+    key = service.key("produce:job", "admin:schedule", "admin:queue:hooks")
+    boss = service.key("admin")
     for queue, status in (("hooks", 201), ("emails", 403)):
         job = {"callback_url": "https://example.com/", "queue_name": queue}
         assert service.ask("POST", "/jobs", key, json=job).status_code == status
         schedule = {"name": queue, "cron_expression": "@every 1h", "queue_name": queue}
         assert service.ask("POST", "/schedules", key, json=schedule).status_code == status
+        assert service.ask("POST", "/schedules", boss, json=schedule).status_code in (201, 409)
+        assert statuses(service, key, ("PATCH", f"/schedules/{queue}", {"payload": 1})) == [
+            200 if status == 201 else 403
+        ]
+        change = {"dead_letter_to": queue}
+        assert (statuses(service, key, ("PATCH", "/queues/hooks", change)) == [403]) is (status == 403)
+        assert statuses(service, boss, ("POST", "/queues", {"name": f"other {queue}", **change})) == [201]
     assert service.ask("PATCH", "/schedules/hooks", key, json={"queue_name": "emails"}).status_code == 403
+    assert service.ask("PATCH", "/schedules/none", key, json={"payload": 1}).status_code == 404
+
+
+@proves("E18")
+def test_a_job_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[..., Guarded]) -> None:
+    """Read with the right to the jobs of its queue or to the queue, or the key that made it; ended by admins."""
+    service = guarded()
+    maker, other = (service.key("produce:job", "produce:queue") for _ in range(2))
+    made = {}
+    for queue in ("hooks", "emails"):
+        job = {"callback_url": "https://example.com/", "queue_name": queue, "payload": queue}
+        made[queue] = service.ask("POST", "/jobs", maker, json=job).json()["id"]
+    for scope in ("consume:job:hooks", "consume:queue:hooks", "admin:queue:ho*"):
+        key = service.key(scope)
+        assert statuses(service, key, *(("GET", f"/jobs/{id}", None) for id in made.values())) == [200, 403]
+        lists = [("GET", f"/jobs{query}", None) for query in ("?queue=hooks", "?queue=emails", "")]
+        assert statuses(service, key, *lists) == [200, 403, 403]
+    asked = [("GET", f"/jobs/{id}", None) for id in made.values()]
+    assert [statuses(service, key, *asked) for key in (maker, other)] == [[200, 200], [403, 403]]
+    for key, status in ((maker, 403), (service.key("consume:job"), 403), (service.key("admin:job:hooks"), 204)):
+        assert statuses(service, key, ("DELETE", f"/jobs/{made['hooks']}", None)) == [status]
+    assert statuses(service, service.key("admin:job:hooks"), ("POST", f"/jobs/{made['emails']}/retry", None)) == [403]
+    assert statuses(service, service.key("produce:job:hooks", "produce:queue"), ("POST", "/jobs", job)) == [403]
+
+
+@proves("E18")
+def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guarded]) -> None:
+    """Streams, locks, limits, queues and all else whose name begins with eventkit; whatever else the key may do."""
+    service = guarded()
+    service.do(lambda: service.kit.queue("eventkit.x").configure(max_attempts=3))
+    asked: list[tuple[str, str, Any]] = [
+        ("POST", "/streams/eventkit.audit/events", {"payload": {"action": "forged"}}),
+        ("GET", "/streams/eventkit.tasks/events", None),
+        ("POST", "/locks/eventkit:schedules/acquire", {}),
+        ("POST", "/limits/eventkit.key:1/window", {"limit": 1, "per_s": 60}),
+        ("POST", "/queues/eventkit.x/messages", {"payload": 1}),
+        ("POST", "/channels/eventkit:ready", {"payload": 1}),
+    ]
+    key = service.key("produce", "consume", "admin:queue", "admin:stream:eventkit.*", "admin:lock", "admin:limit")
+    assert statuses(service, key, *asked) == [403] * len(asked)
+    others = [(method, path.replace("eventkit", "eventki"), body) for method, path, body in asked]
+    assert statuses(service, key, *others) == [201, 200, 200, 200, 404, 201]
+    job = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
+    schedule = {"name": "s", "cron_expression": "@every 1h", "queue_name": "eventkit.x"}
+    may = service.key("produce", "admin:schedule", "admin:queue")
+    more: list[tuple[str, str, Any]] = [("POST", "/jobs", job), ("POST", "/schedules", schedule)]
+    assert statuses(service, may, *more, ("PATCH", "/queues/q", {"dead_letter_to": "eventkit.x"})) == [403] * 3
+    assert statuses(service, service.key("admin"), *more, *asked[1:]) == [201, 201, 200, 200, 200, 201, 201]
+
+
+@proves("E1", "E18")
+def test_a_lease_is_ended_by_way_of_its_own_queue(guarded: Callable[..., Guarded]) -> None:
+    """A right to another queue is none to its messages, nor to the results of its tasks."""
+    service = guarded()
+    for name in ("emails", "orders"):
+        service.do(lambda name=name: service.kit.queue(name).enqueue(name))
+    key, boss = service.key("consume:queue:orders", "produce:result"), service.key("admin")
+    [held] = [
+        {"id": one["id"], "token": one["token"]} for one in service.ask("POST", "/queues/emails/poll", boss).json()
+    ]
+    [own] = [{"id": one["id"], "token": one["token"]} for one in service.ask("POST", "/queues/orders/poll", key).json()]
+    for what in ("extend", "nack", "ack"):
+        outcomes = service.ask("POST", f"/queues/orders/{what}", key, json=[held]).json()
+        assert outcomes == [{"id": held["id"], "done": False}], what
+    value = {"value": 1}
+    results = [("PUT", f"/results/{id}", value) for id in (held["id"], own["id"], 10**9, "a name")]
+    assert statuses(service, key, *results) == [403, 204, 403, 204]
+    both = service.ask("POST", "/queues/orders/ack", key, json=[held, own]).json()
+    assert [one["done"] for one in both] == [False, True]
+    assert service.ask("POST", "/queues/emails/ack", boss, json=held).json() == [{"id": held["id"], "done": True}]

@@ -43,8 +43,8 @@ What the columns alone do not say:
   is counted under the bucket that it falls into.
 * ``eventkit_api_key`` has the keys of who calls the service: ``hash`` of its secret, and ``former`` of the one before
   for as long as that is good.  ``scopes`` is a JSON array.
-* ``eventkit_session`` has the sessions of browsers: the hash of its id, the key, and the hash of the secret that began it.
-  ``copy`` and ``export`` leave it out.
+* ``eventkit_session`` has the sessions of browsers: the hash of its id, the key, and the hash of the secret that
+  began it.  ``copy`` and ``export`` leave it out.
 * ``eventkit_worker`` has a row of each worker that runs, which says every ten seconds how it is; ``queues`` is JSON.
 * The index ``eventkit_event_task`` has the events of histories by the task that they are of, for whoever looks at one.
 * ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
@@ -369,7 +369,7 @@ SQLITE_UPGRADE = (
         key TEXT NOT NULL,
         secret TEXT NOT NULL,
         expires_at INTEGER NOT NULL
-    ) WITHOUT ROWID
+    ) WITHOUT ROWID, STRICT
     """,
     f"""
     CREATE VIEW eventkit_task_now AS
