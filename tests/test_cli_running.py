@@ -1,5 +1,6 @@
 """Commands that go on until they are told to end: their answers, their logs, their signals."""
 
+import contextlib
 import json
 import os
 import pty
@@ -7,6 +8,7 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import command_line
@@ -236,3 +238,86 @@ def test_a_scheduler_fires_until_it_is_told_to_stop(folder: Path) -> None:
             assert scheduler.wait(PATIENCE) == 0
             assert scheduler.stderr is not None
             assert "Traceback" not in scheduler.stderr.read()
+
+
+STUBBORN = """
+import asyncio, sys
+import eventkit
+
+app = eventkit.App("sqlite:///shop.db")
+
+async def go_on():
+    print("begun", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            print("ignored", flush=True)
+
+@app.task
+async def stubborn():
+    await go_on()
+
+@app.task
+async def leaves_another():
+    asyncio.create_task(go_on(), name="left behind")
+
+@app.subscriber("orders", consumer="stubborn")
+async def follow(event: eventkit.Event):
+    await go_on()
+"""
+
+
+@proves("J5")
+@pytest.mark.parametrize(
+    ("what", "named"),
+    [("stubborn", "stubborn: task 1"), ("follow", "subscriber follow"), ("leaves_another", "left behind")],
+)
+def test_a_worker_ends_although_a_function_does_not(folder: Path, what: str, named: str) -> None:
+    """After the shutdown timeout, with exit code 1 and a line that names the function."""
+    Path("stubborn.py").write_text(STUBBORN, "utf-8")
+    with (
+        eventkit.connect("sqlite:///shop.db") as kit,
+        stubborn_worker(what, kit, "--shutdown-timeout", "0.1") as worker,
+    ):
+        worker.send_signal(signal.SIGTERM)
+        out, log = worker.communicate(timeout=PATIENCE)
+        assert worker.returncode == 1
+        assert "ignored" in out
+        assert f"{named} does not end although it was cancelled" in log
+        if what == "stubborn":
+            [info] = kit.queue("default").list()
+            assert (info.state, info.attempt) == ("leased", 1)
+
+
+@proves("J5")
+def test_a_second_signal_ends_a_worker_whose_function_does_not(folder: Path) -> None:
+    Path("stubborn.py").write_text(STUBBORN, "utf-8")
+    with (
+        eventkit.connect("sqlite:///shop.db") as kit,
+        stubborn_worker("stubborn", kit, "--shutdown-timeout", "1000") as worker,
+    ):
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        worker.send_signal(signal.SIGINT)
+        worker.communicate(timeout=PATIENCE)
+        assert worker.returncode in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def stubborn_worker(what: str, kit: eventkit.EventKit, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker on `STUBBORN` in which the function has begun."""
+    if what == "follow":
+        kit.stream("orders").publish(1)
+    else:
+        kit.queue("default").enqueue({"task": what, "args": {}})
+    command = [*EVENTKIT, "worker", "stubborn:app", *options]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as worker:
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "begun\n"
+            yield worker
+        finally:
+            worker.kill()

@@ -1,6 +1,7 @@
 """What a worker claims, and what ends a run before its function does: J1, J2, J3."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -255,3 +256,43 @@ def test_a_worker_is_ready_once_its_listeners_are_attached(kit: EventKit, url: s
             kit.channel(channel).notify("now")
         until(lambda: sorted(heard) == ["first", "second"])
     assert not (tmp_path / "ready").exists()
+
+
+@proves("J2", "J5", "J9")
+def test_a_function_that_ignores_its_time_limit_keeps_its_slot(kit: EventKit, url: str, tmp_path: Path) -> None:
+    """The run is reported and its lease ends; the slot is counted; without a free slot the worker is not ready."""
+    app, ready, enough = App(url), tmp_path / "ready", threading.Event()
+
+    @app.task(timeout=0.1, retries=1, backoff=[3600])
+    async def stubborn() -> str:
+        while not enough.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+        return "too late"
+
+    @app.task
+    async def other() -> None: ...
+
+    queue = kit.queue("default")
+    limited = queue.enqueue({"task": "stubborn"}).id
+    with working.working(app, concurrency=2, readiness_file=str(ready)) as worker:
+        until(lambda: state(kit, limited) == "scheduled")
+        info = queue.get(limited)
+        assert info is not None
+        assert (info.error, info.attempt) == ("timed out after 0.1 s", 1)
+        until(lambda: worker.metrics.stuck.of().value == 1)
+        assert ready.exists()
+        cancelled = queue.enqueue({"task": "stubborn"}).id
+        until(lambda: state(kit, cancelled) == "leased")
+        assert queue.cancel(cancelled, running=True)
+        until(lambda: not ready.exists())
+        assert worker.metrics.stuck.of().value == 2
+        waiting = queue.enqueue({"task": "other"}).id
+        time.sleep(0.2)
+        assert state(kit, waiting) == "ready"
+        enough.set()
+        until(lambda: gone(kit, waiting))
+        assert ready.exists()
+        assert worker.metrics.stuck.of().value == 0
+    assert state(kit, limited) == "scheduled"
+    assert kit.results.get(limited) is None

@@ -1,7 +1,9 @@
 """``eventkit worker`` and ``eventkit scheduler``: what runs for as long as the application does."""
 
 import logging
+import os
 import signal
+import sys
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -80,8 +82,13 @@ def worker(
     }
     said = {key: value for key, value in given.items() if value is not None}
     logs.begin(json)
+    code = 0
     with suppress(KeyboardInterrupt):  # It was told to end before it had begun.
-        load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
+        code = load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
+    if code:  # Functions go on that would keep the process for as long as they like.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def scheduler(url: Url = None, json: Json = False) -> None:

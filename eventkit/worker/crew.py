@@ -18,6 +18,7 @@ from .leases import Leases
 from .metrics import Metrics
 from .preparation import Preparation
 from .processes import Processes
+from .readiness import Readiness
 from .run import CANCELLED, SHUTDOWN, TIMEOUT, Run, fields
 from .spans import begin_span
 from .threads import Threads
@@ -51,6 +52,7 @@ class Crew:
         threads: Threads,
         processes: Processes,
         metrics: Metrics,
+        readiness: Readiness,
         most: int,
     ) -> None:
         self._preparation = preparation
@@ -59,7 +61,8 @@ class Crew:
         self._endings = endings
         self._threads = threads
         self._processes = processes
-        self._most = most
+        self._readiness = readiness
+        self._most = self._slots = most
         self._waiting: deque[Run] = deque()
         self._held_up: deque[Run] = deque()
         self._running: set[Run] = set()
@@ -68,6 +71,7 @@ class Crew:
         self._lanes: set[asyncio.Task[None]] = set()
         self._variables = contextvars.copy_context()
         self._running_gauge, self._waiting_gauge = metrics.running.of(), metrics.waiting.of()
+        self._stuck_gauge = metrics.stuck.of()
         metrics.slots.of().value = most
         self.changed = asyncio.Event()
         """Set whenever there may be more room than before."""
@@ -76,6 +80,11 @@ class Crew:
     def in_hand(self) -> int:
         """How many runs there are that have not ended."""
         return self._active + len(self._waiting) + len(self._held_up)
+
+    @property
+    def stuck(self) -> list[Run]:
+        """The runs of async functions that have not ended."""
+        return [run for run in self._running if run.lane is not None]
 
     def take(self, tasks: list[Task[Any]]) -> None:
         """Do *tasks*, which were claimed a moment ago."""
@@ -192,9 +201,11 @@ class Crew:
         except GeneratorExit:
             raise
         except BaseException as error:
-            self._endings.raised(run, error)
+            if not run.over:
+                self._endings.raised(run, error)
         else:
-            self._endings.returned(run, result)
+            if not run.over:
+                self._endings.returned(run, result)
         finally:
             self._left(run)
 
@@ -236,6 +247,8 @@ class Crew:
             run.timer.cancel()
         self._running.discard(run)
         self._active -= 1
+        if run.stuck:
+            self._count_stuck(-1)
         self._drive()
         self._note_room()
 
@@ -248,13 +261,39 @@ class Crew:
         if run.stopped or run.over:
             return
         run.stopped = why
+        asyncio.get_running_loop().call_later(GRACE, self._outlasted, run)
         if run.context is not None:
             run.context.cancel()
         if run.lane is not None:
             run.lane.cancel()
         elif run.routine.apart:
             self._processes.kill(run)
-        elif why == TIMEOUT and run.routine.timeout is not None:
-            # The thread goes on, and keeps the slot; what comes of it is of no interest any more.
+        elif why == TIMEOUT:
+            self._report_timeout(run)
+
+    def _outlasted(self, run: Run) -> None:
+        """Count *run*, which was stopped a while ago, as stuck if it still goes on: it keeps its slot until it ends."""
+        if run not in self._running or run.stopped == SHUTDOWN:
+            return
+        run.stuck = True
+        for task in run.tasks:
+            logger.error(
+                "%s: task %s goes on although it was stopped (%s), and keeps its slot until it ends",
+                run.routine.name,
+                task.id,
+                run.stopped,
+                extra=fields(task, run.routine),
+            )
+        self._count_stuck(1)
+        if run.stopped == TIMEOUT and not run.over:
+            self._report_timeout(run)
+
+    def _report_timeout(self, run: Run) -> None:
+        """Report *run* as failed, although its function goes on: the result of that is ignored."""
+        if run.routine.timeout is not None:
             self._endings.raised(run, Timeout(run.routine.timeout))
             run.over = True
+
+    def _count_stuck(self, change: int) -> None:
+        self._stuck_gauge.value += change
+        self._readiness.stuck(int(self._stuck_gauge.value), self._slots)

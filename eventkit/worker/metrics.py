@@ -20,6 +20,7 @@ class Metrics(Registry):
         self.slots = Gauge("eventkit_worker_slots", "How many tasks may run at once.")
         self.running = Gauge("eventkit_worker_running", "Tasks that are running.")
         self.waiting = Gauge("eventkit_worker_waiting", "Tasks that were claimed and wait for a slot.")
+        self.stuck = Gauge("eventkit_worker_stuck", "Slots of runs that go on although they were stopped.")
         self.unsaid = Gauge("eventkit_worker_unsaid", "Outcomes that the database has not been told yet.")
         self.up = Gauge("eventkit_worker_database_up", "1 while the database answers, else 0.")
         self.failures = Counter("eventkit_worker_database_failures_total", "Calls that the database did not answer.")

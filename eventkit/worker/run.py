@@ -28,6 +28,7 @@ class Run:
         "settled_apart",
         "span",
         "stopped",
+        "stuck",
         "tasks",
         "timer",
         "variables",
@@ -43,7 +44,9 @@ class Run:
         self.span: Any = None
         self.stopped: str | None = None
         self.over = False
-        """Whether the database was told already, although a thread still runs."""
+        """Whether the end was reported already, although the function still runs."""
+        self.stuck = False
+        """Whether it goes on although it was stopped, and keeps its slot."""
         self.settled_apart = False
         self.began = 0.0
         self.arguments: dict[str, Any]

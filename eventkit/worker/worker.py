@@ -14,7 +14,7 @@ from ..kit import AsyncKit, backend_of, connect
 from ..operations.queue import CANCELLED
 from ..protocols import AsyncConnection, EventKit
 from .acks import Acks
-from .crew import Crew
+from .crew import GRACE, Crew
 from .endings import Endings
 from .hooks import Hooks
 from .instruments import shown
@@ -27,6 +27,7 @@ from .processes import Processes, check
 from .readiness import Readiness
 from .recovery import Recovery
 from .routines import Kits, Routine
+from .run import fields
 from .settings import settings_of
 from .signals import stopping
 from .subscriptions import Subscriptions
@@ -63,16 +64,26 @@ class Worker:
         self._told_to_stop = asyncio.Event()
         self._stop_early = False
         self._ended = False
+        self._unended: set[asyncio.Task[Any]] = set()
+        self._named: set[asyncio.Task[Any] | None] = set()
+        """Those of them that the log has named already."""
         self._services: set[asyncio.Task[Any]] = set()
         self._processes: Processes | None = None
 
     def run(self) -> int:
-        """Run until a signal (SIGTERM, SIGINT) or `stop` ends it, then finish what is running; the exit code, 0.
+        """Run until a signal (SIGTERM, SIGINT) or `stop` ends it, then finish what is running; the exit code.
 
-        A second signal ends the process at once; what was running is done again when its leases have run out.
+        It is 0, or 1 if async functions go on although they were cancelled: the process may have to be ended by
+        ``os._exit`` then.  A second signal ends the process at once; what was running is done again when its leases
+        have run out.
         """
-        asyncio.run(self._run())
-        return 0
+        runner = asyncio.Runner()
+        try:
+            runner.run(self._run())
+        finally:
+            if not self._unended:  # Else it would wait for them for ever.
+                runner.close()
+        return 1 if self._unended else 0
 
     async def serve(self) -> None:
         """`run` in an event loop that is there already, whose signals are its owner's."""
@@ -118,7 +129,16 @@ class Worker:
 
     async def _run(self) -> None:
         with stopping(self.stop, self._kill):
-            await self.serve()
+            try:
+                await self.serve()
+            finally:
+                rest = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in rest:
+                    task.cancel()
+                if rest:
+                    _, self._unended = await asyncio.wait(rest, timeout=GRACE)
+                for task in self._unended - self._named:
+                    logger.critical("%s does not end although it was cancelled", task.get_name())
 
     async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """What *call* comes to once the database is there; None if the worker is told to stop before that."""
@@ -165,7 +185,9 @@ class Worker:
         hooks = Hooks(app, kits, threads)
         endings = Endings(acks, leases, hooks, metrics, connection.max_payload, self.stop)
         preparation = Preparation(app, routines, kits, endings)
-        crew = Crew(preparation, acks, leases, endings, threads, self._processes, metrics, settings.concurrency)
+        crew = Crew(
+            preparation, acks, leases, endings, threads, self._processes, metrics, self._readiness, settings.concurrency
+        )
         intake = Intake(
             connection,
             crew,
@@ -181,9 +203,11 @@ class Worker:
         )
         presence = Presence(connection, self.name, sorted(self._weights), metrics)
         subscriptions = Subscriptions(kit, threads, self._recovery, metrics)
-        listening = [self._listen(partial(self._hear_of_cancellations, kit, crew))]
+        listening = [self._listen(partial(self._hear_of_cancellations, kit, crew), "the listener for cancellations")]
         for listener in app.listeners:
-            listening += [self._listen(partial(subscriptions.listen, listener, name)) for name in listener.channels]
+            for name in listener.channels:
+                hear = partial(subscriptions.listen, listener, name)
+                listening.append(self._listen(hear, f"listener {listener.function.__name__}"))
 
         async def claim() -> None:
             # What is cancelled, or sent to a listener, while nothing listens yet would never be heard.
@@ -201,7 +225,8 @@ class Worker:
         if app.schedules:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
-            self._begin(lambda one=subscriber: subscriptions.follow(one))  # type: ignore[misc]
+            following = self._begin(partial(subscriptions.follow, subscriber))
+            following.set_name(f"subscriber {subscriber.function.__name__}")
         seconds = settings.shutdown_seconds
         failure: BaseException | None
         try:
@@ -226,11 +251,23 @@ class Worker:
             logger.warning("the database could not be told that worker %s has ended", self.name)
         for service in self._services:
             service.cancel()
+        unended: set[asyncio.Task[Any]] = set()
         if self._services:
-            await asyncio.wait(self._services)
+            _, unended = await asyncio.wait(self._services, timeout=GRACE)
         threads.close()
+        for run in crew.stuck:
+            for one in run.tasks:
+                text = (
+                    "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
+                )
+                logger.critical(text, run.routine.name, one.id, extra=fields(one, run.routine))
+        for service in unended:
+            logger.critical("%s does not end although it was cancelled", service.get_name())
+        self._named = {*unended, *(run.lane for run in crew.stuck)}
         if failure is not None:
             raise failure
+        if self._named:
+            return
         self._ended = True
         logger.info("worker %s has ended", self.name)
 
@@ -240,10 +277,10 @@ class Worker:
         self._services.add(task)
         return task
 
-    def _listen(self, service: Callable[[asyncio.Event], Awaitable[Any]]) -> asyncio.Event:
+    def _listen(self, service: Callable[[asyncio.Event], Awaitable[Any]], name: str) -> asyncio.Event:
         """Begin *service*, which sets the event once it listens."""
         attached = asyncio.Event()
-        self._begin(lambda: service(attached))
+        self._begin(partial(service, attached)).set_name(name)
         return attached
 
     async def _until_stopped(self, claiming: asyncio.Task[Any]) -> BaseException | None:
