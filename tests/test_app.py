@@ -62,6 +62,31 @@ def test_declaring_touches_no_database(tmp_path: Path, monkeypatch: pytest.Monke
     app.close()
 
 
+@proves("A1")
+def test_an_async_app_connects_by_itself(url: str) -> None:
+    """When it is first used, once for each event loop; a worker beside it runs what it enqueues."""
+    app = AsyncApp(url)
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async def use(number: int) -> int:
+        handles = await asyncio.gather(*(double.enqueue(number) for _ in range(3)))
+        assert await double.handle(handles[0].id).status() == "ready"
+        assert await app.connect() is app.kit
+        worker = app.worker()
+        working = asyncio.create_task(worker.serve())
+        results = [await handle.result(timeout=60) for handle in handles]
+        worker.stop()
+        await working
+        await app.close()
+        await app.close()
+        return sum(results)
+
+    assert [asyncio.run(use(number)) for number in (1, 2)] == [6, 12]
+
+
 FORKING = """
 import os, sys, eventkit
 
@@ -90,8 +115,10 @@ def test_a_forked_child_connects_for_itself(url: str) -> None:
 def test_an_app_without_a_database_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="bind\\(\\) a kit"):
         send.enqueue("ann")
-    with pytest.raises(RuntimeError, match="bind an async kit"):
+    with pytest.raises(RuntimeError, match=r"await app\.connect\(\)"):
         _ = AsyncApp("sqlite:///shop.db").kit
+    with pytest.raises(RuntimeError, match="give AsyncApp a URL"):
+        asyncio.run(AsyncApp().connect())
     with pytest.raises(TypeError, match="bind\\(\\) takes a kit"):
         App().bind("sqlite:///shop.db")
     with (

@@ -136,6 +136,60 @@ def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
             assert "Traceback" not in worker.stderr.read()
 
 
+@proves("A1", "L2")
+@pytest.mark.parametrize("url", [None, "sqlite:///shop.db"])
+def test_a_worker_runs_an_async_app(folder: Path, url: str | None) -> None:
+    """With the app's URL, or with the command's; with neither it says how to name one."""
+    (folder / "shop.py").write_text(
+        f"import eventkit\napp = eventkit.AsyncApp({url!r})\n"
+        "@app.task\nasync def outer(n: int) -> int:\n    return (await inner.enqueue(n)).id\n"
+        "@app.task\nasync def inner(n: int) -> int:\n    return 2 * n\n",
+        "utf-8",
+    )
+    command = [*EVENTKIT, "worker", "shop:app", *(() if url else ("--url", "sqlite:///shop.db"))]
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        made = kit.queue("default").enqueue({"task": "outer", "args": {"n": 21}})
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as worker:
+            assert kit.results.wait(kit.results.wait(made.id, PATIENCE), PATIENCE) == 42
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(PATIENCE) == 0
+    if url is None:
+        ran = process("worker", "shop:app")
+        assert ran.returncode == 2
+        assert ran.stderr.startswith("eventkit: no database is named: give --url")
+
+
+@proves("L1")
+def test_a_queue_that_there_is_not_is_refused(folder: Path) -> None:
+    """By what works on it and what shows it; a worker takes those that its app declares, or that the database has."""
+    (folder / "shop.py").write_text(
+        "import eventkit\napp = eventkit.App('sqlite:///shop.db')\n@app.task(queue='jobs')\ndef work() -> None: ...\n",
+        "utf-8",
+    )
+    with eventkit.connect("sqlite:///shop.db") as kit:
+        kit.queue("others").enqueue(1)
+    for command in (
+        ("worker", "shop:app", "-q", "job"),
+        ("queue", "show", "job"),
+        ("stats", "job"),
+        ("stats", "others", "job"),
+    ):
+        ran = process(*command, *(() if command[0] == "worker" else ("--url", "sqlite:///shop.db")))
+        assert (ran.returncode, ran.stdout) == (1, "")
+        assert "queue 'job'" in ran.stderr
+        assert "eventkit queue list" in ran.stderr
+    assert process("stats", "others", "--url", "sqlite:///shop.db").returncode == 0
+    with subprocess.Popen(
+        [*EVENTKIT, "worker", "shop:app", "-q", "jobs", "-q", "others"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as worker:
+        assert worker.stderr is not None
+        assert "has begun: queues jobs, others" in worker.stderr.readline()
+        worker.terminate()
+
+
 @proves("J5")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_told_to_stop_before_it_has_begun_does(folder: Path, number: int) -> None:

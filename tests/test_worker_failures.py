@@ -24,7 +24,7 @@ def test_what_fails_is_tried_again_as_declared(kit: EventKit, url: str, waits: b
     assert done == ["run"] * 3
     info = kit.queue("default").get(id)
     assert info is not None
-    assert info.attempt == 3
+    assert (info.attempt, info.reason) == (3, "exhausted")
 
 
 @proves("J1")

@@ -24,13 +24,10 @@ from .connection import Connection
 from .connection_async import AsyncConnection
 from .file import reserved
 from .functions import register
-from .library import Error, open_connection, translate, use_wal
+from .library import OLDEST, Error, open_connection, translate, use_wal
 from .statements import fetch
 
 __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
-
-_OLDEST = (3, 38)
-"""The oldest SQLite that has what our statements use: ``->>``, and STRICT tables (3.37)."""
 
 capabilities: frozenset[str] = frozenset()
 """What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""
@@ -68,9 +65,9 @@ def _prepare_alone(address: Address, create: bool, incomplete: bool) -> None:
 def _prepare(address: Address, create: bool, incomplete: bool) -> None:
     """See that the file can be used and has the schema of this code, or say why not."""
     path = address.path
-    if address.library == "sqlite3" and sqlite3.sqlite_version_info < _OLDEST:
+    if address.library == "sqlite3" and sqlite3.sqlite_version_info < OLDEST:
         raise Unavailable(
-            f"this Python's sqlite3 is SQLite {sqlite3.sqlite_version}, older than {'.'.join(map(str, _OLDEST))}: "
+            f"this Python's sqlite3 is SQLite {sqlite3.sqlite_version}, older than {'.'.join(map(str, OLDEST))}: "
             f"use a URL that begins with sqlite:///, for which eventkit brings SQLite itself, or a newer Python"
         )
     if os.path.isdir(path):

@@ -1,7 +1,6 @@
 """What somebody who looks after a file is told about it, and may do with it; see `eventkit.protocols.Care`."""
 
 import os
-import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -17,10 +16,7 @@ from eventkit.findings import Finding
 
 from .address import Address, parse
 from .file import reserved
-from .library import Error, open_connection, translate
-
-_OLDEST = (3, 38, 0)
-"""The first SQLite with the operator ``->>``, which the statements use."""
+from .library import OLDEST, Error, open_connection, translate
 
 _LONG_LOG = 64_000_000
 """Bytes of a WAL beyond which somebody must have kept it from being emptied."""
@@ -101,7 +97,7 @@ def _opened(address: Address) -> Any:
 
 def _library(address: Address) -> Iterator[Finding]:
     version = apsw.sqlite_lib_version() if address.library == "apsw" else sqlite3.sqlite_version
-    if tuple(map(int, version.split("."))) >= _OLDEST:
+    if tuple(map(int, version.split("."))) >= OLDEST:
         yield Finding("good", f"SQLite {version}, of {address.library}")
     else:
         yield Finding(
@@ -160,22 +156,22 @@ def _tables(connection: Any) -> Iterator[Finding]:
 
 
 def _processes(address: Address) -> Iterator[Finding]:
-    """Who has the file open and both SQLite libraries loaded, as far as this system and user can see."""
+    """The processes in which both SQLite libraries have the file open, as far as this system and user can see.
+
+    That both are loaded says nothing, because eventkit itself loads both.  But a library opens the file's shared memory
+    once for all of its connections.
+    """
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if process.name == str(os.getpid()) or not any(
-                os.readlink(link) == address.path for link in (process / "fd").iterdir()
-            ):
-                continue
-            loaded = (process / "maps").read_text("utf-8", "replace")
+            shared = sum(os.readlink(link) == f"{address.path}-shm" for link in (process / "fd").iterdir())
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
         except OSError:
             continue
-        if re.search(r"/apsw/", loaded) and re.search(r"/(_sqlite3\.|libsqlite3\.)", loaded):
+        if shared > 1:
             yield Finding(
-                "doubtful",
-                f"process {process.name} ({command[:60]}) has the file open and two SQLite libraries loaded; "
-                "if both open this file, committed rows can vanish",
+                "bad",
+                f"process {process.name} ({command[:60]}) has the file open through two SQLite libraries at once: "
+                "committed rows can vanish",
                 "make its engines with sqlite+apsw:///… (sqlite+apsw_async:///… for asyncio), and open the file with "
                 "nothing else there",
             )

@@ -22,6 +22,9 @@ Connection = Any
 
 Error = (apsw.Error, sqlite3.Error)
 
+OLDEST = (3, 38)
+"""The oldest SQLite that has what the statements use, which is the operator ``->>``; STRICT tables are older."""
+
 _FIRST_PAUSE = 0.0002
 _LONGEST_PAUSE = 0.01
 _OPENING_TIMEOUT = 5000

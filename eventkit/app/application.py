@@ -3,6 +3,7 @@
 Nothing here touches a database before it is used: a module that declares tasks can be imported anywhere.
 """
 
+import asyncio
 import importlib
 import inspect
 import threading
@@ -13,10 +14,11 @@ from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from .. import arguments, retry
 from ..arguments import Duration
-from ..kit import connect
+from ..kit import connect, connect_async
 from ..protocols import AsyncEventKit, EventKit
 from ..records import Event, Notification
 from ..retry import Policy
+from .answers import reached
 from .declarations import ListenerDeclaration, OnCrash, SubscriberDeclaration, Then
 from .function import Function
 from .installing import install, install_async
@@ -183,8 +185,8 @@ class Application(Registry):
 
         Workers do it when they start.  Schedules that this app stored before and does not declare any more are removed.
         """
-        kit = self.kit if kit is None else kit
-        return install_async(self, kit) if hasattr(kit, "__aenter__") else install(self, kit)
+        kit = self._reached() if kit is None else kit
+        return reached(kit, lambda kit: install_async(self, kit) if hasattr(kit, "__aenter__") else install(self, kit))
 
     def worker(self, **settings: Any) -> Runs:
         """A worker that runs what was declared, with the settings of `eventkit.worker.Worker`."""
@@ -195,7 +197,7 @@ class Application(Registry):
     def _task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:
             return partial(self._task, **options)
-        return Function(self.declare(function, **options), lambda: self.kit)
+        return Function(self.declare(function, **options), self._reached)
 
     def _scheduling(self, **options: Any) -> Callable[[F], F]:
         def declare(function: F) -> F:
@@ -204,7 +206,11 @@ class Application(Registry):
 
         return declare
 
-    def _connected(self) -> EventKit:
+    def _reached(self) -> Any:
+        """The kit, or an awaitable of it."""
+        return self.kit
+
+    def _connected(self) -> Any:
         with self._connecting:
             if self._own is None or self._own[0] != getpid():
                 if self.url is None:
@@ -250,7 +256,12 @@ class App(Application):
 
 
 class AsyncApp(Application):
-    """`App` for code that awaits: it is bound to an `AsyncEventKit`, and `enqueue` is awaited."""
+    """`App` for code that awaits: `enqueue` is awaited.
+
+    It connects to its URL when it is first used, once for each event loop, or is given an `AsyncEventKit` with `bind`.
+    """
+
+    _opening: tuple[asyncio.AbstractEventLoop, asyncio.Task[AsyncEventKit]] | None = None
 
     @overload
     def task(
@@ -289,5 +300,38 @@ class AsyncApp(Application):
             )
         super().bind(kit)
 
-    def _connected(self) -> EventKit:
-        raise RuntimeError("bind an async kit before anything is used: app.bind(await eventkit.connect_async(url))")
+    async def connect(self) -> AsyncEventKit:
+        """The kit that was bound; else one that is connected to the URL, once for each event loop."""
+        if self._kit is not None:
+            bound: AsyncEventKit = self._kit
+            return bound
+        loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not loop or _failed(self._opening[1]):
+            if self.url is None:
+                raise RuntimeError(
+                    "this app has no database: give AsyncApp a URL, or bind() what eventkit.connect_async(url) gives"
+                )
+            self._opening = (loop, loop.create_task(_open(self.url)))
+        return await asyncio.shield(self._opening[1])
+
+    async def close(self) -> None:  # type: ignore[override]
+        """Let go of what was connected to the URL; a kit that was bound stays open.  May be called again."""
+        opening, self._opening = self._opening, None
+        if opening is not None and opening[0] is asyncio.get_running_loop() and not _failed(opening[1]):
+            await (await opening[1]).close()
+
+    def _reached(self) -> Any:
+        return self.connect() if self._kit is None else self._kit
+
+    def _connected(self) -> AsyncEventKit:
+        if self._opening is None or not self._opening[1].done():
+            raise RuntimeError("this app has not connected yet: await app.connect(), which gives the kit")
+        return self._opening[1].result()
+
+
+async def _open(url: str) -> AsyncEventKit:
+    return await connect_async(url)
+
+
+def _failed(opening: asyncio.Task[AsyncEventKit]) -> bool:
+    return opening.done() and (opening.cancelled() or opening.exception() is not None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arguments import Duration
 from ..records import NewTask
-from .answers import then
+from .answers import reached, then
 from .declarations import TaskDeclaration
 from .handle import Handle
 
@@ -49,26 +49,25 @@ class Function:
     ) -> Any:
         """Have a worker call it with these arguments."""
         payload, key, max_attempts = self._prepared(args, arguments, key, max_attempts)
-        answer = self._queue().enqueue(
-            payload,
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            max_attempts=max_attempts,
-            expires=expires,
-            key=key,
-            headers=headers,
-            wait=wait,
-            tx=tx,
-        )
+        options = {
+            "delay": delay,
+            "run_at": run_at,
+            "priority": priority,
+            "max_attempts": max_attempts,
+            "expires": expires,
+            "key": key,
+            "headers": headers,
+            "wait": wait,
+            "tx": tx,
+        }
+        answer = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue(payload, **options))
         return then(answer, lambda enqueued: self._handle(*enqueued))
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Any:
         """Enqueue several, all or none."""
         new = [self._own(item) if isinstance(item, NewTask) else self.new(**item) for item in items]
-        return then(
-            self._queue().enqueue_many(new, tx=tx), lambda answers: [self._handle(*answer) for answer in answers]
-        )
+        answers = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue_many(new, tx=tx))
+        return then(answers, lambda answers: [self._handle(*answer) for answer in answers])
 
     def new(
         self,
@@ -117,9 +116,6 @@ class Function:
                 f"{self.declaration.name}: this is a task of something else: make it with {self.__name__}.new()"
             )
         return task
-
-    def _queue(self) -> Any:
-        return self._kit().queue(self.declaration.queue)
 
     def _handle(self, id: int, created: bool) -> Handle:
         return Handle(self._kit, self.declaration, id, created)

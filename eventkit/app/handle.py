@@ -8,7 +8,7 @@ import msgspec
 
 from ..arguments import Duration, count
 from . import progress
-from .answers import then
+from .answers import reached, then
 from .declarations import TaskDeclaration
 
 
@@ -29,22 +29,21 @@ class Handle:
         name, returns = self._declaration.name, self._declaration.signature.returns
         if returns in (None, NoneType):
             raise TypeError(f"{name} returns None by its annotation, which leaves no result: let it return something")
-        return then(self._kit().results.wait(self.id, timeout), lambda value: _read(name, value, returns))
+        value = reached(self._kit(), lambda kit: kit.results.wait(self.id, timeout))
+        return then(value, lambda value: _read(name, value, returns))
 
     def status(self) -> Any:
         """The task's state; ``gone`` where there is no such task any more."""
-        return then(self._queue().get(self.id), lambda info: "gone" if info is None else info.state)
+        info = reached(self._kit(), lambda kit: kit.queue(self._declaration.queue).get(self.id))
+        return then(info, lambda info: "gone" if info is None else info.state)
 
     def cancel(self, running: bool = False) -> Any:
         """Delete the task if it waits, or with *running* if it is being run too."""
-        return self._queue().cancel(self.id, running)
+        return reached(self._kit(), lambda kit: kit.queue(self._declaration.queue).cancel(self.id, running))
 
     def progress(self) -> Any:
         """How far it said last that it is."""
-        return then(self._kit().results.get(progress.saved_under(self.id)), progress.read)
-
-    def _queue(self) -> Any:
-        return self._kit().queue(self._declaration.queue)
+        return then(reached(self._kit(), lambda kit: kit.results.get(progress.saved_under(self.id))), progress.read)
 
 
 def _read(name: str, value: Any, returns: Any) -> Any:

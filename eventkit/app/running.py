@@ -13,6 +13,7 @@ import msgspec
 from ..arguments import text
 from ..codec import LARGEST, Codec, Undecodable
 from ..handling import Permanent, Retry, Snooze, trace
+from ..operations.finish import Fail
 from ..records import Event, NewEvent, Notification, Task
 from ..retry import delay_after, encode
 from .declarations import ListenerDeclaration, SubscriberDeclaration, TaskDeclaration
@@ -40,9 +41,10 @@ class Again(NamedTuple):
 
 
 class Dead(NamedTuple):
-    """No further attempt can succeed."""
+    """No further attempt follows: none can succeed, or the task has had them all."""
 
     error: str
+    reason: str = "failed"
 
 
 class Snoozed(NamedTuple):
@@ -105,7 +107,7 @@ def failed(declaration: TaskDeclaration, task: Task[Any], error: BaseException) 
     told = explained(error)
     if declaration.retries is not None and task.attempt > declaration.retries:
         # A task that was enqueued otherwise than by its declaration may be allowed more by its row.
-        return Dead(told)
+        return Dead(told, "exhausted")
     if isinstance(error, Retry) and error.delay is not None:
         return Again(_seconds(error.delay), told)
     policy = declaration.backoff
@@ -150,8 +152,8 @@ def settle(queue: Any, task: Task[Any], outcome: Outcome) -> Any:
             return queue.retry(task, delay=delay, error=error)
         case Snoozed(delay):
             return queue.snooze(task, delay)
-        case Dead(error):
-            return queue.fail(task, error)
+        case Dead(error, reason):
+            return queue._execute(Fail(task.id, task.token, error, reason))
 
 
 def _seconds(delay: Any) -> float:

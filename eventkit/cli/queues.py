@@ -127,6 +127,14 @@ def configure(
         show.details(kit.queue(queue).settings(), json)
 
 
+def known(kit: Any, names: list[str]) -> None:
+    """Refuse the name of a queue that has neither tasks nor settings."""
+    there = kit.overview().queues
+    for name in names:
+        if name not in there:
+            raise Failed(f"there is no queue {name!r}: eventkit queue list shows those that have tasks or settings")
+
+
 @app.command("show")
 def show_(queue: Queue, url: Url = None, json: Json = False) -> None:
     """A queue's numbers and settings.
@@ -134,6 +142,7 @@ def show_(queue: Queue, url: Url = None, json: Json = False) -> None:
     A setting shown as - has its default.
     """
     with opened(url) as kit:
+        known(kit, [queue])
         handle = kit.queue(queue)
         numbers = show.plain(handle.stats())
         numbers.update(show.plain(handle.settings()), next_due=handle.next_due())

@@ -25,6 +25,7 @@ def stats(
 ) -> None:
     """The queues in numbers."""
     with opened(url) as kit, suppress(KeyboardInterrupt):
+        queues.known(kit, names or [])
 
         def look() -> list[dict[str, Any]]:
             found = kit.overview().queues

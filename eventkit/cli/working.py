@@ -12,7 +12,7 @@ import typer
 from . import logs, settings
 from .opening import opened
 from .options import Url
-from .refusals import Refused
+from .refusals import Failed, Refused
 from .values import duration
 
 Json = Annotated[bool, typer.Option("--json", help="Print the log as JSON, an object a line.")]
@@ -65,8 +65,9 @@ def worker(
     from .application import load
 
     _be_interrupted()
+    weighted, database = _weighted(queue), url or settings.from_file().get("url")
     given = {
-        "queues": _weighted(queue),
+        "queues": weighted,
         "concurrency": concurrency,
         "prefetch": prefetch,
         "processes": processes,
@@ -78,13 +79,17 @@ def worker(
         "notify_poll_interval_ms": notify_poll_interval_ms,
         "name": name,
         "readiness_file": readiness_file,
-        "url": url or settings.from_file().get("url"),
+        "url": database,
     }
     said = {key: value for key, value in given.items() if value is not None}
     logs.begin(json)
     code = 0
     with suppress(KeyboardInterrupt):  # It was told to end before it had begun.
-        code = load(app).worker(**{**settings.from_file().get("worker", {}), **said}).run()
+        declared = load(app)
+        if declared.url is None and declared.bound is None:
+            settings.url(url)
+        _check([name for name, _ in weighted or () if name not in declared.queues], database or declared.url)
+        code = declared.worker(**{**settings.from_file().get("worker", {}), **said}).run()
     if code:  # Functions go on that would keep the process for as long as they like.
         sys.stdout.flush()
         sys.stderr.flush()
@@ -111,6 +116,26 @@ def _be_interrupted() -> None:
 
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGINT, interrupt)
+
+
+def _check(queues: list[str], url: str | None) -> None:
+    """Refuse a queue that the app does not declare and the database does not know."""
+    from eventkit.errors import NotMigrated, Unavailable
+
+    known: Any = ()
+    try:
+        if queues:
+            with opened(url) as kit:
+                known = kit.overview().queues
+    except NotMigrated:
+        pass  # The worker makes the tables; there is no queue yet.
+    except Unavailable:
+        return  # The worker waits for its database, too.
+    for name in queues:
+        if name not in known:
+            raise Failed(
+                f"no task is declared for queue {name!r}, and the database has no such queue: see eventkit queue list"
+            )
 
 
 def _weighted(queues: list[str] | None) -> list[tuple[str, float]] | None:

@@ -142,10 +142,11 @@ class Fail(Operation[bool], frozen=True):
     id: int
     token: int
     error: str
+    reason: str = "failed"
 
     def plan(self) -> Plan[bool]:
         """The funeral."""
-        return (yield from bury(self.id, self.token, "failed", self.error))
+        return (yield from bury(self.id, self.token, self.reason, self.error))
 
 
 def bury(id: int, token: int, reason: str, error: str | None) -> Plan[bool]:

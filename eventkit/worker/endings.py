@@ -144,8 +144,8 @@ def _told(task: Task[Any], outcome: Outcome) -> tuple[str, Any]:
     match outcome:
         case Snoozed(delay):
             return "snoozed", finish.Snooze(task.id, task.token, _pause(delay))
-        case Dead(error):
-            return "dead", finish.Fail(task.id, task.token, error)
+        case Dead(error, reason):
+            return "dead", finish.Fail(task.id, task.token, error, reason)
         case Again(delay, error):
             pause = None if delay is None else _pause(delay)
             return ("dead" if task.attempt >= task.max_attempts else "retried"), finish.Retry(

@@ -156,11 +156,11 @@ class Worker:
         """A connection, and whether it is ours to close."""
         if self._url is not None:
             return await backend_of(self._url).connect_async(self._url), True
-        kit = self._app.kit
+        kit = self._app.bound
         if isinstance(kit, AsyncKit):
             return kit._connection, False
         raise ValueError(
-            "the worker has to connect by itself: give App a URL, or the worker url=; bind() alone is enough only "
+            "the worker has to connect by itself: give the app a URL, or the worker url=; bind() alone is enough only "
             "for an async kit of the worker's own event loop"
         )
 
@@ -257,9 +257,7 @@ class Worker:
         threads.close()
         for run in crew.stuck:
             for one in run.tasks:
-                text = (
-                    "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
-                )
+                text = "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
                 logger.critical(text, run.routine.name, one.id, extra=fields(one, run.routine))
         for service in unended:
             logger.critical("%s does not end although it was cancelled", service.get_name())
