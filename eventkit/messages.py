@@ -5,6 +5,7 @@ out.  A step that is interrupted (a timeout, a cancellation, a signal) stays the
 """
 
 import asyncio
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Generator
@@ -22,6 +23,12 @@ from .protocols import AsyncConnection, Connection
 from .stopping import Stop, completed
 
 M = TypeVar("M")
+
+
+class Interrupted(KeyboardInterrupt, SystemExit):
+    """Ctrl-C while an iterator waits: a program that does not catch it ends with exit code 130, without a traceback."""
+
+    code = 130
 
 
 class Sleep(NamedTuple):
@@ -188,6 +195,10 @@ class Messages(_Iterator[M]):
             self._stepping = True
             try:
                 return self._walk(deadline)
+            except KeyboardInterrupt:
+                if hasattr(sys, "ps1"):
+                    raise  # An interactive session is not to be ended.
+                raise Interrupted from None
             finally:
                 self._stepping = False
 

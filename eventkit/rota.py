@@ -1,12 +1,19 @@
 """Whose turn it is: from which of several queues a worker claims next."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Self
+from typing import Any, Self
+from weakref import WeakSet
 
 from . import arguments
 from .arguments import Duration
 from .codec import Codec
 from .operations.claim import Claim, fresh_token
+
+logger = logging.getLogger("eventkit")
+
+APPS: WeakSet[Any] = WeakSet()
+"""The applications of this process, which know whether a task of theirs is declared for a queue."""
 
 
 class Rota:
@@ -37,6 +44,13 @@ class Rota:
         worker = arguments.default_worker() if worker is None else arguments.name("worker", worker)
         arguments.count("batch", batch, least=1)
         length = None if lease is None else arguments.milliseconds("lease", lease)
+        for queue in weights:
+            if any(app.declares(queue) for app in APPS):
+                logger.warning(
+                    "work() takes from queue %r, for which an App declares tasks: run eventkit worker for those, and "
+                    "put plain payloads into another queue",
+                    queue,
+                )
 
         def claim(queue: str) -> Claim:
             return Claim(queue, worker, batch, length, fresh_token(), codec)

@@ -87,6 +87,27 @@ def test_an_async_app_connects_by_itself(url: str) -> None:
     assert [asyncio.run(use(number)) for number in (1, 2)] == [6, 12]
 
 
+@proves("A4")
+def test_work_on_a_queue_of_declared_tasks_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = App()
+
+    @app.task(queue="declared")
+    def send() -> None: ...
+
+    async def asynchronously() -> None:
+        async with eventkit.connect_async(f"sqlite:///{tmp_path}/shop.db") as kit:
+            await kit.queue("declared").work().aclose()
+
+    with eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as kit:
+        kit.queue("plain").work().close()
+        assert caplog.records == []
+        kit.queue("declared").work().close()
+        kit.work(["plain", ("declared", 2)]).close()
+        asyncio.run(asynchronously())
+    warned = ["queue 'declared', for which an App declares tasks" in record.message for record in caplog.records]
+    assert warned == [True] * 3
+
+
 FORKING = """
 import os, sys, eventkit
 

@@ -15,8 +15,10 @@ import ast
 import gc
 import importlib.util
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,6 +211,46 @@ def test_the_first_block_is_the_whole_idea() -> None:
     """What a newcomer sees first is short."""
     _, block = next(blocks(ROOT / "README.md", "python"))
     assert len(block.splitlines()) < 15
+
+
+def test_the_first_block_ends_by_itself(tmp_path: Path) -> None:
+    _, block = next(blocks(ROOT / "README.md", "python"))
+    ran = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "a mail to ann@example.com\n", "")
+
+
+INTERRUPTED = """
+import signal, sys, eventkit
+signal.signal(signal.SIGINT, signal.default_int_handler)
+kit = eventkit.connect(sys.argv[1])
+print("begun", flush=True)
+try:
+    for item in kit.{loop}: ...
+except {caught}:
+    print("caught")
+finally:
+    print("left", flush=True)
+"""
+
+
+@pytest.mark.parametrize("loop", ["queue('q').work()", "stream('t').subscribe('c')", "channel('c').listen()"])
+@pytest.mark.parametrize(("caught", "code"), [("ValueError", 130), ("KeyboardInterrupt", 0)])
+def test_an_interrupted_loop_prints_no_traceback(tmp_path: Path, loop: str, caught: str, code: int) -> None:
+    """Ctrl-C ends a program that waits, as the KeyboardInterrupt that it is."""
+    command = [sys.executable, "-c", INTERRUPTED.format(loop=loop, caught=caught), f"sqlite:///{tmp_path}/shop.db"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        time.sleep(0.3)
+        program.send_signal(signal.SIGINT)
+        out, err = program.communicate(timeout=60)
+    assert (program.returncode, err, out.splitlines()) == (code, "", ["caught", "left"] if code == 0 else ["left"])
+
+
+def test_the_readme_keeps_raw_queues_and_tasks_apart() -> None:
+    """A plain payload in a queue of declared tasks would be a dead letter."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert not set(re.findall(r'kit\.queue\("(\w+)"', text)) & {"default", *re.findall(r'task\(queue="(\w+)"', text)}
 
 
 def test_every_url_option_is_documented() -> None:

@@ -64,7 +64,7 @@ def test_failures_are_isolated(kit: EventKit, url: str) -> None:
         cancelled, silent = queue.enqueue({"task": "cancelled_itself"}).id, queue.enqueue({"task": "unsayable"}).id
         blocked, ended = queue.enqueue({"task": "fail_blocking"}).id, queue.enqueue({"task": "iterated"}).id
         for id in nonsense:
-            assert error_of(kit, id).startswith("SERIALIZATION_ERROR")
+            assert error_of(kit, id).startswith("NOT_A_TASK")
         assert error_of(kit, unknown).startswith("RESOLUTION_ERROR")
         for id in (*undecodable, silent):
             assert error_of(kit, id).startswith("SERIALIZATION_ERROR")
@@ -139,3 +139,12 @@ def test_log_records_name_the_task(kit: EventKit, url: str, caplog: pytest.LogCa
     for number, name in ((id, "fail_blocking"), (unknown, "")):
         [record] = [record for record in caplog.records if getattr(record, "task_id", None) == number]
         assert (record.task_name, record.queue, record.attempt) == (name, "default", 1)  # type: ignore[attr-defined]
+
+
+@proves("A4", "Q11")
+def test_a_plain_payload_is_no_task(kit: EventKit, url: str) -> None:
+    app, _ = declared(url)
+    with working.working(app):
+        id = kit.queue("default").enqueue({"to": "ann"}).id
+        assert error_of(kit, id).startswith("NOT_A_TASK: ")
+    assert [letter.reason for letter in kit.queue("default").dead()] == ["poison"]

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from .. import arguments, retry
 from ..cron import parse
+from ..rota import APPS
 from .declarations import ListenerDeclaration, ScheduleDeclaration, SubscriberDeclaration, TaskDeclaration
 from .function import Function
 from .signature import Signature
@@ -28,6 +29,7 @@ class Registry:
         self.failure_hooks: tuple[Hook, ...] = ()
         self.closing: tuple[Callable[[], Awaitable[None]], ...] = ()
         """What a worker awaits when it has ended, in the event loop that it ran in."""
+        APPS.add(self)
 
     @property
     def tasks(self) -> Mapping[str, TaskDeclaration]:
@@ -55,6 +57,10 @@ class Registry:
     def queues(self) -> tuple[str, ...]:
         """The names of the queues that have tasks."""
         return tuple(dict.fromkeys(task.queue for task in self.tasks.values()))
+
+    def declares(self, queue: str) -> bool:
+        """Whether a task was declared for that queue so far."""
+        return any(task.queue == queue for task in self._tasks.values())
 
     def declare(self, function: Callable[..., Any], **options: Any) -> TaskDeclaration:
         """Take a function in as a task, and the schedules that were planned for it."""

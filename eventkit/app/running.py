@@ -24,7 +24,11 @@ NO_RESULT: Any = object()
 
 
 class Refused(Exception):
-    """Raised for a task that cannot be run: the text is what its dead letter says."""
+    """Raised for a task that cannot be run: the text is what its dead letter says, and *reason* its reason."""
+
+    def __init__(self, error: str, reason: str = "failed") -> None:
+        super().__init__(error)
+        self.reason = reason
 
 
 class Done(NamedTuple):
@@ -59,7 +63,11 @@ Outcome = Done | Again | Dead | Snoozed
 def resolve(app: Registry, payload: Any) -> TaskDeclaration:
     """What was declared of the task that *payload* names, or `Refused`."""
     if not isinstance(payload, dict) or not isinstance(name := payload.get("task"), str):
-        raise Refused('SERIALIZATION_ERROR: the payload of a task is {"task": name, "args": {…}}')
+        raise Refused(
+            'NOT_A_TASK: the payload is not {"task": name, "args": {…}}, as of a declared task: call enqueue() of the '
+            "declared function, or put plain payloads into a queue for which no App declares tasks, for queue.work()",
+            "poison",
+        )
     declaration = app.tasks.get(name)
     if declaration is None:
         raise Refused(
@@ -100,7 +108,9 @@ def succeeded(declaration: TaskDeclaration, value: Any, largest: int = LARGEST) 
 
 def failed(declaration: TaskDeclaration, task: Task[Any], error: BaseException) -> Outcome:
     """What it means that a run of *task* has ended with *error*."""
-    if isinstance(error, Refused | Permanent):
+    if isinstance(error, Refused):
+        return Dead(text(str(error)), error.reason)
+    if isinstance(error, Permanent):
         return Dead(text(str(error)))
     if isinstance(error, Snooze):
         return Snoozed(_seconds(error.delay))

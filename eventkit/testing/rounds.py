@@ -98,7 +98,7 @@ class Rounds:
                     first = self._readied(tasks[0])
                 except Refused as error:
                     task = tasks.pop(0)
-                    yield partial(queue.fail, task, explained(error))
+                    yield partial(settle, queue, task, Dead(explained(error), error.reason))
                     self._report(_name(task), task, None, error)
                     continue
                 batch = [first, *self._alike(first, tasks[1:])]

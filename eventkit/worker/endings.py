@@ -105,7 +105,7 @@ class Endings:
         """The task cannot be run at all."""
         self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
         logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
-        self._acks.tell(task, finish.Fail(task.id, task.token, arguments.text(str(error))))
+        self._acks.tell(task, finish.Fail(task.id, task.token, arguments.text(str(error)), error.reason))
 
     def give_back(self, task: Task[Any], routine: Routine) -> None:
         """The task was not run, or not to its end, and that is not its fault."""
