@@ -7,13 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import eventkit_postgres.connection_async
+import eventkit_sqlite.connection_async
 import pytest
 import working
 from working import error_of, gone, state, until
 
 from eventkit import App, AsyncTaskContext, EventKit, Notification, TaskContext
 from eventkit.conformance import proves
-from eventkit.loops_async import AsyncLoops
+from eventkit.operations.channel import FindNow
 from eventkit.testing import advance
 
 url, kit = working.url, working.kit
@@ -208,13 +210,15 @@ def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool
 @pytest.fixture
 def slow_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Listeners find their place only after a while, as on a busy machine."""
-    locate = AsyncLoops._locate
+    for connection in (eventkit_sqlite.connection_async, eventkit_postgres.connection_async):
+        execute = connection.AsyncConnection.execute
 
-    async def late(self: AsyncLoops, origin: Any) -> Any:
-        await asyncio.sleep(0.5)
-        return await locate(self, origin)
+        async def late(self: Any, operation: Any, tx: Any = None, execute: Any = execute) -> Any:
+            if isinstance(operation, FindNow):
+                await asyncio.sleep(0.5)
+            return await execute(self, operation, tx)
 
-    monkeypatch.setattr(AsyncLoops, "_locate", late)
+        monkeypatch.setattr(connection.AsyncConnection, "execute", late)
 
 
 @proves("J2")
