@@ -5,6 +5,6 @@ machine's; what counts are the ratios, so whoever is compared runs in turns, in 
 folder, each in a process of its own.
 
 `rounds` lets contestants take turns; `bare`, `kits` and `peers` are the contestants; `throughput`, `crowd`,
-`waking`, `idling`, `sharing`, `locking` and `memory` are the groups of rows; `report` writes them down.
+`waking`, `idling`, `sharing`, `locking`, `writers` and `memory` are the groups of rows; `report` writes them down.
 `postgres` and `spark` have groups of their own.
 """

@@ -23,6 +23,7 @@ from . import (
     throughput,
     waking,
     working,
+    writers,
 )
 from .postgres import GROUPS as POSTGRES_GROUPS
 from .report import Table
@@ -36,6 +37,7 @@ GROUPS: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "idling": idling.measure,
     "sharing": sharing.measure,
     "locking": locking.measure,
+    "writers": writers.measure,
     "schedules": schedules.measure,
     "memory": memory.measure,
     "sessions": sessions.measure,

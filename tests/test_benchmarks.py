@@ -21,6 +21,7 @@ GROUPS = [
     "idling",
     "sharing",
     "locking",
+    "writers",
     "schedules",
     "memory",
     "sessions",

@@ -8,9 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import eventkit
+from eventkit.conformance import proves
 from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process, background  # noqa: F401
 from eventkit.conformance.threads import eventually
 
@@ -225,3 +231,77 @@ def test_closing_does_not_wait_for_the_lock(url: str, locked: Callable[..., Any]
         with pytest.raises(eventkit.Closed):
             waiting.result(PATIENCE)
         assert time.monotonic() - began < HELD - 0.1
+
+
+@proves("G4")
+@pytest.mark.parametrize(
+    "kind", ["Session", "scoped_session", "Connection", "immediate", "driver", "AsyncSession", "async driver"]
+)
+@pytest.mark.parametrize("url", ["sqlite+apsw", "sqlite+pysqlite"], indirect=True)
+def test_a_callers_transaction_that_finds_the_file_busy(url: str, locked: Callable[..., Any], kind: str) -> None:
+    """The kit's call raises `Busy`, SQLAlchemy its OperationalError, and after a rollback both succeed."""
+    path = url.partition(":///")[2]
+    apsw_url = url.startswith("sqlite+apsw")
+    insert = sa.text("INSERT INTO eventkit_event (topic, payload) VALUES ('t', '5')")
+
+    def blocking() -> None:
+        engine = sa.create_engine(
+            f"{url}?timeout=0.1" + ("&begin=immediate" if kind == "immediate" and apsw_url else "")
+        )
+        tx: Any = engine.connect()
+        if kind == "driver":
+            tx = apsw.Connection(path) if apsw_url else sqlite3.connect(path, timeout=0.1)
+        elif kind != "Connection":
+            tx = scoped_session(sessionmaker(engine)) if kind == "scoped_session" else Session(engine)
+        with eventkit.connect(url) as kit:
+            with locked():
+                for call in (
+                    lambda: kit.stream("t").publish(5, tx=tx),
+                    lambda: kit.queue("q").enqueue_many([5], tx=tx),
+                ):
+                    if kind == "driver" and apsw_url:
+                        tx.execute("BEGIN")
+                    with pytest.raises(eventkit.Busy, match="roll back and try again"):
+                        call()
+                    tx.execute("ROLLBACK") if kind == "driver" else tx.rollback()
+                if kind != "driver":
+                    with pytest.raises(OperationalError, match="locked"):
+                        tx.execute(insert)
+                    tx.rollback()
+            if kind == "driver" and apsw_url:
+                tx.execute("BEGIN")
+            kit.stream("t").publish(5, tx=tx)
+            tx.execute("COMMIT") if kind == "driver" else tx.commit()
+            tx.close()
+        engine.dispose()
+
+    async def awaited() -> None:
+        engine = create_async_engine(
+            f"{url.replace('apsw', 'apsw_async').replace('pysqlite', 'aiosqlite')}?timeout=0.1"
+        )
+        tx: Any = await apsw.Connection.as_async(path) if kind == "async driver" else AsyncSession(engine)
+        async with eventkit.connect_async(url) as kit:
+            with locked():
+                if kind == "async driver":
+                    await tx.execute("BEGIN")
+                with pytest.raises(eventkit.Busy, match="roll back and try again"):
+                    await kit.stream("t").publish(5, tx=tx)
+                if kind == "async driver":
+                    await tx.execute("ROLLBACK")
+                else:
+                    await tx.rollback()
+                    with pytest.raises(OperationalError, match="locked"):
+                        await tx.execute(insert)
+                    await tx.rollback()
+            if kind == "async driver":
+                await tx.execute("BEGIN")
+            await kit.stream("t").publish(5, tx=tx)
+            await (tx.execute("COMMIT") if kind == "async driver" else tx.commit())
+            await (tx.aclose() if kind == "async driver" else tx.close())
+        await engine.dispose()
+
+    if kind == "async driver" and not apsw_url:
+        pytest.skip("an asyncio application on the standard library has aiosqlite, which is no kind of tx=")
+    asyncio.run(awaited()) if kind in ("AsyncSession", "async driver") else blocking()
+    with eventkit.connect(url) as kit:
+        assert [event.payload for event in kit.stream("t").read(5)] == [5]

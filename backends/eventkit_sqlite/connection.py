@@ -17,9 +17,10 @@ from .address import Address
 from .file import File, acquire
 from .library import Error, open_connection, translate
 from .reading import Spares, read
-from .transaction import begin_own, end_own, execute_in, unwrap
+from .transaction import begin_own, end_own, execute_in, raise_if_busy, unwrap
 from .turns import Turns
 from .watcher import Waiter
+from .write_lock import WriteLock
 from .writer import Writer
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class Connection:
         self._readers = Spares(address, self._file, address.busy_timeout)
         self._reading = threading.Semaphore(_READERS)
         self._transactions = Spares(address, self._file, 0)
+        self._locks: list[WriteLock] = []
         self._closing = False
         self._process = os.getpid()
         self._closed = False
@@ -66,7 +68,11 @@ class Connection:
         if self._closed:
             raise self._reason()
         if tx is not None:
-            return execute_in(unwrap(tx, self._file), operation)
+            try:
+                return execute_in(unwrap(tx, self._file), operation)
+            except Exception as error:
+                raise_if_busy(error, self._file)
+                raise
         if operation.writes:
             answer: T = self._turns.run(operation)
             self._file.watcher.committed()
@@ -117,14 +123,20 @@ class Connection:
         caller = threading.get_ident()
         driver = self._transactions.take()
         try:
-            begin_own(driver, self._file, caller, self._address.busy_timeout)
+            lock = self._locks.pop()
+        except IndexError:
+            lock = WriteLock(self._address.path)
+        try:
+            begin_own(driver, lock, self._file, caller, self._address.busy_timeout)
             try:
                 yield driver
             except BaseException:
-                end_own(driver, self._file, caller, False)
+                end_own(driver, lock, self._file, caller, False)
                 raise
-            end_own(driver, self._file, caller, True)
+            end_own(driver, lock, self._file, caller, True)
         finally:
+            lock.release()
+            self._locks.append(lock)
             self._transactions.give_back(driver)
         self._file.watcher.committed()
 
@@ -147,6 +159,8 @@ class Connection:
         self._turns.close()
         self._untrack()
         self._release()
+        for lock in (self._writer.lock, *self._locks):
+            lock.close()
 
     def forked(self) -> None:
         """This is a child process now: refuse to work, and never touch what belongs to the parent."""

@@ -22,9 +22,10 @@ from .address import Address
 from .file import File, acquire
 from .library import Error
 from .reading import read
-from .transaction import begin_own, end_own, execute_in_async
+from .transaction import begin_own, end_own, execute_in_async, raise_if_busy
 from .watcher import Waiter
 from .worker import Worker, close_from_outside, connection_of, open_worker
+from .write_lock import WriteLock
 from .writer import Job, Writer
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class AsyncConnection:
         self._line: list[tuple[Job, asyncio.Future[Any]]] = []
         self._mutex = threading.Lock()
         self._writes: asyncio.Future[None] | None = None
-        self._spares: list[Worker] = []
+        self._spares: list[tuple[Worker, WriteLock]] = []
         self._undoing: set[asyncio.Future[Any]] = set()
         self._sleepers: set[asyncio.Event] = set()
         self._closing = False
@@ -88,7 +89,11 @@ class AsyncConnection:
         if self._closed:
             raise self._reason()
         if tx is not None:
-            return await execute_in_async(tx, operation, self._file)
+            try:
+                return await execute_in_async(tx, operation, self._file)
+            except Exception as error:
+                raise_if_busy(error, self._file)
+                raise
         if operation.writes:
             return await self._write(operation)
         return await self._read(operation)
@@ -140,25 +145,28 @@ class AsyncConnection:
         if self._closed:
             raise self._reason()
         caller = asyncio.current_task()
-        worker = self._spares.pop() if self._spares else await open_worker(self._address, self._file, 0)
+        if self._spares:
+            worker, lock = self._spares.pop()
+        else:
+            worker, lock = await open_worker(self._address, self._file, 0), WriteLock(self._address.path)
         driver = connection_of(worker)
         left = threading.Event()
         try:
             try:
                 timeout = self._address.busy_timeout
-                await worker.async_run(begin_own, driver, self._file, caller, timeout, left.is_set)
+                await worker.async_run(begin_own, driver, lock, self._file, caller, timeout, left.is_set)
                 yield worker
             except BaseException:
                 # The beginning goes on in the worker's thread even if this task was cancelled; the end is after it.
                 left.set()
-                await worker.async_run(end_own, driver, self._file, caller, False)
+                await worker.async_run(end_own, driver, lock, self._file, caller, False)
                 raise
-            await worker.async_run(end_own, driver, self._file, caller, True)
+            await worker.async_run(end_own, driver, lock, self._file, caller, True)
         finally:
             if self._closed:
                 await worker.aclose()
             else:
-                self._spares.append(worker)
+                self._spares.append((worker, lock))
         self._file.watcher.committed()
 
     def rouse(self) -> None:
@@ -181,8 +189,10 @@ class AsyncConnection:
         while self._writes is not None:
             # To await what is done already would not let the loop run, nor the callback that clears it.
             await asyncio.wait({self._writes})
-        for worker in (self._writing, self._reading, *self._spares):
+        for worker in (self._writing, self._reading, *(worker for worker, _ in self._spares)):
             await worker.aclose()
+        for lock in (self._writer.lock, *(lock for _, lock in self._spares)):
+            lock.close()
         self._spares.clear()
         self._untrack()
         self._file.release()
@@ -268,10 +278,10 @@ class AsyncConnection:
         return closed_or_forked(self._process)
 
 
-def _release(file: File, writer: Worker, reader: Worker, spares: list[Worker]) -> None:
+def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, WriteLock]]) -> None:
     """Close the connections of a kit that was collected, and then let other libraries have the file."""
     try:
-        for worker in (writer, reader, *spares):
+        for worker in (writer, reader, *(worker for worker, _ in spares)):
             close_from_outside(worker)
     finally:
         file.release()

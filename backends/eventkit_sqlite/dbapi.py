@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from threading import get_ident
+from time import monotonic
 from typing import Any
 
 import apsw
+
+from .write_lock import WriteLock
 
 apilevel = "2.0"
 paramstyle = "qmark"
@@ -37,13 +40,15 @@ class Cursor(apsw.Cursor):
     rowcount = -1
 
     def execute(self, statements: str, bindings: apsw.Bindings | None = None, **options: Any) -> Cursor:
-        self.exec_trace = _describe
+        self.exec_trace = _prepared
+        connection: Any = self.connection
         try:
             super().execute(statements, bindings, **options)
         except TypeError as error:
             # A value of a type that SQLite has not. As an `Error`, SQLAlchemy shows it with the statement.
             raise apsw.BindingsError(*error.args) from error
-        connection = self.connection
+        finally:
+            connection.executed()
         self.rowcount = -1 if self.description else connection.changes()
         self.lastrowid = connection.last_insert_rowid()
         return self
@@ -52,11 +57,15 @@ class Cursor(apsw.Cursor):
         """Execute once for each of the bindings. Rows that the statement returns are dropped."""
         # The trace would be called for each of the bindings, and there is nothing to describe.
         self.exec_trace = self.description = None
+        connection: Any = self.connection
         try:
+            connection.wait_to_write()
             super().executemany(statements, self._counted(sequenceofbindings), **options)
             self.fetchall()
         except TypeError as error:
             raise apsw.BindingsError(*error.args) from error
+        finally:
+            connection.executed()
         return self
 
     def _counted(self, sequenceofbindings: Iterable[apsw.Bindings]) -> Iterator[apsw.Bindings]:
@@ -75,9 +84,11 @@ class Cursor(apsw.Cursor):
 _columns = vars(apsw.Cursor)["description"].__get__  # apsw's attribute, which that of our Cursor hides
 
 
-def _describe(cursor: Any, sql: str, bindings: apsw.Bindings | None) -> bool:
+def _prepared(cursor: Any, sql: str, bindings: apsw.Bindings | None) -> bool:
     # apsw forgets the columns with the last row, which for an empty result is inside execute().
     cursor.description = _columns(cursor) or None
+    if not cursor.is_readonly:
+        cursor.connection.wait_to_write()
     return True
 
 
@@ -99,6 +110,8 @@ class Connection(apsw.Connection):
         self.cursor_factory = Cursor
         self.transaction_mode = begin
         self.set_busy_timeout(round(timeout * 1000))
+        self._write_lock = WriteLock(self.db_filename("main"))
+        self._patience: float | None = None
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -120,6 +133,46 @@ class Connection(apsw.Connection):
         if self.in_transaction:
             self.execute("ROLLBACK")
         self.thread = None
+
+    def close(self, force: bool = False) -> None:
+        """Close, which rolls back what is open."""
+        super().close(force)
+        self._write_lock.close()
+
+    def wait_to_write(self) -> None:
+        """Wait until it is this connection's turn to write, unless it is already, or for as long as SQLite would.
+
+        SQLite itself reports that the file is busy. A transaction that has read does not wait: what others commit
+        meanwhile would outdate its snapshot, and without a WAL the writer before it waits for its end.
+        """
+        lock = self._write_lock
+        if lock.held or lock.take() or self.txn_state("main") == apsw.SQLITE_TXN_READ:
+            return
+        patience = self.busy_timeout()
+        deadline = monotonic() + patience
+        lock.take(lambda: monotonic() >= deadline or self.is_unwanted())
+        self._patience = patience
+        self.set_patience(max(0.0, deadline - monotonic()))
+
+    def executed(self) -> None:
+        """Let the next connection write, unless this one is in a transaction that has written."""
+        if self._patience is not None:
+            self.set_patience(self._patience)
+            self._patience = None
+        if self._write_lock.held and not (self.in_transaction and self.txn_state("main") == apsw.SQLITE_TXN_WRITE):
+            self._write_lock.release()
+
+    def busy_timeout(self) -> float:
+        """How many seconds SQLite waits for a lock."""
+        return float(self.pragma("busy_timeout")) / 1000
+
+    def set_patience(self, seconds: float) -> None:
+        """Let SQLite wait so long for a lock."""
+        self.set_busy_timeout(round(seconds * 1000))
+
+    def is_unwanted(self) -> bool:
+        """Whether the call that is running was cancelled."""
+        return False
 
     def create_function(
         self, name: str, narg: int, func: Callable[..., Any] | None, *, deterministic: bool = False

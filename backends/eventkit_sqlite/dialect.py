@@ -10,6 +10,11 @@ committed rows without an error. This dialect is SQLAlchemy's own for SQLite, on
 `deferred` (the default), `immediate` or `exclusive`. With `uri=true` the database is an SQLite URI
 (`file:shop.db`), and all other options are parameters of that URI.
 
+Connections take turns to write, first come, first served, across processes (see `write_lock`): a transaction waits for
+its turn before its first write. One that has read before is not made to wait, because what others commit meanwhile
+outdates its snapshot; SQLite refuses it with `OperationalError` while another connection writes. So transactions that
+read before they write are better begun with `begin=immediate`.
+
 Unlike those of SQLAlchemy's `sqlite://`, transactions begin when SQLAlchemy says so. Therefore savepoints
 nest, a transaction sees one snapshot from its first SELECT on, and DDL is rolled back with it (for Alembic,
 say `transactional_ddl=True` in `context.configure`). A PRAGMA that SQLite ignores or refuses within a

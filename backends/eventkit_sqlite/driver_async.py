@@ -149,13 +149,32 @@ class Connection(dbapi.Connection):
         """Interrupt what is running, and close."""
         with suppress(apsw.ConnectionClosedError):
             self.interrupt()
-        return self.aclose(True)  # type: ignore[attr-defined, no-any-return]
+        return self.aclose(True)
 
     def abort_soon(self) -> None:
         """The same without waiting for it, as there may be no event loop."""
         with suppress(apsw.ConnectionClosedError):
             self.interrupt()
             self.async_controller.post(partial(self.close, True))  # type: ignore[attr-defined]
+
+    def aclose(self, force: bool = False) -> Awaitable[None]:
+        """Close, which rolls back what is open."""
+        closing: Awaitable[None] = super().aclose(force)  # type: ignore[misc]
+        if isinstance(closing, asyncio.Future):  # Else it was closed before.
+            closing.add_done_callback(lambda _: self._write_lock.close())
+        return closing
+
+    def busy_timeout(self) -> float:
+        """How many seconds a statement waits for a lock."""
+        return self._lane.timeout
+
+    def set_patience(self, seconds: float) -> None:
+        """Let statements wait so long for a lock."""
+        self._lane.timeout = seconds
+
+    def is_unwanted(self) -> bool:
+        """Whether the call that is running was cancelled."""
+        return self._lane.is_unwanted()
 
     def holds_up(self, caller: object) -> bool:
         """Whether *caller*, a task or the ident of a thread, has begun a transaction here that has the write lock."""

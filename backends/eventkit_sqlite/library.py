@@ -17,6 +17,8 @@ import msgspec
 
 from eventkit.errors import Busy, EventkitError, NotMigrated, Unavailable
 
+from .write_lock import WriteLock
+
 Connection = Any
 """A connection of either library."""
 
@@ -124,8 +126,13 @@ def use_wal(connection: Connection, patience: float) -> None:
         time.sleep(_LONGEST_PAUSE)
 
 
-def begin(connection: Connection, give_up: Callable[[Exception], bool]) -> bool:
-    """Begin a write transaction as soon as the lock is free; False if *give_up* said so on the way."""
+def begin(connection: Connection, lock: WriteLock, give_up: Callable[[Exception], bool]) -> bool:
+    """Begin a write transaction when it is this connection's turn; False if *give_up* said so on the way.
+
+    The caller releases *lock*, after the transaction or without one.
+    """
+    if not lock.take(lambda: give_up(apsw.exception_for(_BUSY))):
+        return False
     pause = _FIRST_PAUSE
     while True:
         try:
@@ -136,6 +143,7 @@ def begin(connection: Connection, give_up: Callable[[Exception], bool]) -> bool:
                 raise
             if give_up(error):
                 return False
+        # A connection that takes no turns is writing.
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 

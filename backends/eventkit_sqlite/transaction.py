@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import apsw
 
-from eventkit.errors import ForeignTransaction
+from eventkit.errors import Busy, ForeignTransaction
 from eventkit.execute import run
 from eventkit.operations import Operation
 
@@ -24,9 +24,10 @@ from . import driver_async
 from .django import NO_ASYNC, driver_of, is_django, needs_the_standard_library
 from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
-from .library import Error, begin, own_lock, translate
+from .library import Error, begin, is_busy, own_lock, translate
 from .statements import STATEMENTS, fetch
 from .worker import StandardWorker
+from .write_lock import WriteLock
 
 T = TypeVar("T")
 
@@ -120,10 +121,29 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
     )
 
 
+def raise_if_busy(error: Exception, file: File) -> None:
+    """Raise `Busy` if *error*, the driver's or SQLAlchemy's around it, is that the file is busy."""
+    cause = getattr(error, "orig", None) or error
+    if is_busy(cause):
+        raise Busy(
+            f"another connection is writing to {file.path}, or has written since the transaction tx= began to read: "
+            f"roll back and try again; begin transactions that read before they write with BEGIN IMMEDIATE "
+            f"(?begin=immediate in the URL of an engine), or raise the timeout of the connection"
+        ) from error
+
+
 def begin_own(
-    driver: Driver, file: File, caller: object, busy_timeout: float, unwanted: Callable[[], bool] = lambda: False
+    driver: Driver,
+    lock: WriteLock,
+    file: File,
+    caller: object,
+    busy_timeout: float,
+    unwanted: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Begin ``kit.transaction()`` for *caller* on *driver*, once the lock is free, unless nobody wants it any more."""
+    """Begin ``kit.transaction()`` for *caller* on *driver*, when it is its turn, unless *unwanted* says so before.
+
+    `end_own` releases *lock*.
+    """
     deadline = time.monotonic() + busy_timeout
 
     def give_up(error: Exception) -> bool:
@@ -134,21 +154,23 @@ def begin_own(
         return False
 
     file.check_identity_sometimes(driver)
-    begin(driver, give_up)
+    begin(driver, lock, give_up)
     file.transactions.append(caller)
 
 
-def end_own(driver: Driver, file: File, caller: object, commit: bool) -> None:
+def end_own(driver: Driver, lock: WriteLock, file: File, caller: object, commit: bool) -> None:
     """End ``kit.transaction()``, if it was begun and its user has not ended it."""
     with suppress(ValueError):
         file.transactions.remove(caller)
-    if driver.in_transaction:
-        try:
+    try:
+        if driver.in_transaction:
             driver.execute("COMMIT" if commit else "ROLLBACK")
-        except Error as error:
-            if driver.in_transaction:
-                driver.execute("ROLLBACK")
-            raise translate(error, file.path) from error
+    except Error as error:
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
+        raise translate(error, file.path) from error
+    finally:
+        lock.release()
 
 
 def holds_lock(caller: object, file: File) -> bool:

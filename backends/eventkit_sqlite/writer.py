@@ -18,6 +18,7 @@ from .file import File
 from .library import Connection, Error, begin, is_busy, own_lock
 from .statements import STATEMENTS, fetch
 from .transaction import holds_lock
+from .write_lock import WriteLock
 
 
 class Job:
@@ -72,6 +73,7 @@ class Writer:
     def __init__(self, address: Address, file: File, connection: Connection) -> None:
         self._address = address
         self._file = file
+        self.lock = WriteLock(file.path)
         self.connection = connection
         self.closing = False
 
@@ -79,15 +81,16 @@ class Writer:
         """Run one operation in a transaction of its own."""
         self._file.check_identity_sometimes(self.connection)
         connection = self.connection
+        statement = STATEMENTS.get(type(operation))
+        single = statement is not None and statement.single
+        commits_by_itself = single or (operation.first_alone and not operation.may_fail_to_read)
+        # Such a statement is too short to take the lock for, unless it would overtake others.
+        if not commits_by_itself or self.lock.is_wanted():
+            self.together([job := self._job(operation, caller)])
+            return job.result()
         try:
-            statement = STATEMENTS.get(type(operation))
-            if statement is not None and statement.single:
+            if single:
                 return operation.decode(fetch(connection, operation))
-            if operation.may_fail_to_read or not operation.first_alone:
-                connection.execute("BEGIN IMMEDIATE")
-                answer = run(operation.plan(), self._fetch)
-                connection.execute("COMMIT")
-                return answer
             plan = operation.plan()
             rows = fetch(connection, next(plan))
         except BaseException as error:
@@ -133,12 +136,18 @@ class Writer:
                     job.finish(error=known if isinstance(known, Exception) else interrupted())
             if not isinstance(error, Exception):
                 raise
+        finally:
+            try:
+                self.lock.release()
+            except BaseException:
+                self.lock.release()
+                raise
 
     def _job(self, operation: Operation[Any], caller: object) -> Job:
         return Job(operation, caller, time.monotonic() + self._address.busy_timeout)
 
     def _begin(self, jobs: list[Job]) -> bool:
-        """Take the write lock; False when jobs that could wait no longer have been finished instead."""
+        """Begin when it is this writer's turn; False when jobs that could wait no longer have been finished instead."""
 
         def give_up(error: Exception) -> bool:
             now = time.monotonic()
@@ -151,7 +160,7 @@ class Writer:
                     job.finish(error=self._file.explain(error, self.connection))
             return any(job.done for job in jobs)
 
-        return begin(self.connection, give_up)
+        return begin(self.connection, self.lock, give_up)
 
     def _run(self, job: Job) -> None:
         job.finish(run(job.operation.plan(), self._fetch))

@@ -133,7 +133,7 @@ def test_the_kits_options_stay_out_of_it(url: str, tmp_path: Path) -> None:
     option = {"pooler": "transaction"} if on_postgres(url) else {"watch": "poll"}
     eventkit_migrations.upgrade(with_options(url, durability="full", busy_timeout=5, **option))
     assert eventkit_migrations.current(with_options(url, durability="off")) == HEAD
-    assert {path.name for path in tmp_path.iterdir()} <= {"shop.db", "shop.db-wal", "shop.db-shm"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"shop.db", "shop.db-wal", "shop.db-shm", "shop.db-lock"}
 
 
 def test_plain_sqlite_means_our_driver(tmp_path: Path) -> None:

@@ -1,0 +1,225 @@
+"""The order in which connections write to one file: first come, first served.
+
+SQLite's busy handler sleeps and tries again, so a process that writes back to back keeps the others from writing.
+Before a transaction takes SQLite's write lock it takes a lock on the file ``<database>-lock``, and releases it after
+the commit.  It only decides the order.  SQLite's own lock still protects the data, so a connection that
+does not take part, or cannot, is as safe as before.
+
+The locks are open file description locks on bytes that the file does not have.  Byte 0 is the lock.  A connection that
+has to wait locks the byte whose number is the time at which it came, its ticket, and then tries to lock byte 0 together
+with all tickets before its own, which fails as long as any connection before it holds or waits.  The kernel releases
+the bytes of a process that has died.
+
+A waiting connection polls.  A blocking call has no timeout, and polling does not cost it its place, because the
+tickets decide the order.  The pauses grow with the time that it has waited, and are short only for the connection
+whose turn is next.
+"""
+
+import errno
+import logging
+import os
+import struct
+import sys
+from collections.abc import Callable
+from time import monotonic, monotonic_ns, sleep
+from weakref import WeakSet
+
+if sys.platform == "linux":
+    from fcntl import F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK, fcntl
+
+    def _bytes(kind: int, first: int, count: int) -> bytes:
+        """The ``struct flock`` for *count* bytes from *first*; 0 for all."""
+        return _FLOCK.pack(kind, os.SEEK_SET, first, count, 0)
+
+    _FLOCK = struct.Struct("hhqqi4x")
+    _HOLD = _bytes(F_WRLCK, 0, 1)
+    _ALL = _bytes(F_WRLCK, 0, 0)
+    _TICKETS = _bytes(F_WRLCK, 1, 0)
+    _RELEASE = _bytes(F_UNLCK, 0, 0)
+    _RELEASE_TICKETS = _bytes(F_UNLCK, 1, 0)
+    _NO_CONFLICT = struct.pack("h", F_UNLCK)
+
+_TAKEN = (errno.EAGAIN, errno.EACCES)
+
+_BURST = 0.0005
+"""Seconds for which a connection writes without looking whether others wait: a look costs a third of a microsecond."""
+
+_FIRST_PAUSE = 0.00005
+_LONGEST_PAUSE_OF_NEXT = 0.001
+_LONGEST_PAUSE = 0.004
+_PAUSES = 16
+"""A pause is this fraction of the time waited, which bounds what is lost between one holder and the next."""
+
+_ASK_EVERY = 0.005
+
+_logger = logging.getLogger("eventkit")
+_reported: set[str] = set()
+_locks: "WeakSet[WriteLock]" = WeakSet()
+
+
+class WriteLock:
+    """One connection's access to the lock of the database at *path*, which is empty for one in memory.
+
+    Not thread-safe.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "_look_at", "_path", "_usable", "held")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._usable = path != ""
+        self._look_at = 0.0
+        self.held = False
+        _locks.add(self)
+
+    def take(self, give_up: Callable[[], bool] | None = None) -> bool:
+        """Take the lock, waiting until *give_up* says so, or not at all without it; whether the caller may go on.
+
+        Where the lock file cannot be used, the caller may go on at once.
+        """
+        if self.held:
+            return True
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._descriptor = self._open()
+            if descriptor < 0:
+                return True
+        self.held = True  # First, so that release() is right after an interrupt anywhere in between.
+        try:
+            now = monotonic()
+            if now < self._look_at or fcntl(descriptor, F_OFD_GETLK, _TICKETS).startswith(_NO_CONFLICT):
+                fcntl(descriptor, F_OFD_SETLK, _HOLD)
+                if now >= self._look_at:
+                    self._look_at = now + _BURST
+                return True
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                self._report(error)
+                return True
+        if give_up is None:
+            self.held = False
+            return False
+        return self._wait(give_up)
+
+    def is_wanted(self) -> bool:
+        """Whether another connection holds the lock or waits for it; as it was up to half a millisecond ago."""
+        if monotonic() < self._look_at:
+            return False
+        if self._descriptor < 0:
+            self._descriptor = self._open()
+        if self._descriptor >= 0:
+            try:
+                if not fcntl(self._descriptor, F_OFD_GETLK, _ALL).startswith(_NO_CONFLICT):
+                    return True
+            except OSError as error:
+                self._report(error)
+        self._look_at = monotonic() + _BURST
+        return False
+
+    def release(self) -> None:
+        """Let the next connection write, if this one holds the lock."""
+        if self.held:
+            fcntl(self._descriptor, F_OFD_SETLK, _RELEASE)
+            self.held = False
+
+    def close(self) -> None:
+        """Release the lock and close the lock file."""
+        self.held = False
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    __del__ = close
+
+    def _wait(self, give_up: Callable[[], bool]) -> bool:
+        try:
+            ticket = self._ticket()
+            turn, before = _bytes(F_WRLCK, 0, ticket), _bytes(F_WRLCK, 1, ticket - 1)
+            since = ask_at = monotonic()
+            longest = _LONGEST_PAUSE
+            while not self._try(turn):
+                now = monotonic()
+                if now >= ask_at:
+                    if give_up():
+                        self.release()
+                        return False
+                    ask_at = now + _ASK_EVERY
+                if longest == _LONGEST_PAUSE and fcntl(self._descriptor, F_OFD_GETLK, before).startswith(_NO_CONFLICT):
+                    since, longest = now, _LONGEST_PAUSE_OF_NEXT
+                sleep(min(max((now - since) / _PAUSES, _FIRST_PAUSE), longest))
+            fcntl(self._descriptor, F_OFD_SETLK, _RELEASE_TICKETS)
+        except OSError as error:
+            self._report(error)
+        except BaseException:
+            self.release()
+            raise
+        self._look_at = monotonic() + _BURST
+        return True
+
+    def _ticket(self) -> int:
+        """Lock a ticket for this moment; its number."""
+        while not self._try(_bytes(F_WRLCK, ticket := monotonic_ns(), 1)):
+            sleep(_FIRST_PAUSE)  # A later one is just being called.
+        return ticket
+
+    def _try(self, lock: bytes) -> bool:
+        try:
+            fcntl(self._descriptor, F_OFD_SETLK, lock)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            return False
+        return True
+
+    def _open(self) -> int:
+        """Open the lock file, which is created with the mode and the owner of the database; -1 if that fails."""
+        if not self._usable:
+            return -1
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            if sys.platform != "linux":
+                raise OSError(errno.ENOSYS, "this system has no open file description locks")
+            try:
+                database = os.stat(self._path)
+            except FileNotFoundError:
+                return -1  # SQLite creates the database with the first write to it.
+            path = f"{self._path}-lock"
+            try:
+                return os.open(path, flags | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                pass
+            try:
+                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, database.st_mode & 0o666)
+            except FileExistsError:
+                return os.open(path, flags | os.O_NOFOLLOW)
+            os.fchmod(descriptor, database.st_mode & 0o666)
+            if os.geteuid() == 0:
+                os.fchown(descriptor, database.st_uid, database.st_gid)
+            return descriptor
+        except OSError as error:
+            self._report(error)
+            return -1
+
+    def _report(self, error: OSError) -> None:
+        """Go on without the lock, and log that once for each database and process."""
+        self._usable = False
+        self.close()
+        if self._path not in _reported:
+            _reported.add(self._path)
+            _logger.warning(
+                "%s-lock cannot be used (%s): processes that write to %s back to back may keep others waiting",
+                self._path,
+                error,
+                self._path,
+            )
+
+
+def _close_all_in_child() -> None:
+    # A lock belongs to the open file, which the child shares with its parent: it would outlive the parent.
+    for lock in list(_locks):
+        lock.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_all_in_child)
