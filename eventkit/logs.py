@@ -1,9 +1,10 @@
-"""Logs as lines of JSON, for whoever collects them: what was logged, and of which request and task it is.
+"""Logs as lines of text, and as lines of JSON for programs: what was logged, and of which request and task it is.
 
 What a record has beside its message, such as the ``task_id`` that a worker gives it, becomes fields of the line.
 """
 
 import logging
+import traceback
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,35 @@ REQUEST: ContextVar[str | None] = ContextVar("eventkit_request", default=None)
 
 _ORDINARY = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"})
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+class TextLines(logging.Formatter):
+    """A line of text for each record, with its traceback below.
+
+    What others have written, as the message of an exception, can neither begin a line nor command a terminal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s  %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line without its traceback."""
+        record.message = escaped(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        """Return the traceback, with each exception's text in one line."""
+        parts = [part.removesuffix("\n") for part in traceback.TracebackException(*ei).format()]
+        # What Python itself writes begins so, and may have several lines; the rest is a text.
+        return "\n".join(
+            "\n".join(map(escaped, part.split("\n"))) if part.startswith(("  ", "\n", "Traceback ")) else escaped(part)
+            for part in parts
+        )
+
+
+def escaped(text: str) -> str:
+    """Return *text* with what does not print, newlines among it, as escape sequences."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 class JSONLines(logging.Formatter):

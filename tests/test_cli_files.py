@@ -74,6 +74,7 @@ def test_what_is_exported_is_imported_elsewhere(
     file, again = tmp_path / "kit.ndjson", tmp_path / "again.ndjson"
     assert cli.json("export", file)["rows"] >= 1217
     assert "is there already" in cli.refusal(1, "export", file)
+    assert file.stat().st_mode & 0o077 == 0
     other = Commands(capsys, f"sqlite:///{tmp_path}/other.db")
     counts = {row["table"]: row["rows"] for row in other.json("import", file)}
     assert (counts["eventkit_task"], counts["eventkit_event"]) == (1204, 10)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+import eventkit_sqlite
 import pytest
 import sqlalchemy as sa
 
 import eventkit
+from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 
 SCHEMES = ["sqlite", "sqlite+apsw", "sqlite+pysqlite"]
@@ -147,7 +149,9 @@ def test_a_host_is_refused(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("mode=ro", "unknown option 'mode'.*durability, busy_timeout"),
+        ("cache=shared", "unknown option 'cache'.*durability, busy_timeout"),
+        ("mode=ro", "mode is an octal number"),
+        ("mode=0066", "mode is an octal number that lets the owner read and write"),
         ("durability=maybe", "durability is one of full, normal, off"),
         ("watch=closely", "watch is one of inotify, poll"),
         ("busy_timeout=-1", "busy_timeout is a number"),
@@ -168,6 +172,27 @@ def test_durability_is_sqlites_synchronous(tmp_path: Path, durability: str | Non
     url = f"sqlite:///{tmp_path}/shop.db" + (f"?durability={durability}" if durability else "")
     with eventkit.connect(url) as kit, kit.transaction() as tx:
         assert tx.execute("PRAGMA synchronous").fetchall() == [(level,)]
+
+
+@proves("G2")
+@pytest.mark.parametrize(
+    ("query", "umask", "mode"), [("", 0o022, 0o600), ("?mode=0660", 0o007, 0o660), ("?mode=660", 0o027, 0o640)]
+)
+def test_a_new_file_is_its_owners(scheme: str, tmp_path: Path, query: str, umask: int, mode: int) -> None:
+    """The database, its log and a backup have the mode of the URL, less the umask; a file keeps the mode it has."""
+    before = os.umask(umask)
+    try:
+        with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db{query}") as kit:
+            kit.stream("t").publish(1)
+            found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+            assert found == dict.fromkeys(("shop.db", "shop.db-wal", "shop.db-shm"), mode)
+        eventkit_sqlite.backup(f"{scheme}:///{tmp_path}/shop.db{query}", f"{tmp_path}/backup.db", print)
+        assert (tmp_path / "backup.db").stat().st_mode & 0o777 == mode
+        (tmp_path / "shop.db").chmod(0o604)
+        eventkit.connect(f"{scheme}:///{tmp_path}/shop.db{query}").close()
+        assert (tmp_path / "shop.db").stat().st_mode & 0o777 == 0o604
+    finally:
+        os.umask(before)
 
 
 def test_a_folder_is_refused(scheme: str, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@
     ?watch=inotify|poll                   how commits of others are noticed (inotify, where there is one)
     ?fallback_poll=5                      seconds between two looks on no occasion
     ?max_payload=524288                   bytes of JSON text
+    ?mode=0600                            who may read and write a new file, in octal, less the umask
 """
 
 import os
+import re
 import sys
 from urllib.parse import parse_qsl, unquote
 
@@ -23,7 +25,7 @@ import msgspec
 from eventkit.arguments import choice, number
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
-_OPTIONS = ("durability", "busy_timeout", "watch", "fallback_poll", "max_payload")
+_OPTIONS = ("durability", "busy_timeout", "watch", "fallback_poll", "max_payload", "mode")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class Address(msgspec.Struct, frozen=True):
     watch: str = "inotify" if sys.platform == "linux" else "poll"
     fallback_poll: float = 5.0
     max_payload: int = 524_288
+    mode: int = 0o600
 
 
 def parse(url: str) -> Address:
@@ -70,4 +73,12 @@ def parse(url: str) -> Address:
             options[option] = number(option, given[option])
     if "max_payload" in given:
         options["max_payload"] = int(number("max_payload", given["max_payload"]))
+    if "mode" in given:
+        options["mode"] = _mode(given["mode"])
     return Address(url, os.path.realpath(path), library, **options)  # type: ignore[arg-type]  # each option is checked above
+
+
+def _mode(text: str) -> int:
+    if not re.fullmatch("0?[0-7]{3}", text) or int(text, 8) & 0o600 != 0o600:
+        raise ValueError(f"mode is an octal number that lets the owner read and write, such as 0660, not {text!r}")
+    return int(text, 8)

@@ -16,7 +16,7 @@ from eventkit.findings import Finding
 
 from .address import Address, parse
 from .file import reserved
-from .library import OLDEST, Error, open_connection, translate
+from .library import OLDEST, Error, create_file, open_connection, translate
 
 _LONG_LOG = 64_000_000
 """Bytes of a WAL beyond which somebody must have kept it from being emptied."""
@@ -55,6 +55,7 @@ def backup(url: str, path: str, progress: Callable[[int, int], object]) -> None:
     """
     address, part = parse(url), f"{path}.{os.getpid()}.part"
     try:
+        create_file(part, address.mode)
         with (
             reserved(address),
             closing(apsw.Connection(address.path, flags=apsw.SQLITE_OPEN_READWRITE)) as source,

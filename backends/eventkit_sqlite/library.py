@@ -4,6 +4,7 @@ They look alike from here: a connection has ``execute(sql, parameters)``, ``in_t
 and their errors carry SQLite's result code.
 """
 
+import os
 import sqlite3
 import sys
 import time
@@ -43,6 +44,21 @@ _ERROR, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB =
     14,
     26,
 )
+
+
+def create_file(path: str, mode: int) -> None:
+    """Make an empty file, unless there is one; its log will have the same *mode*.
+
+    A descriptor of it is not closed here where that can be helped: it would drop the locks of a connection that another
+    thread has opened meanwhile.
+    """
+    try:
+        if sys.platform == "linux":
+            os.mknod(path, mode)
+        else:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, mode))
+    except FileExistsError:
+        pass
 
 
 def open_connection(library: str, path: str, synchronous: str, busy_timeout: float) -> Connection:

@@ -4,9 +4,7 @@ import logging
 import sys
 import time
 
-from eventkit.logs import JSONLines
-
-from . import show
+from eventkit.logs import JSONLines, TextLines, escaped
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}
 
@@ -19,19 +17,19 @@ def begin(json: bool) -> None:
     elif sys.stderr.isatty():
         handler.setFormatter(_Colours())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+        handler.setFormatter(TextLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     # It tells of each of its parts when it is loaded, which is whenever somebody connects.
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
-class _Colours(logging.Formatter):
+class _Colours(TextLines):
     """A line for somebody who looks on: what is the matter is to be seen at once."""
 
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        text = show.harmless(record.getMessage().rstrip())
+        text = escaped(record.getMessage().rstrip())
         line = f"\x1b[2m{clock}\x1b[0m  {_COLOURS.get(record.levelno, '')}{text}\x1b[0m"
         if not record.name.startswith("eventkit"):
             line += f"  \x1b[2m{record.name}\x1b[0m"
-        return f"{line}\n{show.harmless(self.formatException(record.exc_info))}" if record.exc_info else line
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line

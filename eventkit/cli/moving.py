@@ -1,5 +1,6 @@
 """``eventkit export``, ``import``, ``backup`` and ``copy``: all that a database has, elsewhere."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -107,7 +108,7 @@ def _written(file: str, found: Iterator[bytes]) -> int:
     if file == "-":
         return _write(sys.stdout.buffer, found)
     try:
-        with open(file, "xb") as stream:
+        with open(file, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as stream:
             return _write(stream, found)
     except FileExistsError:
         raise Failed(f"{file} is there already: name a new file") from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eventkit.logs import JSONLines
+from eventkit.logs import JSONLines, TextLines
 
 from . import settings
 from .application import load
@@ -101,7 +101,7 @@ def _log(format: LogFormat) -> None:
     if format is LogFormat.json:
         handler.setFormatter(JSONLines())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+        handler.setFormatter(TextLines())
         logging.getLogger("eventkit.http.access").setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 

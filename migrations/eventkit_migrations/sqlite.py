@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from eventkit_sqlite import address, library
 from sqlalchemy import URL, Connection, Engine, create_engine, event
@@ -39,6 +39,10 @@ def reading(url: str) -> Iterator[Connection]:
 @contextmanager
 def locked(url: str) -> Iterator[Connection]:
     """A connection in a transaction that has the write lock from its first moment, and commits at the end."""
+    place = address.parse(url)
+    # A file that cannot be made is reported by the connection, as one that cannot be opened.
+    with suppress(OSError):
+        library.create_file(place.path, place.mode)
     engine = _engine(url, begin="immediate")
     event.listen(engine, "connect", lambda connection, _: library.use_wal(connection, TIMEOUT))
     try:

@@ -23,7 +23,7 @@ from eventkit.access import ApiKeys
 from eventkit.conformance import proves
 from eventkit.http import app
 from eventkit.http.metrics import ServiceMetrics
-from eventkit.logs import REQUEST, JSONLines
+from eventkit.logs import REQUEST, JSONLines, TextLines
 from eventkit.metrics import MOST, OTHERS, Counter
 from eventkit.operations.worker import Beat
 
@@ -124,6 +124,24 @@ def test_a_request_has_an_id(served: Served, caplog: pytest.LogCaptureFixture) -
 
 
 @proves("E10")
+def test_texts_of_others_begin_no_line_of_the_log() -> None:
+    """The message of an exception, its cause's and those of a group can forge no line and command no terminal."""
+    forged = "no\n2026-01-01 00:00:00,000 INFO    eventkit  forged\x1b[2J"
+    try:
+        try:
+            raise ValueError(forged)
+        except ValueError as error:
+            raise ExceptionGroup(forged, [KeyError(forged), OSError(forged)]) from error
+    except ExceptionGroup:
+        line = TextLines().format(logging.LogRecord("eventkit", 40, "", 1, "%s", (forged,), sys.exc_info()))
+    first, *rest = line.split("\n")
+    assert r"no\n2026-01-01" in first
+    assert "\x1b" not in line
+    assert any(r"ValueError: no\n2026-01-01 00:00:00,000 INFO    eventkit  forged\x1b[2J" in text for text in rest)
+    assert not any(text.startswith("2026") for text in rest)
+    assert any("raise ValueError(forged)" in text for text in rest)
+
+
 def test_lines_of_the_log_are_json() -> None:
     """With whatever a record has, the error included, and nothing that would break a line."""
     token = REQUEST.set("shop-4711")
