@@ -18,7 +18,6 @@ from command_line import EVENTKIT, process
 from deployed import programs, worker
 from test_docs import PAGES, POSTGRES, blocks, on_our_server
 
-import eventkit
 from eventkit.cli import main
 from eventkit.cli.root import app
 
@@ -93,18 +92,23 @@ def examples(page: Path) -> list[str]:
 def test_its_examples_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """One after the other, in a folder where there are the page's programs and a new database."""
+    """One after the other, in a new folder with the page's programs; what never ends says Ctrl-C, and is ended."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("EVENTKIT_URL", "sqlite:///shop.db")
-    eventkit.connect("sqlite:///shop.db").close()
+    monkeypatch.delenv("EVENTKIT_URL", raising=False)
     programs(page, tmp_path)
     for line in examples(page):
         if POSTGRES.search(line):
             line = on_our_server(line, request.getfixturevalue("postgres_url"))
         given, _, line = line.rpartition(" | ")
-        match shlex.split(line):
+        words = shlex.split(line, comments=True)
+        assert ("Ctrl-C" in line) == (words[:2] in (["eventkit", "worker"], ["eventkit", "serve"])), line
+        match words:
             case ["export", setting]:
                 monkeypatch.setenv(*setting.split("=", 1))
+            case ["eventkit", "serve", *arguments]:
+                arguments += ["--port", "0"]  # The page's own may be taken here.
+                with worker(*EVENTKIT, "serve", *arguments, folder=tmp_path, begun=lambda log: "http://" in log):
+                    pass
             case ["eventkit", "worker", *arguments]:
                 with worker(*EVENTKIT, "worker", *arguments, folder=tmp_path):
                     pass

@@ -1,23 +1,23 @@
 """The documentation is true.
 
-Every Python and SQL block of the README and of ``docs/`` is executed, those of one page in order, in one namespace
-and in an empty folder.  There are no blocks that only illustrate.  SQL beneath a heading that names SQLite is for a
-file, other SQL for Postgres; where Python connects to one on ``localhost``, the suite's stands in for it.  One thing is
-done for the reader's sake: a loop over ``subscribe``, ``work`` or ``listen``, which in a program has no end, is left
-after its first round.
+Every Python and SQL block of the README and of ``docs/`` is executed as it stands, those of one page in order, in one
+namespace and in an empty folder.  There are no blocks that only illustrate.  SQL beneath a heading that names SQLite is
+for a file, other SQL for Postgres; where Python connects to one on ``localhost``, the suite's stands in for it.  A
+block that never ends says ``Ctrl-C`` beside the loop, and the test presses it when the block has had a moment.
 
 The recipes are programs, and `test_recipes` runs them as such; what is about Spark, the tests in `spark/`.
 Commands are run by `test_cli_docs`, and what starts
 workers (units, images, manifests) by `test_deploying`.
 """
 
-import ast
 import gc
 import importlib.util
+import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from eventkit.kit import Kit
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {"recipes.md", "spark.md"}
-ENDLESS = {"subscribe", "work", "listen"}
+MOMENT, PATIENCE = 1.0, 60.0
 
 page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 page_of_blocks = pytest.mark.parametrize(
@@ -69,21 +69,27 @@ def on_our_server(block: str, url: str) -> str:
     return POSTGRES.sub(lambda name: plain if name[1] else ours[name[2]], block)
 
 
-class OneRound(ast.NodeTransformer):
-    """Lets endless loops end after their first round."""
+def paste(page: Path, line: int, block: str, namespace: dict[str, Any]) -> None:
+    """Execute a block as a reader does: one that says ``Ctrl-C`` until that is pressed, any other to its end."""
+    endless = "Ctrl-C" in block
+    done = threading.Event()
 
-    def visit_For(self, node: ast.For) -> ast.AST:
-        """Leave the loop at the end of its body."""
-        self.generic_visit(node)
-        if (
-            isinstance(node.iter, ast.Call)
-            and isinstance(node.iter.func, ast.Attribute)
-            and node.iter.func.attr in ENDLESS
-        ):
-            node.body.append(ast.Break())
-        return node
+    def press() -> None:
+        if not done.wait(MOMENT if endless else PATIENCE):
+            os.kill(os.getpid(), signal.SIGINT)
 
-    visit_AsyncFor: Any = visit_For
+    reader = threading.Thread(target=press)
+    reader.start()
+    try:
+        exec(compile("\n" * (line - 1) + block, page, "exec"), namespace)
+    except KeyboardInterrupt:
+        if not endless:
+            pytest.fail(f"{page.name}:{line} never ends: say so with Ctrl-C beside the loop")
+    else:
+        assert not endless, f"{page.name}:{line} ends by itself: do not say Ctrl-C"
+    finally:
+        done.set()
+        reader.join()
 
 
 @page_of_blocks
@@ -97,8 +103,7 @@ def test_its_python_runs(
         for line, block in blocks(page, "python"):
             if POSTGRES.search(block):
                 block = on_our_server(block, request.getfixturevalue("postgres_url"))
-            tree = ast.fix_missing_locations(OneRound().visit(ast.parse("\n" * (line - 1) + block)))
-            exec(compile(tree, page, "exec"), namespace)
+            paste(page, line, block, namespace)
     finally:
         for value in namespace.values():
             if isinstance(value, Kit | eventkit.App):
