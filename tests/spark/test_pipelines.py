@@ -106,6 +106,18 @@ def test_rows_are_those_of_the_sources(sqlite_url: str) -> None:
 
 
 @proves("D16")
+def test_a_sink_is_shown_without_credentials(sqlite_url: str) -> None:
+    """In the list, and in what is told of a failure."""
+    sink = {"format": "parquet", "path": "s3a://KEYKEY:secret%2F1@bucket/orders"}
+    pipeline = Pipeline("p", url=sqlite_url, source="orders", sink=sink, checkpoint="c")
+    assert pipeline._to() == "format=parquet path=s3a://bucket/orders"
+    assert pipeline._place is not None
+    assert pipeline._place.without_secrets("no s3a://KEYKEY:secret%2F1@bucket/orders\nat all") == (
+        "no s3a://bucket/orders at all"
+    )
+
+
+@proves("D16")
 def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str, tmp_path: Path) -> None:
     """And then it has ended as it should."""
     with eventkit.connect(sqlite_url) as kit:
