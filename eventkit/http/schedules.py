@@ -115,7 +115,7 @@ async def change_schedule(
         require(request, "produce", "queue", name=data.queue_name)
     when: dict[str, Any] = {} if data.cron_expression is UNSET else {"when": data.cron_expression}
     given = data.given()
-    async with _alone(service):  # Nobody gives it another queue in between.
+    async with _alone(service):  # No other service changes its queue in between.
         require(request, "produce", "queue", name=(await _schedule(service, schedule)).queue)
         if not await service.kit.schedules.update(schedule, **when, **given):
             raise _unknown(schedule)

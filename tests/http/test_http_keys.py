@@ -295,7 +295,7 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 
 @proves("E18")
 def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
-    """Nobody gets into a queue by way of a job, a schedule or dead letters who may not produce there."""
+    """A key puts nothing into a queue by way of a job, a schedule or dead letters if it may not produce there."""
     service = guarded()
     key = service.key("produce:job", "admin:schedule", "admin:queue:hooks")
     boss = service.key("admin")

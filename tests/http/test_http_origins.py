@@ -177,7 +177,7 @@ def test_pages_of_ours_and_programs_may_change_something(asked: Asked) -> None:
 @proves("E21")
 @pytest.mark.parametrize("trusted", ["10.1.2.3", "10.0.0.0/8"])
 def test_a_trusted_proxy_says_what_the_browser_has(asked: Asked, trusted: str) -> None:
-    """Its host and its scheme; of anybody else the same headers mean nothing."""
+    """Its host and its scheme; from any other client the same headers mean nothing."""
     said = {"x_forwarded_host": "eventkit.example", "x_forwarded_proto": "https", "origin": "https://eventkit.example"}
     for proxies, status in (([trusted], 404), (["10.9.9.9", "192.168.0.0/16"], 403), ([], 403)):
         answer = asked([], "POST", "/queues/none/pause", {"trusted_proxies": proxies}, **said)
