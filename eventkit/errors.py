@@ -19,6 +19,7 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── Truncated                      events the reader had not seen were pruned
     ├── CopyDiffers                    a copy is not what it was made from
     ├── DatabaseReplaced               the SQLite file is no longer the one that was opened
+    ├── DatabaseError                  the database refuses a statement, for a reason of its own
     └── Unavailable                    worth another try
         ├── Busy                       a lock was not obtained in time
         └── Disconnected               the connection broke
@@ -48,7 +49,12 @@ class Closed(EventkitError):
 
 
 class QueueFull(EventkitError):
-    """Raised by `enqueue` when the queue's ``max_size`` is reached; wait for room with ``wait=`` or raise it."""
+    """Raised by `enqueue` when the queue's ``max_size`` is reached; wait for room with ``wait=`` or raise it.
+
+    ``fits`` is False for a batch that is larger than ``max_size``, for which no waiting makes room.
+    """
+
+    fits = True
 
 
 class LockHeld(EventkitError):
@@ -156,6 +162,21 @@ class CopyDiffers(EventkitError):
 
 class DatabaseReplaced(EventkitError):
     """Raised when the SQLite file or its log was replaced, deleted, truncated or overwritten; connect again."""
+
+
+class DatabaseError(EventkitError):
+    """Raised when the database refuses a statement for a reason that eventkit does not know, such as a constraint.
+
+    The same call would fail again, so nothing repeats it.  ``sqlstate`` is the SQLSTATE of a Postgres server, and None
+    where there is none, as on SQLite.  The driver's own error is the cause.
+    """
+
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message, sqlstate)
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Unavailable(EventkitError):

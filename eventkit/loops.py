@@ -49,8 +49,8 @@ class Loops:
         while True:
             try:
                 return self._connection.execute(operation)
-            except QueueFull:
-                if not self._connection.sleep(probe, max(0.0, deadline - monotonic())):
+            except QueueFull as error:
+                if not (error.fits and self._connection.sleep(probe, max(0.0, deadline - monotonic()))):
                     raise
 
     def repeat(self, work: Callable[[], Any], probe: Probe) -> None:

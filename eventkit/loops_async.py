@@ -46,8 +46,8 @@ class AsyncLoops:
         while True:
             try:
                 return await self._connection.execute(operation)
-            except QueueFull:
-                if not await self._connection.sleep(probe, max(0.0, deadline - monotonic())):
+            except QueueFull as error:
+                if not (error.fits and await self._connection.sleep(probe, max(0.0, deadline - monotonic()))):
                     raise
 
     async def repeat(self, work: Callable[[], Any], probe: Probe) -> None:

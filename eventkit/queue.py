@@ -62,22 +62,27 @@ class Queue:
         else:
             task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
             operation = EnqueueOne(self.name, task_row(self._codec, self.name, task))
+        return self._enqueue(operation, 1, wait, tx)
+
+    def enqueue_many(self, items: Iterable[Any], tx: Any = None, *, wait: Duration | None = None) -> Any:
+        """Add tasks in one transaction, after waiting for room for all of them; an answer for each, in order."""
+        items = list(items)
+        headers = with_trace(None)
+        operation: Any
+        if headers is None and NewTask not in set(map(type, items)):
+            operation = EnqueuePlain(self.name, self._codec.encode_many(items))
+        else:
+            tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
+            operation = EnqueueMany(self.name, [task_row(self._codec, self.name, task) for task in tasks])
+        return self._enqueue(operation, len(items), wait, tx)
+
+    def _enqueue(self, operation: Operation[Any], count: int, wait: Duration | None, tx: Any) -> Any:
         if wait is None:
             return self._execute(operation, tx)
         if tx is not None:
             raise ValueError("wait= cannot be combined with tx=: what makes room may be waiting for that transaction")
         seconds = arguments.milliseconds("wait", wait) / 1000
-        return self._loops.enqueue(operation, RoomAhead(self.name, 1), seconds)
-
-    def enqueue_many(self, items: Iterable[Any], tx: Any = None) -> Any:
-        """Add tasks in one transaction; an answer for each, in order."""
-        items = list(items)
-        headers = with_trace(None)
-        if headers is None and NewTask not in set(map(type, items)):
-            return self._execute(EnqueuePlain(self.name, self._codec.encode_many(items)), tx)
-        tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
-        rows = [task_row(self._codec, self.name, task) for task in tasks]
-        return self._execute(EnqueueMany(self.name, rows), tx)
+        return self._loops.enqueue(operation, RoomAhead(self.name, count), seconds)
 
     def new(
         self,

@@ -16,12 +16,14 @@ def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
     if task.queue is not None and task.queue != queue:
         raise ValueError(f"the task is for queue {task.queue!r}, not for {queue!r}: enqueue it there")
     run_at = expires_in = expires_at = None
-    if task.delay is None and task.run_at is not None:
+    if task.delay is not None and task.run_at is not None:
+        raise ValueError("a task is due after delay= seconds or at run_at=: pass one of them")
+    if task.run_at is not None:
         run_at = arguments.moment("run_at", task.run_at)
     if isinstance(task.expires, datetime):
         expires_at = arguments.moment("expires", task.expires)
     elif task.expires is not None:
-        expires_in = arguments.milliseconds("expires", task.expires)
+        expires_in = arguments.milliseconds("expires", task.expires, least=-arguments.FOREVER)
     return (
         task.payload.text if isinstance(task.payload, Encoded) else codec.encode(task.payload),
         encode_headers(with_trace(task.headers)),

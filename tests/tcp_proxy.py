@@ -19,6 +19,7 @@ class Proxy:
         self._peers: dict[socket.socket, socket.socket] = {}
         self._silent: list[socket.socket] = []
         self._doomed: bytes | None = None
+        self._holding = False
         self._breaking: set[socket.socket] = set()
         self._mutex = threading.Lock()
         self._ended = False
@@ -44,6 +45,15 @@ class Proxy:
             self._peers.clear()
             return silent
 
+    def hold(self) -> None:
+        """Forward nothing more of the connections that are open, and answer none of the new ones, until `serve`."""
+        self._holding = True
+        self.fall_silent()
+
+    def serve(self) -> None:
+        """Serve new connections; those that were held stay silent."""
+        self._holding = False
+
     def break_at(self, sent: bytes) -> None:
         """Break the connection on which a client sends these bytes, when the server answers it."""
         self._doomed = sent
@@ -62,6 +72,9 @@ class Proxy:
     def _accept(self) -> None:
         client = self._door.accept()[0]
         self.accepted += 1
+        if self._holding:
+            self._silent.append(client)
+            return
         server = socket.create_connection(("127.0.0.1", self._server))
         self._peers |= {client: server, server: client}
 

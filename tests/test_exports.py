@@ -30,6 +30,7 @@ PUBLIC = [
     "Closed",
     "Consumer",
     "CopyDiffers",
+    "DatabaseError",
     "DatabaseReplaced",
     "DeadLetters",
     "Delays",

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import eventkit_migrations
 import eventkit_postgres
 import own_cluster
 import psycopg
@@ -17,7 +18,7 @@ import pytest
 from clusters import Cluster, ClusterError, free_port
 from own_cluster import PATIENCE, ask, eventually, exercise, succeeds
 
-from eventkit import Busy, Disconnected, Unavailable, conformance
+from eventkit import Busy, Disconnected, NewEvent, Unavailable, conformance
 from eventkit.conformance import proves
 from eventkit.conformance.replaying import kinds
 
@@ -232,6 +233,35 @@ def test_a_role_that_may_not_make_triggers(cluster: Cluster, url: str, connect: 
         assert kinds(owner) == ["enqueued"] * 2
     finally:
         ask(cluster, "DROP OWNED BY shop; DROP ROLE shop")
+
+
+@proves("G2")
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_of_another_encoding(cluster: Cluster, connect: Connect, encoding: str) -> None:
+    """It is refused in one sentence, before anything is made in it, by `connect` and by the migrations."""
+    name = f"of_{encoding.lower()}_{secrets.token_hex(4)}"
+    ask(cluster, f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    place = cluster.url.removesuffix("postgres") + name
+    for call in (connect, eventkit_migrations.upgrade):
+        with pytest.raises(Unavailable, match=rf"is in the encoding {encoding}, .* needs UTF8: make the database"):
+            call(place)
+
+
+@proves("G8")
+@pytest.mark.parametrize("pooler", ["session", "transaction"])
+def test_settings_that_would_change_texts(cluster: Cluster, url: str, connect: Connect, pooler: str) -> None:
+    """A ``client_encoding`` and ``array_nulls`` of a role or of the URL do not reach our connections."""
+    role = f"shop_{secrets.token_hex(4)}"
+    ask(cluster, f"CREATE ROLE {role} LOGIN SUPERUSER")
+    ask(cluster, f"ALTER ROLE {role} SET array_nulls = off; ALTER ROLE {role} SET client_encoding = latin1")
+    kit = connect(url.replace("postgres@", f"{role}@") + f"&client_encoding=latin1&pooler={pooler}")
+    kit.stream("t").publish_many([NewEvent("é", key=None), NewEvent("🙂", key="🙂", headers={"ä": "ö"})])
+    assert [(event.payload, event.key, event.headers) for event in kit.stream("t").read()] == [
+        ("é", None, {}),
+        ("🙂", "🙂", {"ä": "ö"}),
+    ]
+    kit.queue("q").enqueue_many(["é", "🙂"])
+    assert [(task.payload, task.key) for task in kit.queue("q").claim("w", limit=2)] == [("é", None), ("🙂", None)]
 
 
 def test_a_lock_that_is_not_obtained_in_time(cluster: Cluster, url: str, connect: Connect) -> None:

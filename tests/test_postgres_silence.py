@@ -1,20 +1,25 @@
 """Connections that are swallowed by the network: open for all one can see, and nothing comes or goes."""
 
+import asyncio
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
 import own_cluster
 import pytest
 from clusters import Cluster
-from eventkit_postgres import listener
-from own_cluster import PATIENCE, eventually, sleepers
+from eventkit_postgres import connection, connection_async, listener, session
+from own_cluster import PATIENCE, eventually, sleepers, succeeds
 from tcp_proxy import Proxy
 
-from eventkit import Disconnected
+import eventkit
+from eventkit import Closed, Disconnected
+from eventkit.conformance import proves
 
 cluster, direct, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 
@@ -101,3 +106,103 @@ def test_an_answer_that_is_lost(cluster: Cluster, direct: str, proxy: Proxy, con
     assert [task.payload for task in queue.peek(10)] == ["mark 1"]
     proxy.break_at(b"events_after")
     assert len(stream.read()) == 2
+
+
+@pytest.fixture
+def behind(direct: str, proxy: Proxy, nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything is behind the proxy."""
+    monkeypatch.setattr(listener, "_ANSWER", 1.0)
+    for module in (session, connection, connection_async):
+        monkeypatch.setattr(module, "PARTING", 1.0)
+    return re.sub(r":\d+/", f":{proxy.port}/", direct) + "&connect_timeout=2"
+
+
+@proves("G15")
+def test_a_call_whose_peer_never_answers(direct: str, behind: str, proxy: Proxy, connect: Connect) -> None:
+    """It is `Disconnected` in time, and so is the next one; when the peer recovers, the next call is served."""
+    kit = connect(f"{behind}&answer_timeout=0.5&busy_timeout=1")
+    stream = kit.stream("t")
+    with ThreadPoolExecutor() as threads:  # So that several connections lie in the pool.
+        list(threads.map(stream.publish, range(4)))
+    proxy.hold()
+    with pytest.raises(Disconnected, match=r"holds the connection and does not answer.*carried out or it was not"):
+        stream.publish("lost")
+    with pytest.raises(Disconnected, match="answer_timeout|no connection"):
+        stream.read()
+    proxy.serve()
+    eventually(lambda: succeeds(lambda: stream.publish("served")), "the peer recovers")
+    assert sorted(map(str, (event.payload for event in connect(direct).stream("t").read()))) == [*"0123", "served"]
+    with pytest.raises(Disconnected, match="does not answer"), kit.transaction() as tx:
+        stream.publish("never", tx=tx)
+        proxy.fall_silent()
+    stream.publish("at once")  # The other idle connections are as silent.
+
+
+@proves("G15")
+def test_loops_whose_peer_never_answers(direct: str, behind: str, proxy: Proxy, connect: Connect) -> None:
+    """They go on soon after the peer has recovered, and miss nothing."""
+    kit, other = connect(f"{behind}&answer_timeout=0.5&busy_timeout=1&fallback_poll=0.2"), connect(direct)
+    received: list[Any] = []
+    loops = [
+        lambda: received.extend(event.payload for event in kit.stream("t").subscribe(start="earliest")),
+        lambda: received.extend(task.payload for task in kit.queue("q").work("w", lease=2)),
+        kit.run_scheduler,
+        kit.run_maintenance,
+    ]
+    with ThreadPoolExecutor() as threads, closing(kit):
+        running = [threads.submit(loop) for loop in loops]
+        other.stream("t").publish("event 1")
+        other.queue("q").enqueue("task 1")
+        eventually(lambda: len(received) == 2, "all are at work")
+        proxy.hold()
+        other.stream("t").publish("event 2")
+        other.queue("q").enqueue("task 2")
+        time.sleep(3)
+        assert not any(one.done() for one in running)
+        proxy.serve()
+        began = time.monotonic()
+        eventually(lambda: {"event 2", "task 2"} <= set(received), "they go on")
+        assert time.monotonic() - began < 15
+        assert not any(one.done() for one in running)
+
+
+@proves("G15")
+@pytest.mark.parametrize("flavour", ["async"], indirect=True)
+def test_a_cancelled_call_whose_peer_never_answers(behind: str, proxy: Proxy, flavour: str) -> None:
+    """The caller has its time limit, whatever the answer timeout; closing the kit takes no longer either."""
+
+    async def go() -> tuple[float, float]:
+        async with await eventkit.connect_async(behind) as kit:
+            await kit.stream("t").publish(1)
+            proxy.hold()
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await kit.stream("t").publish(2)
+            returned = time.monotonic()
+        return returned - began, time.monotonic() - returned
+
+    limited, closed = asyncio.run(go())
+    assert limited < 10
+    assert closed < 20
+
+
+@proves("G15")
+def test_closing_a_kit_whose_peer_never_answers(cluster: Cluster, behind: str, proxy: Proxy, connect: Connect) -> None:
+    """A call under way ends with it, and so does whoever waits."""
+    kit = connect(behind)
+    claimed: list[Any] = []
+    waiter = threading.Thread(target=lambda: claimed.append(kit.queue("q").claim("w", wait=600)))
+    waiter.start()
+    eventually(lambda: sleepers(cluster, behind), "the worker sleeps")
+    proxy.hold()
+    with ThreadPoolExecutor() as threads:
+        call = threads.submit(kit.stream("t").publish, 2)
+        time.sleep(0.5)
+        began = time.monotonic()
+        kit.close()
+        assert time.monotonic() - began < 20
+        with pytest.raises((Disconnected, Closed)):
+            call.result(PATIENCE)
+    waiter.join(PATIENCE)
+    assert claimed == [[]]

@@ -20,7 +20,7 @@ from eventkit.conformance.test_sqlalchemy_refusals import *
 from eventkit.conformance.test_streams import *
 from eventkit.conformance.test_transactions import *
 
-pattern, engine_url = test_sqlite.pattern, test_sqlite.engine_url
+pattern, engine_url, bare_sql = test_sqlite.pattern, test_sqlite.engine_url, test_sqlite.bare_sql
 
 
 @pytest.fixture

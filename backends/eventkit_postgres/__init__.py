@@ -23,7 +23,7 @@ from .care import compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .errors import translated
-from .session import OwnConnection, options
+from .session import OwnConnection, check_encoding, options
 from .statements import statements
 
 __all__ = ["arrow", "capabilities", "compact", "connect", "connect_async", "diagnose"]
@@ -70,6 +70,7 @@ def _version(address: Address, incomplete: bool) -> str | None:
     """The revision of eventkit's schema; None where there is none."""
     try:
         with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
+            check_encoding(driver, address)
             known = statements(address.schema)
             version = ReadSchema().decode(driver.execute(known[ReadSchema].sql.encode()).fetchall())
             if version == eventkit_migrations.HEAD and not incomplete:

@@ -8,6 +8,7 @@
     ?schema=eventkit                      where eventkit's tables are; also what keeps tenants apart
     ?durability=full|normal|off           how far a commit has come when a call returns (full)
     ?busy_timeout=5                       seconds to wait for a lock, or for a connection of the pool
+    ?answer_timeout=30                    seconds beyond that to wait for any answer; then the connection is dropped
     ?min_size=1&max_size=10               connections in the pool
     ?pooler=session|transaction           transaction behind a pooler such as PgBouncer in that mode (session)
     ?listen_url=postgresql://…            where to listen, when the URL leads to such a pooler
@@ -32,6 +33,7 @@ _OPTIONS = (
     "schema",
     "durability",
     "busy_timeout",
+    "answer_timeout",
     "min_size",
     "max_size",
     "pooler",
@@ -50,6 +52,7 @@ class Address(msgspec.Struct, frozen=True):
     schema: str = "eventkit"
     synchronous: str = "on"
     busy_timeout: float = 5.0
+    answer_timeout: float = 30.0
     min_size: int = 1
     max_size: int = 10
     pooled: bool = False
@@ -63,6 +66,7 @@ class Address(msgspec.Struct, frozen=True):
             "synchronous_commit": self.synchronous,
             "lock_timeout": f"{max(1, round(self.busy_timeout * 1000))}ms",
             "default_transaction_isolation": "read committed",
+            "array_nulls": "on",
             # A plan outlives what it was made for: a table that was empty, a parameter that was not known.  Every
             # statement of ours has its index, so none may scan a table that is full by now.
             "enable_seqscan": "off",
@@ -81,7 +85,7 @@ def parse(url: str) -> Address:
         options["synchronous"] = _SYNCHRONOUS[choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
     if "pooler" in given:
         options["pooled"] = choice("pooler", given["pooler"], ("session", "transaction")) == "transaction"
-    for option in ("busy_timeout", "fallback_poll"):
+    for option in ("busy_timeout", "answer_timeout", "fallback_poll"):
         if option in given:
             options[option] = number(option, given[option])
     for option in ("min_size", "max_size", "max_payload"):

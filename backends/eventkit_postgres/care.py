@@ -5,6 +5,7 @@ A backup is Postgres' own affair.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import eventkit_migrations
@@ -138,6 +139,7 @@ def _leftovers(driver: Any, schema: str) -> Iterator[Finding]:
 def _connected(address: Address) -> Iterator[Any]:
     try:
         with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
+            driver.patience = inf  # Compaction takes as long as there are rows.
             yield driver
     except psycopg.Error as error:
         raise translated(error, address) or error from error

@@ -22,7 +22,7 @@ from .address import Address, shown
 from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
-from .session import IDLE, RECONNECTING, TAKEN_BACK, adapt, alive, beginning, failed, options
+from .session import IDLE, PARTING, RECONNECTING, TAKEN_BACK, InUse, adapt, beginning, failed, options
 from .statements import Kept, fetch_alone, statements
 from .transaction import Home, execute_in, unwrap
 from .waiters import Waiter
@@ -39,6 +39,7 @@ class Connection:
         self._statements = statements(address.schema)
         self._trouble: BaseException | None = None
         self._home = Home(address)
+        self._in_use = InUse(address)
         self._pool: ConnectionPool[Driver] = ConnectionPool(
             address.conninfo,
             connection_class=Driver,
@@ -90,7 +91,7 @@ class Connection:
             except psycopg.Error as error:
                 known = translated(error, self._address, writing=operation.writes)
                 again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
-                if not again or monotonic() >= deadline:
+                if not again or monotonic() >= deadline or self.closing:
                     raise known or error from error
 
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
@@ -146,15 +147,16 @@ class Connection:
                 self._roll_back(driver)
                 raise
         finally:
-            self._pool.putconn(driver)
+            self._give_back(driver)
 
     def rouse(self) -> None:
         """Let every `sleep` look again."""
         self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, now and from now on."""
+        """Let every `sleep` return False, and no call wait for long, now and from now on."""
         self._listener.end_sleep()
+        self._in_use.part()
 
     def close(self) -> None:
         """End every sleep, and let go of the database."""
@@ -162,6 +164,7 @@ class Connection:
             return
         self._closed = True
         self._untrack()
+        self.end_sleep()
         self._listener.stop()
         self._pool.close()
 
@@ -176,7 +179,7 @@ class Connection:
         try:
             return use(driver)
         finally:
-            self._pool.putconn(driver)
+            self._give_back(driver)
 
     def _take(self) -> Driver:
         while True:
@@ -186,10 +189,15 @@ class Connection:
                 raise self._reason() from None
             except PoolTimeout as error:
                 raise self._without_connection(error) from self._trouble
-            if alive(driver):
+            if self._in_use.usable(driver):
+                self._in_use.add(driver)
                 return driver
             driver.close()
             self._pool.putconn(driver)
+
+    def _give_back(self, driver: Driver) -> None:
+        self._in_use.remove(driver)
+        self._pool.putconn(driver)
 
     def _take_begun(self) -> Driver:
         """A connection with a transaction open; what breaks before there is one costs nobody anything."""
@@ -200,7 +208,7 @@ class Connection:
                 return driver
             except BaseException as error:
                 self._roll_back(driver)
-                self._pool.putconn(driver)
+                self._give_back(driver)
                 known = translated(error, self._address)
                 if not isinstance(known, Disconnected):
                     raise known or error from error
@@ -240,11 +248,13 @@ class Connection:
 
     def _roll_back(self, driver: Driver) -> None:
         if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
+            driver.patience = PARTING
             with suppress(psycopg.OperationalError):  # Without a connection there is nothing left of it.
                 driver.rollback()
 
     def _connected(self, driver: Driver) -> None:
         adapt(driver)
+        driver.patience = PARTING
         self._home.own(driver)
         self._trouble = None
 

@@ -22,7 +22,7 @@ from .address import Address, shown
 from .errors import translated
 from .listener import Listener
 from .napping import Pause, Query, Step, nap
-from .session import IDLE, RECONNECTING, TAKEN_BACK, adapt, alive, beginning, failed, options
+from .session import IDLE, PARTING, RECONNECTING, TAKEN_BACK, InUse, adapt, beginning, failed, options
 from .statements import AsyncKept, fetch_alone_async, statements
 from .transaction import Home, execute_in_async, unwrap_async
 from .waiters import Waiter
@@ -39,6 +39,7 @@ class AsyncConnection:
         self._statements = statements(address.schema)
         self._trouble: BaseException | None = None
         self._home = Home(address)
+        self._in_use = InUse(address)
         self._loop = asyncio.get_running_loop()
         self._pool: AsyncConnectionPool[Driver] = AsyncConnectionPool(
             address.conninfo,
@@ -98,7 +99,8 @@ class AsyncConnection:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            await asyncio.shield(self._keep(self._take_back(operation, work)))
+            self._in_use.hurry(work)
+            await asyncio.wait({self._keep(self._take_back(operation, work))}, timeout=PARTING)
             raise
 
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
@@ -158,22 +160,23 @@ class AsyncConnection:
                 await self._roll_back(driver)
                 raise
         finally:
-            await self._pool.putconn(driver)
+            await self._give_back(driver)
 
     def rouse(self) -> None:
         """Let every `sleep` look again."""
         self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, now and from now on."""
+        """Let every `sleep` return False, and no call wait for long, now and from now on."""
         self._listener.end_sleep()
+        self._in_use.part()
 
     async def close(self) -> None:
         """End every sleep, finish what is under way, and let go of the database."""
         if self._closed:
             return
         self._closed = True
-        self._listener.end_sleep()
+        self.end_sleep()
         while self._working:
             await asyncio.wait(self._working)
         self._untrack()
@@ -194,7 +197,7 @@ class AsyncConnection:
             except psycopg.Error as error:
                 known = translated(error, self._address, writing=operation.writes)
                 again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
-                if not again or monotonic() >= deadline:
+                if not again or monotonic() >= deadline or self.closing:
                     raise known or error from error
 
     async def _take_back(self, operation: Operation[T], work: "asyncio.Future[T]") -> None:
@@ -217,7 +220,7 @@ class AsyncConnection:
         try:
             return await use(driver)
         finally:
-            await self._pool.putconn(driver)
+            await self._give_back(driver)
 
     async def _take(self) -> Driver:
         task = asyncio.current_task()
@@ -234,10 +237,15 @@ class AsyncConnection:
                 # Who is cancelled just when the pool has a connection for them would never hear of it (Python 3.11).
                 await self._pool.putconn(driver)
                 raise asyncio.CancelledError
-            if alive(driver):
+            if self._in_use.usable(driver):
+                self._in_use.add(driver, task)
                 return driver
             await driver.close()
             await self._pool.putconn(driver)
+
+    async def _give_back(self, driver: Driver) -> None:
+        self._in_use.remove(driver)
+        await self._pool.putconn(driver)
 
     async def _take_begun(self) -> Driver:
         """A connection with a transaction open; what breaks before there is one costs nobody anything."""
@@ -248,7 +256,7 @@ class AsyncConnection:
                 return driver
             except BaseException as error:
                 await self._roll_back(driver)
-                await self._pool.putconn(driver)
+                await self._give_back(driver)
                 known = translated(error, self._address)
                 if not isinstance(known, Disconnected):
                     raise known or error from error
@@ -288,11 +296,13 @@ class AsyncConnection:
 
     async def _roll_back(self, driver: Driver) -> None:
         if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
+            driver.patience = PARTING
             with suppress(psycopg.OperationalError):  # Without a connection there is nothing left of it.
                 await driver.rollback()
 
     async def _connected(self, driver: Driver) -> None:
         adapt(driver)
+        driver.patience = PARTING
         self._home.own(driver)
         self._trouble = None
 

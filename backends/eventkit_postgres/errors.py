@@ -3,13 +3,14 @@
 from psycopg import Error, OperationalError, errors
 from psycopg_pool import PoolTimeout
 
-from eventkit.errors import Busy, Disconnected, EventkitError, Unavailable
+from eventkit.errors import Busy, DatabaseError, Disconnected, EventkitError, Unavailable
 
 from .address import Address, shown
+from .session import NoAnswer
 
 
 def translated(error: BaseException | None, address: Address, *, writing: bool = False) -> EventkitError | None:
-    """What *error* is in our terms; None for a mistake in a statement, which is nobody's but ours.
+    """What *error* is in our terms; None if it is not an error of the driver.
 
     *writing*: it came while something was being written, of which nobody knows whether it was.
     """
@@ -47,6 +48,12 @@ def translated(error: BaseException | None, address: Address, *, writing: bool =
                 f"{place} ended a transaction in which nothing happened for too long ({said}), and nothing of it is "
                 f"left: do less in it, or raise idle_in_transaction_session_timeout"
             )
+        case NoAnswer():
+            unknown = ": it was carried out or it was not, so look before you repeat it" if writing else ""
+            return Disconnected(
+                f"{place} holds the connection and does not answer ({said}){unknown}; check the server and a pooler "
+                f"in front of it, or raise answer_timeout for statements that take longer"
+            )
         case OperationalError() if writing and lost(error):
             return Disconnected(
                 f"the connection to {place} broke during the call ({said}): it was carried out or it was not, so look "
@@ -56,6 +63,13 @@ def translated(error: BaseException | None, address: Address, *, writing: bool =
             return _without_connection(said, place)
         case errors.QueryCanceled():
             return Busy(f"{place} cancelled a statement ({said}): try again, or raise statement_timeout")
+        case Error():
+            state = f" with SQLSTATE {error.sqlstate}" if error.sqlstate else ""
+            return DatabaseError(
+                f"{place} refused a statement{state} ({said}): look for a constraint, trigger or extension that "
+                f"refuses it, and into the server's log",
+                error.sqlstate,
+            )
     return None
 
 

@@ -24,7 +24,7 @@ from eventkit.execute import run
 
 from .address import Address, shown
 from .errors import translated
-from .session import ImpatientConnection, adapt, options
+from .session import OwnConnection, adapt, options
 from .sleeping_sql import SleepingSQL
 from .statements import fetch, statements
 from .waiters import KEPT, Waiter, Waiters
@@ -102,7 +102,7 @@ class Listener:
 
     def _connect(self) -> Connection[Any]:
         conninfo = self._address.listen_conninfo
-        driver = ImpatientConnection.connect(conninfo, autocommit=True, **options(self._address, conninfo))
+        driver = OwnConnection.connect(conninfo, autocommit=True, **options(self._address, conninfo))
         driver.patience = _ANSWER
         adapt(driver)
         return driver

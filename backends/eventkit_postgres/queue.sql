@@ -242,6 +242,28 @@ SET
     END
 RETURNING eventkit_stir('task', name)
 
+-- name: Exhaust
+WITH waiting AS MATERIALIZED (
+    SELECT id FROM eventkit_task
+    WHERE
+        id = ANY (ARRAY(
+            SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND attempt >= :most
+            UNION ALL
+            SELECT id FROM eventkit_task
+            WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL AND attempt >= :most
+            UNION ALL
+            SELECT id FROM eventkit_task
+            WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL AND attempt >= :most
+        ))
+        AND state IN ('ready', 'scheduled') AND max_attempts IS NULL AND (expires_at IS NULL OR expires_at > :now)
+    ORDER BY id
+    FOR UPDATE
+)
+UPDATE eventkit_task
+SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
+WHERE id = ANY (ARRAY(SELECT id FROM waiting))
+RETURNING id, lane
+
 -- name: FindTasks
 SELECT 1
 WHERE

@@ -1,6 +1,7 @@
 """Connections of our own: how they are opened, begun and checked, the same for both flavours."""
 
 import ctypes
+import math
 import re
 import select
 import sys
@@ -16,9 +17,9 @@ from psycopg.pq import ConnStatus, PGconn, PollingStatus
 from psycopg.types.numeric import Int8Dumper
 from psycopg.waiting import Wait
 
-from eventkit.errors import EventkitError
+from eventkit.errors import EventkitError, Unavailable
 
-from .address import Address
+from .address import Address, shown
 
 _CONNECTING = {
     "keepalives_idle": 30,
@@ -35,6 +36,9 @@ pauses in between double, so without an end they would become as long as the ser
 
 T = TypeVar("T")
 
+PARTING = 5.0
+"""Seconds to wait for an answer when the caller was cancelled, or the kit is being closed."""
+
 IDLE = 5.0
 """Seconds after which a pool closes one of the connections that it had no use for in that time, and then the next."""
 
@@ -50,12 +54,24 @@ def options(address: Address, conninfo: str) -> dict[str, Any]:
     """What the driver is told beside the URL."""
     given = conninfo_to_dict(conninfo)
     keywords: dict[str, Any] = {name: value for name, value in _CONNECTING.items() if name not in given}
+    keywords["client_encoding"] = "utf8"  # Over that of the URL, the environment, the database and the role.
     keywords.setdefault("application_name", given.get("application_name", "eventkit"))
     if address.pooled:
         # A pooler hands the server's session to somebody else after each transaction.
         return keywords | {"prepare_threshold": None}
     settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in address.settings.items())
     return keywords | {"options": f"{given.get('options', '')} {settings}".strip()}
+
+
+def check_encoding(driver: Connection[Any], address: Address) -> None:
+    """Refuse a database in which not every text can be stored as it is, and close *driver*."""
+    encoding = driver.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        driver.close()
+        raise Unavailable(
+            f"{shown(address.url)} is in the encoding {encoding}, and eventkit needs UTF8: make the database again "
+            f"with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def adapt(driver: Connection[Any] | AsyncConnection[Any]) -> None:
@@ -89,8 +105,20 @@ def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:
     return driver.pgconn.status == ConnStatus.OK
 
 
-class _Opening:
-    """Opens connections of our own, and raises the SQLSTATE of a server that refuses one."""
+class NoAnswer(OperationalError):
+    """Raised on a connection whose peer holds it and does not answer; the connection is closed."""
+
+
+class _Own:
+    """What a connection of our own adds to the driver's: a refused connect has a SQLSTATE, and waiting has an end."""
+
+    patience = 30.0
+    """Seconds to wait for an answer, or for more of it."""
+    give_up_at = math.inf
+    """The moment at which waiting ends in any case, because the caller has gone or the kit is closing."""
+    answered_at = 0.0
+    silent_since = 0.0
+    """When the wait began that had no answer."""
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "", *, timeout: float = 0.0) -> PQGenConn[Self]:
@@ -106,15 +134,91 @@ class _Opening:
                     raise errors.ConnectionTimeout("connection timeout expired")
         _set_verbosity(pgconn, _DEFAULT)
         pgconn.nonblocking = 1
-        return cls(pgconn)  # type: ignore[call-arg]  # of a Connection
+        connection = cls(pgconn)  # type: ignore[call-arg]  # of a Connection
+        connection.answered_at = monotonic()
+        return connection
+
+    def _limited(self, gen: PQGen[T]) -> PQGen[T]:
+        """*gen*, a conversation with the server, for as long as there is patience."""
+        began = monotonic()
+        try:
+            step = next(gen)
+            while True:
+                if ready := (yield step):
+                    began = monotonic()
+                elif monotonic() >= min(began + self.patience, self.give_up_at):
+                    self.silent_since = began
+                    raise NoAnswer(f"no answer within {monotonic() - began:.1f} s")
+                step = gen.send(ready)
+        except StopIteration as done:
+            self.answered_at = monotonic()
+            answer: T = done.value
+            return answer
 
 
-class OwnConnection(_Opening, Connection[Any]):
+class OwnConnection(_Own, Connection[Any]):
     """A connection of our own, for threads."""
 
+    def wait(self, gen: PQGen[T], *arguments: Any, **keywords: Any) -> T:
+        """Carry out *gen*, or close the connection and raise `NoAnswer`."""
+        try:
+            return super().wait(self._limited(gen), *arguments, **keywords)
+        except NoAnswer:
+            self.pgconn.finish()
+            raise
 
-class AsyncOwnConnection(_Opening, AsyncConnection[Any]):
+
+class AsyncOwnConnection(_Own, AsyncConnection[Any]):
     """A connection of our own, for asyncio."""
+
+    async def wait(self, gen: PQGen[T], *arguments: Any, **keywords: Any) -> T:
+        """`OwnConnection.wait`, awaited."""
+        try:
+            return await super().wait(self._limited(gen), *arguments, **keywords)
+        except NoAnswer:
+            self.pgconn.finish()
+            raise
+
+
+class InUse:
+    """The connections of a kit that are in use, so that nobody waits on one for long once its caller has gone.
+
+    A connection without an answer says nothing good of the others that were idle meanwhile: they are not used again.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._patience = address.answer_timeout + address.busy_timeout
+        self._silent_since = 0.0
+        self._users: dict[Any, object] = {}
+        self._parting = False
+
+    def usable(self, driver: Any) -> bool:
+        """Whether an idle connection may be used."""
+        return alive(driver) and driver.answered_at >= self._silent_since
+
+    def add(self, driver: Any, user: object = None) -> None:
+        """*driver* is in use, by the asyncio task *user*."""
+        driver.patience = PARTING if self._parting else self._patience
+        self._users[driver] = user
+
+    def remove(self, driver: Any) -> None:
+        """*driver* is not in use any more."""
+        del self._users[driver]
+        driver.give_up_at = math.inf
+        driver.patience = PARTING  # For the pool, which may look whether it is alive.
+        self._silent_since = max(self._silent_since, driver.silent_since)
+
+    def hurry(self, user: object) -> None:
+        """Wait for answers to *user* only a little longer."""
+        for driver, by in list(self._users.items()):
+            if by is user:
+                driver.give_up_at = monotonic() + PARTING
+
+    def part(self) -> None:
+        """Wait for any answer only a little, now and from now on."""
+        self._parting = True
+        for driver in list(self._users):
+            driver.give_up_at = monotonic() + PARTING
 
 
 def _refusal(said: str) -> errors.Error:
@@ -138,33 +242,6 @@ def _verbosity_of(implementation: str | None) -> Callable[[Any, int], object]:
 
 _DEFAULT, _VERBOSE = 1, 2
 _set_verbosity = _verbosity_of(sys.modules[PGconn.__module__].__file__)
-
-
-class ImpatientConnection(OwnConnection):
-    """A connection on which it is an error when no answer comes within *patience* seconds.
-
-    For whoever talks to the server only now and then, and would otherwise wait for ever when the network has
-    swallowed it.
-    """
-
-    patience = 5.0
-
-    def wait(self, gen: PQGen[T], *arguments: Any, **keywords: Any) -> T:
-        """Carry out *gen*, a conversation with the server, while there is patience."""
-        return super().wait(self._limited(gen), *arguments, **keywords)
-
-    def _limited(self, gen: PQGen[T]) -> PQGen[T]:
-        until = monotonic() + self.patience
-        try:
-            step = next(gen)
-            while True:
-                ready = yield step
-                if not ready and monotonic() >= until:
-                    raise OperationalError(f"no answer within {self.patience:g} s")
-                step = gen.send(ready)
-        except StopIteration as done:
-            answer: T = done.value
-            return answer
 
 
 def failed() -> EventkitError:

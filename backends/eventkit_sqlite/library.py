@@ -16,7 +16,7 @@ from urllib.parse import quote
 import apsw
 import msgspec
 
-from eventkit.errors import Busy, EventkitError, NotMigrated, Unavailable
+from eventkit.errors import Busy, DatabaseError, EventkitError, NotMigrated, Unavailable
 
 from .write_lock import WriteLock
 
@@ -33,15 +33,18 @@ _LONGEST_PAUSE = 0.01
 _OPENING_TIMEOUT = 5000
 _LAST_ID = 2**63 - 1
 
-_ERROR, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = (
+_ERROR, _BUSY, _LOCKED, _NOMEM, _READONLY, _INTERRUPT, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _NOTADB = (
     1,
     5,
     6,
+    7,
     8,
+    9,
     10,
     11,
     13,
     14,
+    15,
     26,
 )
 
@@ -212,7 +215,11 @@ def translate(error: BaseException, path: str) -> EventkitError:
         return NotMigrated(
             f"{path} has lost eventkit's tables ({error}): run python -m eventkit_migrations upgrade <url>"
         )
-    return Unavailable(f"SQLite failed on {path}: {error}")
+    if code in (_NOMEM, _INTERRUPT, _PROTOCOL):
+        return Unavailable(f"SQLite could not finish the call on {path} ({error}): try again")
+    return DatabaseError(
+        f"SQLite refused a statement on {path} ({error}): look for a constraint or trigger that refuses it"
+    )
 
 
 def out_of_ids(error: BaseException, path: str, connection: Connection) -> Unavailable | None:

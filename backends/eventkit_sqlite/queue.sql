@@ -199,6 +199,20 @@ SET
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
     tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
 
+-- name: Exhaust
+UPDATE eventkit_task
+SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
+WHERE
+    queue = :queue AND attempt >= :most AND max_attempts IS NULL AND (expires_at IS NULL OR expires_at > :now)
+    AND id IN (
+        SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'ready'
+        UNION ALL
+        SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+        UNION ALL
+        SELECT id FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL
+    )
+RETURNING id, lane
+
 -- name: FindTasks
 SELECT 1
 WHERE

@@ -249,10 +249,15 @@ class QueueModel:
     def configure(self, changes: dict[str, Any]) -> None:
         """Change some settings; a new rate or burst fills the bucket."""
         before = (self.settings.rate, self.settings.burst)
+        most = self.settings.max_attempts or 3
         for name, value in changes.items():
             setattr(self.settings, name, value)
         if before != (self.settings.rate, self.settings.burst):
             self._tokens = None
+        if (self.settings.max_attempts or 3) < most:
+            for task in self.in_state("scheduled") + self.in_state("ready"):
+                if task.state != "leased" and task.attempt >= self.max_attempts(task):
+                    self.bury(task, "exhausted", task.error)
 
     def take_over(self, places: dict[int, tuple[Any, int]]) -> None:
         """Learn from the database, which has *places* (payload, and moment for the order) by id."""

@@ -174,15 +174,14 @@ class ComparedQueue(RuleBasedStateMachine):
         return replace(wish, payload=self.payloads)
 
     def task(self, wish: Wish, exact: bool) -> NewTask:
-        """What to enqueue for a wish: with moments where *exact*, else with durations, and a moment that is ignored."""
-        run_at = self.anchor + timedelta(seconds=TICK * (wish.due if exact else -wish.due))
+        """What to enqueue for a wish: with moments where *exact*, else with durations."""
         expires: Any = seconds(wish.expires)
         if exact and wish.expires is not None:
             expires = self.anchor + timedelta(seconds=TICK * wish.expires)
         return NewTask(
             wish.payload,
-            delay=None if exact else seconds(wish.due) if wish.due else None,
-            run_at=run_at if wish.due else None,
+            delay=seconds(wish.due) if wish.due and not exact else None,
+            run_at=self.anchor + timedelta(seconds=TICK * wish.due) if wish.due and exact else None,
             priority=wish.priority,
             max_attempts=wish.max_attempts,
             expires=expires,

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -89,13 +90,34 @@ def test_delay_and_run_at_may_be_in_the_past(kit: EventKit) -> None:
 
 
 @proves("Q1")
-def test_delay_beats_run_at(kit: EventKit) -> None:
+def test_delay_and_run_at_exclude_each_other(kit: EventKit) -> None:
+    queue = kit.queue("emails")
+    both: Any = {"delay": 0, "run_at": datetime.now(UTC) + timedelta(hours=1)}
+    calls = (
+        lambda: queue.enqueue("x", **both),
+        lambda: queue.enqueue_many(["y", NewTask("x", **both)]),
+        lambda: queue.new("x", **both),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=r"delay= seconds or at run_at=: pass one"):
+            call()
+    assert queue.list() == []
+
+
+@proves("Q1", "Q8")
+def test_expires_in_the_past_gives_an_expired_task(kit: EventKit) -> None:
     queue = kit.queue("emails")
     hour = timedelta(hours=1)
-    queue.enqueue("later", delay=60, run_at=datetime.now(UTC) - hour)
-    queue.enqueue("now", delay=0, run_at=datetime.now(UTC) + hour)
-    queue.enqueue_many([NewTask("now too", delay=0, run_at=datetime.now(UTC) + hour)])
-    assert [task.payload for task in queue.claim("worker", 9)] == ["now", "now too"]
+    queue.enqueue("number", expires=-1)
+    queue.enqueue("delta", expires=-hour)
+    queue.enqueue_many([NewTask("moment", expires=datetime.now(UTC) - hour), NewTask("delayed", delay=60, expires=-60)])
+    assert queue.claim("worker", 9) == []
+    assert [(letter.payload, letter.reason) for letter in sorted(queue.dead(), key=attrgetter("id"))] == [
+        ("number", "expired"),
+        ("delta", "expired"),
+        ("moment", "expired"),
+        ("delayed", "expired"),
+    ]
 
 
 @proves("Q1", "Q8")

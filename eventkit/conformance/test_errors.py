@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import EventKit
+from eventkit import DatabaseError, EventKit, EventkitError, NewEvent, Unavailable
 
 from .clauses import proves
 
@@ -18,6 +18,7 @@ from .clauses import proves
         ("UnknownBackend", "EventkitError"),
         ("NotMigrated", "EventkitError"),
         ("ForeignTransaction", "EventkitError"),
+        ("DatabaseError", "EventkitError"),
         ("Unavailable", "EventkitError"),
         ("Busy", "Unavailable"),
         ("Disconnected", "Unavailable"),
@@ -85,3 +86,26 @@ def test_bad_arguments_are_refused_before_anything_is_written(kit: EventKit) -> 
             with pytest.raises(error):
                 raise AssertionError(f"accepted {number}: {call()}")
     assert (stream.head(), queue.size()) == (0, 0)
+
+
+@proves("G13")
+def test_an_error_that_the_library_does_not_know(kit: EventKit, bare_sql: tuple[str, Callable[[str], Any]]) -> None:
+    """Without ``tx=`` it is a `DatabaseError`, which nothing repeats; with ``tx=`` it is the driver's own."""
+    prefix, execute = bare_sql
+    stream = kit.stream("t")
+    execute(f"CREATE UNIQUE INDEX one_of_a_key ON {prefix}eventkit_event (key)")
+    try:
+        stream.publish(1, key="a")
+        for call in (lambda: stream.publish(2, key="a"), lambda: stream.publish_many([NewEvent(3, key="a")])):
+            with pytest.raises(DatabaseError, match=r"constraint") as refused:
+                call()
+            assert refused.value.sqlstate == ("23505" if prefix else None)
+            assert refused.value.__cause__ is not None
+        with pytest.raises(Exception, match=r"(?i)unique") as raw, kit.transaction() as tx:
+            stream.publish(4, key="a", tx=tx)
+        assert not isinstance(raw.value, EventkitError)
+        stream.publish(5, key="b")
+        assert [event.payload for event in stream.read()] == [1, 5]
+    finally:
+        execute(f"DROP INDEX {prefix}one_of_a_key")
+    assert not issubclass(DatabaseError, Unavailable)

@@ -92,6 +92,9 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
     assert caller.call("cancel", "q", later)
     assert not caller.call("cancel", "q", later)
     assert [task.id for task in queue.list()] == [at]
+    expired = caller.call("enqueue", "q", "5", 0, None, None, None, -60)
+    assert queue.claim("w") == []
+    assert [(letter.id, letter.reason) for letter in queue.dead()] == [(expired, "expired")]
 
 
 @proves("P2")
@@ -176,6 +179,7 @@ BAD: dict[str, tuple[str, list[Any], str]] = {
     "no name": ("stats", [None], "name of a queue"),
     "a long key": ("publish", ["t", "1", "k" * 1001], "1 to 1000 characters"),
     "no JSON": ("publish", ["t", "{"], "(?i)json"),
+    "a delay and a moment": ("enqueue", ["q", "1", 0, 60, "2100-01-01 00:00:00+00"], "pass one of them"),
     "no payload": ("enqueue", ["q", None], "JSON, not NULL"),
     "NaN": ("publish", ["t", "NaN"], "(?i)json"),
     "too large a number": ("publish", ["t", "[1e999]"], "out of range"),
@@ -188,7 +192,6 @@ BAD: dict[str, tuple[str, list[Any], str]] = {
     "a limit below one": ("claim", ["q", "w", 0], "limit is a whole number from 1"),
     "an offset below zero": ("save_offset", ["t", "c", -1], "offset is a whole number from 0"),
     "no attempts": ("enqueue", ["q", "1", 0, None, None, 0], "max_attempts is a whole number from 1"),
-    "a negative expiry": ("enqueue", ["q", "1", 0, None, None, None, -1], "expires is at least 0"),
     "a negative lease": ("claim", ["q", "w", 1, -1], "lease is at least 0"),
     "no ttl": ("lock_acquire", ["l", 0], "ttl is at least 0.001"),
     "two hundred years": ("result_save", ["r", "1", 6e9], "up to a hundred years"),

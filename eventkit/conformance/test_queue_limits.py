@@ -135,6 +135,28 @@ def test_an_enqueue_can_wait_for_room(kit: EventKit, url: str) -> None:
 
 
 @proves("Q13")
+def test_a_batch_can_wait_for_room(kit: EventKit) -> None:
+    """It goes in when all of it fits, and not before; one that never fits is refused at once."""
+    queue = kit.queue("jobs")
+    queue.configure(max_size=3)
+    queue.enqueue_many(["first", "second", "third"], wait=0)
+    batch = asleep(queue.enqueue_many, ["a", NewTask("b", headers={"x": "y"})], wait=60)
+    queue.receive()
+    assert queue.size() == 2
+    queue.receive()
+    assert [enqueued.created for enqueued in batch.result(SOON)] == [True, True]
+    assert [task.payload for task in queue.list()] == ["third", "a", "b"]
+    with pytest.raises(QueueFull, match="never fit"):
+        queue.enqueue_many(range(4), wait=3600)
+    started = time.monotonic()
+    with pytest.raises(QueueFull):
+        queue.enqueue_many([1, 2], wait=0.3)
+    assert time.monotonic() - started >= 0.3
+    with kit.transaction() as tx, pytest.raises(ValueError, match="tx="):
+        queue.enqueue_many([1], tx=tx, wait=1)
+
+
+@proves("Q13")
 def test_an_enqueue_that_waited_in_vain_is_refused(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=1)

@@ -1,6 +1,7 @@
 """What `configure`, `pause` and `resume` say to every process: Q12."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -43,6 +44,35 @@ def test_settings_apply_at_once_to_other_kits(kit: EventKit, connect: Any, url: 
     assert task.lease_expires_ms - info.claimed_ms == 77_000
     assert other.retry(before) is True
     assert [dead.id for dead in queue.dead()] == [before.id]
+
+
+@proves("Q12")
+def test_fewer_attempts_apply_to_tasks_that_wait_for_another(kit: EventKit) -> None:
+    """Those that have had as many are dead at once; others, and tasks with attempts of their own, are run again."""
+    queue = kit.queue("jobs")
+    queue.configure(dead_letter_to="dead", max_attempts=5)
+    for payload in ("later", "now", "once", "fresh"):
+        queue.enqueue(payload)
+    queue.enqueue("own", max_attempts=5)
+    for payload, runs in (("later", 2), ("now", 2), ("once", 1), ("own", 2)):
+        for run in range(runs):
+            last = payload == "later" and run == runs - 1
+            for task in queue.claim("w", 9):
+                if task.payload == payload:
+                    assert queue.retry(task, delay=3600 if last else 0, error=f"{payload} {run}")
+                else:
+                    assert queue.release(task)
+    queue.configure(max_attempts=4)
+    assert queue.dead() == []
+    queue.configure(max_attempts=2)
+    dead = sorted(queue.dead(), key=attrgetter("id"))
+    assert [(letter.payload, letter.reason, letter.error, letter.attempt) for letter in dead] == [
+        ("later", "exhausted", "later 1", 2),
+        ("now", "exhausted", "now 1", 2),
+    ]
+    assert sorted(task.payload for task in kit.queue("dead").claim("w", 9)) == ["later", "now"]
+    left = sorted((task.payload, task.attempt) for task in queue.claim("w", 9))
+    assert left == [("fresh", 1), ("once", 2), ("own", 3)]
 
 
 @proves("Q12")

@@ -17,7 +17,7 @@ from .answers import Answer
 from .problems import Refusal
 from .routing import route
 from .service import Desk, Service
-from .terms import IS_KEY, IS_MILLISECONDS, IS_NAME, Id, Key, Milliseconds, Priority, Token, token
+from .terms import IS_KEY, IS_MILLISECONDS, IS_NAME, Id, Key, Milliseconds, Priority, SignedMilliseconds, Token, token
 from .waiting import while_there
 
 WORKER = "http"
@@ -33,7 +33,7 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     payload: msgspec.Raw
     priority: Priority = 0
     delay_ms: Milliseconds | None = None
-    expires_ms: Milliseconds | None = None
+    expires_ms: SignedMilliseconds | None = None
     idempotency_key: Key | None = None
 
     def task(self) -> Any:

@@ -62,6 +62,7 @@ _STATUS: tuple[tuple[type[Exception], int, str, str | None], ...] = (
     (errors.DatabaseReplaced, 503, "unavailable", "another file took the place of the database: restart the service"),
     (errors.NotMigrated, 503, "unavailable", "the database has another schema than the service: run eventkit migrate"),
     (errors.Closed, 503, "unavailable", "the service is about to end: ask another one"),
+    (errors.DatabaseError, 500, "internal", "the database refused the call: the log of the service says why"),
     (errors.EventkitError, 503, "unavailable", "the database cannot be used: the log of the service says why"),
     (ValueError, 422, "invalid", None),
     (TypeError, 422, "invalid", None),

@@ -10,6 +10,7 @@ from .. import arguments
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=arguments.FOREVER)]
+SignedMilliseconds = Annotated[int, msgspec.Meta(ge=-arguments.FOREVER, le=arguments.FOREVER)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=arguments.FOREVER // 1000)]
 Priority = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=arguments.MOST)]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from ..codec import Codec, DecodeError, decode_headers
 from ..records import Task
 from . import Operation, Outlook, Plan, Probe, Rows
-from .finish import CopyDead, ReleaseMany, Remove, bury, unblock
+from .finish import ReleaseMany, Remove, bury, settle_dead
 
 MOVED_AT_ONCE = 1000
 
@@ -273,8 +273,5 @@ def fresh_token() -> int:
 def promote(queue: str, limit: int) -> Plan[int]:
     """Move up to *limit* due tasks, copy those that died where the queue says; how many moved."""
     rows = yield Promote(queue, limit)
-    died = [(id, lane) for id, state, lane in rows if state == "dead"]
-    if died:
-        yield CopyDead([id for id, _ in died])
-        yield from unblock(queue, [lane for _, lane in died])
+    yield from settle_dead(queue, [(id, lane) for id, state, lane in rows if state == "dead"])
     return len(rows)

@@ -132,10 +132,12 @@ def check_batch(queue: str, count: int) -> Plan[bool]:
     bounds = yield ReadRoom(queue)
     for bound, _ in bounds:
         if count > bound:
-            raise QueueFull(
+            error = QueueFull(
                 f"{count} tasks at once never fit into queue {queue!r}, whose max_size is {bound}: "
                 f"enqueue fewer at a time, or configure a larger max_size"
             )
+            error.fits = False
+            raise error
     return bool(bounds)
 
 

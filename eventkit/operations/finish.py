@@ -172,6 +172,13 @@ def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
         yield Unblock(queue, ended[:_LANES])
 
 
+def settle_dead(queue: str, died: list[tuple[int, str | None]]) -> Plan[None]:
+    """Copy the tasks of the queue that have just died, by id and lane, where it says, and let the next of lanes go."""
+    if died:
+        yield CopyDead([id for id, _ in died])
+        yield from unblock(queue, [lane for _, lane in died])
+
+
 class CopyDead(Operation[None], frozen=True):
     """Enqueue copies of dead tasks in the queues that theirs name as ``dead_letter_to``; tell who waits for results."""
 

@@ -9,7 +9,11 @@ import msgspec
 from .. import retry
 from ..settings import QueueSettings, seconds
 from . import Operation, Plan, Rows
+from .finish import settle_dead
 from .history import SettleHistory
+
+MAX_ATTEMPTS = 3
+"""How many runs a task has where neither it nor its queue says; the statements have the same number."""
 
 
 class SetPaused(Operation[None], frozen=True):
@@ -52,7 +56,19 @@ class Configure(Operation[None], frozen=True):
         yield HoldSettings(self.queue)
         [row] = yield ReadSettings(self.queue)
         settings = StoredSettings(*row)
-        yield WriteSettings(self.queue, *msgspec.structs.astuple(msgspec.structs.replace(settings, **self.changes)))
+        changed = msgspec.structs.replace(settings, **self.changes)
+        yield WriteSettings(self.queue, *msgspec.structs.astuple(changed))
+        most = changed.max_attempts or MAX_ATTEMPTS
+        if most < (settings.max_attempts or MAX_ATTEMPTS):
+            rows = yield Exhaust(self.queue, most)
+            yield from settle_dead(self.queue, [(id, lane) for id, lane in rows])
+
+
+class Exhaust(Operation[None], frozen=True):
+    """Make dead letters of the tasks that wait for another attempt and have had *most* of them."""
+
+    queue: str
+    most: int
 
 
 class CreateQueue(Operation[bool], frozen=True):

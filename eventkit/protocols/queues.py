@@ -44,8 +44,13 @@ class TaskQueue(Protocol[P]):
         """
         ...
 
-    def enqueue_many(self, items: Iterable[P | NewTask], tx: Any = None) -> list[Enqueued]:
-        """Add tasks, all or none; an answer for each."""
+    def enqueue_many(
+        self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
+    ) -> list[Enqueued]:
+        """Add tasks, all or none; an answer for each.
+
+        `QueueFull` if there is no room for all of them after up to *wait* seconds; at once for more than ``max_size``.
+        """
         ...
 
     def claim(
@@ -256,7 +261,9 @@ class AsyncTaskQueue(Protocol[P]):
         tx: Any = None,
     ) -> Enqueued: ...
 
-    async def enqueue_many(self, items: Iterable[P | NewTask], tx: Any = None) -> list[Enqueued]: ...
+    async def enqueue_many(
+        self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
+    ) -> list[Enqueued]: ...
 
     async def claim(
         self,

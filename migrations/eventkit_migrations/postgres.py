@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 
 from eventkit_postgres import address
 from eventkit_postgres.errors import translated
-from eventkit_postgres.session import OwnConnection
+from eventkit_postgres.session import OwnConnection, check_encoding
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -54,10 +55,15 @@ def locked(url: str) -> Iterator[Connection]:
 @contextmanager
 def _connection(url: str) -> Iterator[Connection]:
     place = address.parse(url)
-    # libpq reads the rest of the URL itself, as it does for the kit.
-    engine = create_engine(
-        "postgresql+psycopg://", creator=lambda: OwnConnection.connect(place.conninfo), poolclass=NullPool
-    )
+
+    def connect() -> OwnConnection:
+        # libpq reads the rest of the URL itself, as it does for the kit.
+        driver = OwnConnection.connect(place.conninfo, client_encoding="utf8")
+        check_encoding(driver, place)
+        driver.patience = inf  # What changes a schema takes as long as there are rows.
+        return driver
+
+    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
     try:
         with engine.connect() as connection:
             yield connection

@@ -44,6 +44,9 @@ def test_many_messages_are_one_transaction(served: Served, queue: str) -> None:
     refused = served("POST", f"{queue}/messages", json=[{"payload": 1}, {"payload": 2, "priority": "high"}])
     assert refused.status_code == 422
     assert served("GET", f"{queue}/stats").json()["ready"] == 0
+    assert served("POST", f"{queue}/messages", json={"payload": 1, "expires_ms": -1}).status_code == 201
+    assert served("POST", f"{queue}/poll").json() == []
+    assert served("GET", f"{queue}/stats").json()["dead"] == 1
 
 
 @proves("E1")

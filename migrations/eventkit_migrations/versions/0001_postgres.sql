@@ -1112,13 +1112,17 @@ DECLARE
         now + eventkit_check_seconds('delay', $4, -3162240000000) * interval '1 ms', date_trunc('milliseconds', $5), now
     );
     ends timestamptz := coalesce(
-        now + eventkit_check_seconds('expires', $7, 0) * interval '1 ms', date_trunc('milliseconds', $8)
+        now + eventkit_check_seconds('expires', $7, -3162240000000) * interval '1 ms', date_trunc('milliseconds', $8)
     );
     best integer := coalesce($3, 0);
     stirred boolean := eventkit_stir('task', eventkit_check_name('queue', $1));
     bound bigint := (SELECT r.max_size FROM eventkit_room($1) AS r);
     added bigint;
 BEGIN
+    IF $4 IS NOT NULL AND $5 IS NOT NULL THEN
+        RAISE EXCEPTION 'a task is due after delay seconds or at run_at: pass one of them'
+        USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     INSERT INTO eventkit_task (
         queue, payload, priority, max_attempts, key, headers, state, run_at, wake_at, expires_at, enqueued_at
     )
