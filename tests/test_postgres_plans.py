@@ -1,5 +1,6 @@
 """How claims are carried out: what the planner makes of them, and what they do first."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,6 +12,7 @@ from eventkit_postgres.statements import parameters, statements
 from psycopg.sql import SQL, Literal
 
 import eventkit
+from eventkit.conformance import proves
 from eventkit.conformance.threads import eventually
 from eventkit.operations import Operation, claim, finish
 from eventkit.operations.claim import Take
@@ -149,3 +151,46 @@ def test_claims_find_what_was_put_where_they_do_not_look(postgres_url: str) -> N
         )
         eventually(claims_something)
     assert found == [7, 5, 0, -3]
+
+
+def by_wake_index(plan: dict[str, Any]) -> int:
+    """How many blocks the steps of *plan* looked at by the index of what changes by itself."""
+    own = plan["Shared Hit Blocks"] if plan.get("Index Name") == "eventkit_task_wake" else 0
+    return own or sum(by_wake_index(part) for part in plan.get("Plans", []))
+
+
+@proves("Q18")
+def test_leases_that_have_ended_are_not_walked_past(postgres_url: str) -> None:
+    """Beside an old transaction elsewhere, neither claims nor waiters look at what earlier, short leases have left."""
+    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
+    place = postgres_url.partition("?")[0]
+    old = psycopg.connect(place)
+    ask = psycopg.connect(place, autocommit=True, **options(parse(postgres_url), place))
+    with old, ask, eventkit.connect(postgres_url) as kit:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT pg_current_xact_id()")
+        ask.execute(f"ALTER TABLE {schema}.eventkit_task SET (autovacuum_enabled = off)".encode())
+        queue = kit.queue("work")
+        queue.enqueue_many(range(4 * CROWD))
+        while tasks := queue.claim("two", 1000, lease=2):
+            assert len(queue.ack_many(tasks)) == len(tasks)
+        time.sleep(2.2)
+        claims, outlooks = [], []
+        for number in range(21):
+            queue.enqueue(number)
+            for operation in (claim.ReadOutlook("work"), Take("work", "one", 1, 1000, 1)):
+                statement = statements(schema)[type(operation)]
+                values = SQL(", ").join(map(Literal, parameters(statement, operation)))
+                ask.execute(f"PREPARE asked AS {statement.sql}".encode())
+                explain = SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked ({})").format(values)
+                [[[explained]]] = ask.execute(explain).fetchall()
+                ask.execute("DEALLOCATE asked")
+                if isinstance(operation, Take):
+                    claims.append(explained["Plan"]["Shared Hit Blocks"])
+                else:
+                    outlooks.append(by_wake_index(explained["Plan"]))
+        # The first claim, and one from time to time, looks up anew where leases begin to end.
+        assert (sorted(claims)[10] < 150, sorted(outlooks)[10] < 50) == (True, True), (claims, outlooks)
+        held = {task.id for task in queue.list("leased", limit=21)}
+        time.sleep(1.1)
+        assert {task.id for task in queue.claim("three", 21)} == held, "leases that end are found all the same"

@@ -116,7 +116,13 @@ FROM
         FROM (
             SELECT min(wake_at) AS wake_at FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
             UNION ALL
-            SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
+            SELECT min(wake_at) FROM eventkit_task
+            WHERE
+                queue = :queue AND state = 'leased'
+                AND wake_at >= (
+                    SELECT coalesce(min(lapse_at), '-infinity') FROM eventkit_low
+                    WHERE queue = :queue AND raise_at > :now - interval '1 s'
+                )
             UNION ALL
             SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at IS NOT NULL
         ) AS earliest
@@ -125,7 +131,15 @@ FROM
         SELECT bool_or(holder = '0' OR NOT eventkit_in_hand(holder)) AS due
         FROM (
             SELECT xmax AS holder FROM eventkit_task
-            WHERE queue = :queue AND state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+            WHERE queue = :queue AND state IN ('scheduled', 'ready') AND wake_at <= :now
+            UNION ALL
+            SELECT xmax FROM eventkit_task
+            WHERE
+                queue = :queue AND state = 'leased' AND wake_at <= :now
+                AND wake_at >= (
+                    SELECT coalesce(min(lapse_at), '-infinity') FROM eventkit_low
+                    WHERE queue = :queue AND raise_at > :now - interval '1 s'
+                )
             LIMIT CASE WHEN clock.wake_at <= :now THEN 20 ELSE 0 END
         ) AS first
     ) AS moved

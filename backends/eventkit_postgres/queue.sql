@@ -300,6 +300,7 @@ WITH lowered AS (
     UPDATE eventkit_low
     SET
         run_at = run_at - :milliseconds::bigint * interval '1 ms',
+        lapse_at = lapse_at - :milliseconds::bigint * interval '1 ms',
         raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
         look_at = look_at - :milliseconds::bigint * interval '1 ms'
 )

@@ -280,11 +280,15 @@ CREATE INDEX eventkit_task_queue_job ON eventkit_task (queue, id) WHERE job
 -- every task that was there, until no transaction anywhere is older than its end; without this, each claim would
 -- walk past all of them.  Several rows for a priority are one at the earliest, so nobody waits for anybody here.
 -- Whoever makes a task ready that has been due for some time, or the first of its priority, adds a row;
--- `eventkit_raise` puts one for all of them, from time to time.
+-- `eventkit_raise` puts one for all of them, from time to time.  It also says where the ends of leases begin
+-- (`lapse_at`): each lease leaves an entry in the index of wake_at.  The
+-- lease of a claim whose transaction outlasted it may end before that moment, so claims look at all leases after a
+-- second without a raise, and with each thorough one.
 CREATE TABLE eventkit_low (
     queue text NOT NULL,
     priority integer NOT NULL,
     run_at timestamptz NOT NULL DEFAULT '-infinity',
+    lapse_at timestamptz,
     raise_at timestamptz NOT NULL DEFAULT '-infinity',
     look_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)
@@ -992,7 +996,16 @@ DECLARE
     began timestamptz := clock_timestamp();
     safe timestamptz := eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '50 ms';
     thorough boolean := NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began);
+    lapsing timestamptz := CASE WHEN NOT thorough THEN (SELECT min(l.lapse_at) FROM eventkit_low AS l WHERE l.queue = $1) END;
+    lapses timestamptz;
 BEGIN
+    -- What has marked the queue and is under way began after `safe`, and its leases end after that.
+    lapses := least(safe, (
+        SELECT t.wake_at FROM eventkit_task AS t
+        WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at >= coalesce(lapsing, '-infinity')
+        ORDER BY t.wake_at
+        LIMIT 1
+    ));
     WITH RECURSIVE
     old AS MATERIALIZED (
         SELECT l.ctid AS place, l.priority, l.run_at, l.look_at FROM eventkit_low AS l WHERE l.queue = $1
@@ -1039,9 +1052,9 @@ BEGIN
         SELECT 0, NULL, NULL
         WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1) AND NOT EXISTS (SELECT FROM found WHERE priority = 0)
     )
-    INSERT INTO eventkit_low (queue, priority, run_at, raise_at, look_at)
+    INSERT INTO eventkit_low (queue, priority, run_at, lapse_at, raise_at, look_at)
     SELECT
-        $1, w.priority, least(safe, w.run_at),
+        $1, w.priority, least(safe, w.run_at), lapses,
         clock_timestamp() + greatest(interval '100 ms', 10 * (clock_timestamp() - began)),
         CASE
             WHEN thorough THEN clock_timestamp() + greatest(interval '1 s', 100 * (clock_timestamp() - began))
@@ -1180,7 +1193,15 @@ BEGIN
             SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at > moment
         ) END,
         EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= moment)
-        OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at <= moment)
+        OR EXISTS (
+            SELECT FROM eventkit_task AS t
+            WHERE
+                t.queue = $1 AND t.state = 'leased' AND t.wake_at <= moment
+                AND t.wake_at >= (
+                    SELECT coalesce(min(l.lapse_at), '-infinity') FROM eventkit_low AS l
+                    WHERE l.queue = $1 AND l.raise_at > moment - interval '1 s'
+                )
+        )
         OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = (SELECT 'ready'::text) AND t.wake_at <= moment),
         eventkit_ms(moment)
     FROM (SELECT) AS one LEFT JOIN eventkit_queue AS q ON q.name = $1;

@@ -196,7 +196,15 @@ BEGIN
                 )
             )
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now)
-            AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now)
+            AND NOT EXISTS (
+                SELECT FROM eventkit_task
+                WHERE
+                    queue = call.queue AND state = 'leased' AND wake_at <= call.now
+                    AND wake_at >= (
+                        SELECT coalesce(min(lapse_at), '-infinity') FROM eventkit_low
+                        WHERE queue = call.queue AND raise_at > call.now - interval '1 s'
+                    )
+            )
             AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = (SELECT 'ready'::text) AND wake_at <= call.now)
     ),
     best AS MATERIALIZED (
