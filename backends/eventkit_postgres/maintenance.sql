@@ -19,6 +19,49 @@ WHERE
     )
 
 -- What another transaction has in hand is left to it, here and below.
+
+-- A clock that was ahead has left moments that are too far in the future; a second is no reason yet.
+-- name: BoundLeases
+WITH RECURSIVE queues (name) AS (
+    SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
+    FROM queues AS q
+    WHERE q.name IS NOT NULL
+)
+UPDATE eventkit_task
+SET wake_at = :now + (wake_at - claimed_at), claimed_at = :now
+WHERE id = ANY (ARRAY(
+    SELECT t.id
+    FROM
+        queues AS q CROSS JOIN LATERAL (
+            SELECT l.id FROM eventkit_task AS l
+            WHERE
+                l.queue = q.name AND l.state = 'leased' AND l.wake_at > :now
+                AND l.claimed_at > :now + interval '1 s'
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    LIMIT :limit
+))
+RETURNING 1
+
+-- name: BoundRates
+UPDATE eventkit_rate
+SET until = :now + (until - counted_at), counted_at = :now
+WHERE (name, per) IN (
+    SELECT name, per FROM eventkit_rate WHERE counted_at > :now + interval '1 s' LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+RETURNING 1
+
+-- name: BoundBuckets
+UPDATE eventkit_queue
+SET refilled_at = :now
+WHERE name IN (
+    SELECT name FROM eventkit_queue WHERE refilled_at > :now + interval '1 s' LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+RETURNING 1
+
 -- name: DropDone
 DELETE FROM eventkit_task
 WHERE id = ANY (ARRAY(

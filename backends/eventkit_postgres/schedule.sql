@@ -135,6 +135,12 @@ opened AS (
 SELECT id
 FROM added
 
+-- name: BoundSchedules
+SELECT name, timing, zone, eventkit_ms(next_at), eventkit_ms(:now)
+FROM eventkit_schedule
+WHERE next_at > :now
+FOR UPDATE SKIP LOCKED
+
 -- name: MoveSchedules
 UPDATE eventkit_schedule AS s
 SET

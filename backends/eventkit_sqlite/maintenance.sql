@@ -18,6 +18,37 @@ WHERE
         WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
     )
 
+-- A clock that was ahead has left moments that are too far in the future; a second is no reason yet.
+-- name: BoundLeases
+WITH RECURSIVE queues (name) AS (
+    SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
+    FROM queues AS q
+    WHERE q.name IS NOT NULL
+)
+UPDATE eventkit_task
+SET wake_at = :now + wake_at - claimed_at, claimed_at = :now
+WHERE id IN (
+    SELECT t.id
+    FROM queues AS q CROSS JOIN eventkit_task AS t ON t.queue = q.name
+    WHERE t.state = 'leased' AND t.wake_at > :now AND t.claimed_at > :now + 1000
+    LIMIT :limit
+)
+RETURNING 1
+
+-- name: BoundRates
+UPDATE eventkit_rate
+SET until = :now + until - counted_at, counted_at = :now
+WHERE (name, per) IN (SELECT name, per FROM eventkit_rate WHERE counted_at > :now + 1000 LIMIT :limit)
+RETURNING 1
+
+-- name: BoundBuckets
+UPDATE eventkit_queue
+SET refilled_at = :now
+WHERE name IN (SELECT name FROM eventkit_queue WHERE refilled_at > :now + 1000 LIMIT :limit)
+RETURNING 1
+
 -- name: DropDone
 DELETE FROM eventkit_task
 WHERE id IN (

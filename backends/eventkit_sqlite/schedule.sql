@@ -70,6 +70,11 @@ WHERE next_at <= coalesce(:moment, :now)
 ORDER BY next_at
 LIMIT :limit
 
+-- name: BoundSchedules
+SELECT name, timing, zone, next_at, :now
+FROM eventkit_schedule
+WHERE next_at > :now
+
 -- The queue's bound does not count: a fire that is refused would be lost.
 -- name: EnqueueFires
 INSERT INTO eventkit_task (

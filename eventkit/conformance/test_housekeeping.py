@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -112,3 +113,28 @@ def test_one_of_many_keeps_house_once_in_a_while(kit: EventKit, connect: Callabl
 def test_maintenance_has_an_interval(kit: EventKit) -> None:
     with pytest.raises(ValueError, match="every"):
         kit.run_maintenance(every=0)
+
+
+@proves("H1", "K6", "Q4", "K2")
+def test_a_clock_that_was_ahead_holds_nothing_up(kit: Any) -> None:
+    """Leases, windows, buckets and schedules go on from now, and not from the day that the clock was in."""
+    tasks, slow = kit.queue("tasks"), kit.queue("slow")
+    slow.configure(rate=20, burst=1)
+    tasks.enqueue("lapses")
+    slow.enqueue_many([1, 2])
+    assert len(tasks.claim("worker", lease=0.3)) == len(slow.claim("worker", 2)) == 1
+    assert kit.rate_limit("window", 1, 0.3)
+    assert kit.token_bucket("bucket", 20, 1)
+    for name, when in [("often", "@every 2s"), ("yearly", "0 0 1 1 *")]:
+        kit.schedules.add(name, when, "fires")
+    yearly = kit.schedules.get("yearly").next_at
+    advance(kit, -86_400)
+    assert kit.maintain().moved == 7
+    assert kit.schedules.get("yearly").next_at == yearly
+    assert kit.schedules.get("often").next_at <= datetime.now(UTC) + timedelta(seconds=2.5)
+    [again] = tasks.claim("worker", wait=PATIENCE)
+    assert (again.payload, again.attempt, again.lapsed) == ("lapses", 2, True)
+    assert [task.payload for task in slow.claim("worker", wait=PATIENCE)] == [2]
+    assert kit.rate_limit("window", 1, 0.3)
+    assert kit.token_bucket("bucket", 20, 1)
+    assert kit.maintain().moved == 0

@@ -16,6 +16,7 @@ from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, promote
 from .finish import ForgetKeys, Remove
 from .stream import FindPrunable, drop_events
+from .tick import BoundSchedules
 
 
 class _Chore(Operation[int], frozen=True):
@@ -48,6 +49,24 @@ class MoveDue(_Chore, frozen=True, kw_only=True):
     def plan(self) -> Plan[int]:
         """One step of a sweep."""
         return (yield from promote(self.queue, self.limit))
+
+
+class BoundLeases(_Chore, frozen=True):
+    """Have leases of tasks that a clock ahead of ours has claimed end at most their length from now."""
+
+    kind: ClassVar[str] = "moved"
+
+
+class BoundRates(_Chore, frozen=True):
+    """Have windows and buckets that a clock ahead of ours has counted go on from now."""
+
+    kind: ClassVar[str] = "moved"
+
+
+class BoundBuckets(_Chore, frozen=True):
+    """Have the buckets of queues that a clock ahead of ours has filled go on from now."""
+
+    kind: ClassVar[str] = "moved"
 
 
 class DropKeys(_Chore, frozen=True):
@@ -158,6 +177,9 @@ class PruneChannel(_Chore, frozen=True, kw_only=True):
 def upkeep() -> Generator[Operation[Any], Any, Maintained]:
     """All there is to do, and what was found."""
     found = dict.fromkeys(Maintained.__struct_fields__, 0)
+    for bound in (BoundLeases, BoundRates, BoundBuckets):
+        yield from _exhaust(bound(), found)
+    found["moved"] += yield BoundSchedules()
     # Keys that have ended go before dead letters, which take some along that would not be counted.
     for queue in (yield FindDueQueues()):
         yield from _exhaust(MoveDue(queue=queue), found)

@@ -77,6 +77,21 @@ class Tick(Operation[Ticked], frozen=True):
         return Ticked([Fire(*fire, id) for fire, (id,) in zip(fires, ids, strict=True)], now, more)
 
 
+class BoundSchedules(Operation[int], frozen=True):
+    """Move the next fire of each schedule to its first one after now, if a clock that was ahead has set a later one."""
+
+    def plan(self) -> Plan[int]:
+        """A look at all that are not due, and the move of those that are too late; how many."""
+        moves: list[Move] = []
+        for name, when, tz, next_at, now in (yield self):
+            first = _first_after(parse(when, tz), next_at, now)
+            if first < next_at:
+                moves.append((name, first, None, 0, 0))
+        if moves:
+            yield MoveSchedules(moves)
+        return len(moves)
+
+
 class EnqueueFires(Operation[None], frozen=True):
     """Add the tasks to their queues, and tell their ids, in this order."""
 
@@ -128,6 +143,14 @@ def _tasks(schedule: str, settings: Settings, moments: list[int]) -> Iterator[Fi
         headers = encode_headers({**names, SCHEDULE: schedule, FIRE: as_datetime(at).isoformat()})
         expires_at = None if settings.expires is None else at + settings.expires
         yield (settings.queue, settings.payload, headers, settings.priority, settings.max_attempts, at, expires_at)
+
+
+def _first_after(when: When, known: int, now: int) -> int:
+    """Return the first fire after *now*, where *known* is a later one."""
+    if isinstance(when, Interval):
+        length = int(when.length.total_seconds()) * 1000
+        return now + ((known - now) % length or length)
+    return _after(when, now)
 
 
 def _after(cron: Cron, milliseconds: int) -> int:
