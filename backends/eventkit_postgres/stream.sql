@@ -49,6 +49,16 @@ SELECT eventkit_latest_event(:topic)
 -- name: FindOffset
 SELECT eventkit_offset_at(:topic, eventkit_moment(:moment))
 
+-- What proves how far a reader has come.
+-- name: ReadProof
+SELECT
+    i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
+    e.id, eventkit_ms(e.created_at), e.key, e.payload::text, e.headers::text
+FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
+    SELECT max(id) FROM eventkit_event
+    WHERE topic = :topic AND id <= :offset AND eventkit_ms(created_at) <= :created
+)
+
 -- name: ReadOffset
 SELECT position
 FROM eventkit_consumer

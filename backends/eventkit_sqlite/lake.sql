@@ -11,6 +11,11 @@ SET epoch = epoch + 1, format = coalesce(:format, format), updated_at = :now
 WHERE location = excluded.location AND format IN ('parquet', coalesce(:format, format))
 RETURNING epoch, covered
 
+-- name: AdoptLake
+UPDATE eventkit_lake
+SET epoch = max(epoch, :epoch)
+WHERE topic = :topic
+
 -- name: ReadLake
 SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
 FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL

@@ -73,6 +73,16 @@ WITH RECURSIVE search (low, high, older) AS (
 )
 SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) FROM search)
 
+-- What proves how far a reader has come.
+-- name: ReadProof
+SELECT
+    i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
+    e.id, e.created_at, e.key, e.payload, e.headers
+FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
+    SELECT max(id) FROM eventkit_event
+    WHERE topic = :topic AND id <= :offset AND created_at <= :created
+)
+
 -- name: ReadOffset
 SELECT position
 FROM eventkit_consumer

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eventkit.lake import Archived
 
 _ARCHIVED = ("topic", "events", "files", "compacted", "pruned", "covered", "location")
+_ADOPTED = ("topic", "before", "after", "files", "location")
 _CHECKED = ("topic", "files", "events", "covered", "location")
 
 
@@ -103,6 +104,37 @@ def archive(
             time.sleep(60 if every is None else every)
     except KeyboardInterrupt:
         show.interrupted()
+
+
+def adopt(
+    checkpoints: Annotated[
+        list[str] | None,
+        typer.Option("--checkpoint", metavar="FOLDER", help="The checkpointLocation of a Spark query that is stopped."),
+    ] = None,
+    archives: Annotated[
+        list[str] | None, typer.Option("--archive", metavar="TOPIC", help="A topic that has an archive.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FOLDER", help="The archive's folder, if the database is older than the archive."),
+    ] = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Accept a restored database for checkpoints and archives that go further.
+
+    A query goes on behind the last event that both have. Of an archive, files with events that the
+    database has lost are moved to its folder _lost, and archiving goes on from the database.
+    """
+    _installed()
+    if not checkpoints and not archives:
+        raise Refused("name what is to accept the database: --checkpoint FOLDER or --archive TOPIC")
+    from eventkit.lake import adopt_archive, adopt_checkpoint
+
+    address = settings.url(url)
+    adopted = [one for folder in checkpoints or () for one in adopt_checkpoint(address, folder)]
+    adopted += [adopt_archive(address, topic, to=to) for topic in archives or ()]
+    show.listing(adopted, _ADOPTED, json, "nothing: the database has not gone back")
 
 
 def replay(

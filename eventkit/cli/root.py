@@ -58,6 +58,7 @@ _COMMANDS: tuple[Callable[..., Any], ...] = (
     moving.backup,
     moving.copy,
     archiving.archive,
+    archiving.adopt,
     archiving.replay,
     querying.query,
     querying.select,

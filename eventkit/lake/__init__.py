@@ -9,8 +9,19 @@ It needs Arrow (``pip install 'eventkit-db[archive]'``) and no Spark: reading a 
 is bound by one disk, which a cluster does not make faster.
 """
 
+from .adoption import Adopted, adopt_archive, adopt_checkpoint
 from .archiving import Archived, archive
 from .checking import Checked, check
 from .replaying import Replayed, replay
 
-__all__ = ["Archived", "Checked", "Replayed", "archive", "check", "replay"]
+__all__ = [
+    "Adopted",
+    "Archived",
+    "Checked",
+    "Replayed",
+    "adopt_archive",
+    "adopt_checkpoint",
+    "archive",
+    "check",
+    "replay",
+]

@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from .. import arguments
 from ..arguments import Duration
-from ..arrays import headers, moment, repeated, same
+from ..arrays import compute, headers, moment, repeated, same
 from ..bulk import Fetch, opened, pages
 from ..errors import Truncated
 from ..kit import backend_of
 from ..noting import Note, noted
 from ..operations.extract import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..operations.lake import PruneArchived
+from ..operations.position import ReadPosition
 from ..protocols import Connection
 from . import layout
 from .compacting import TARGET, compact
@@ -114,6 +115,7 @@ class _Archiving:
     def run(self, head: int) -> tuple[int, int]:
         """How many events, in how many files."""
         turn, events, files = self._turn, 0, 0
+        self._read = self._connection.execute(ReadPosition(turn.topic, turn.covered))
         _, total = self._connection.execute(FindEnd(turn.topic, turn.covered, head, _MOST))
         while turn.covered < head:
             days = Days(turn.store, turn.topic, turn.epoch)
@@ -125,7 +127,7 @@ class _Archiving:
             except BaseException:
                 days.discard()
                 raise
-            turn.extend(last, new)
+            turn.extend(last, new, self._read)
             events, files = events + rows, files + len(new)
             self._note(rows, last, max(total - events, 0))
         return events, files
@@ -151,7 +153,12 @@ class _Archiving:
             return self._fetch(FetchEvents(self._turn.topic, after, head, [], None, None, limit), FetchEvents.columns)
 
         for last, found in pages(read, after, head, "offset"):
-            yield last, _events(found, self._turn.topic)
+            events = _events(found, self._turn.topic)
+            if events.num_rows:
+                newest = {name: found[name][-1].as_py() for name in ("offset", "key", "payload", "headers")}
+                created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
+                self._read = self._read.after(*newest.values(), created)
+            yield last, events
 
     def _check_loss(self, after: int, last: int) -> None:
         """Raise if somebody has pruned what was to be read, before it was or meanwhile."""

@@ -203,6 +203,11 @@ class Store:
             stream.write(content)
         self.finish(path, path)
 
+    def move(self, path: str, to: str) -> None:
+        """Give a file another name."""
+        self._files.create_dir(posixpath.dirname(self._whole(to)), recursive=True)
+        self._files.move(self._whole(path), self._whole(to))
+
     def size(self, path: str) -> int | None:
         """How many bytes the file has; None if it is not there."""
         info = self.files.get_file_info(self._whole(path))

@@ -22,6 +22,7 @@ from ..operations.lake import (
     ReadLake,
     SwapFiles,
 )
+from ..operations.position import Position
 from ..protocols import Connection
 from . import layout
 from .listing import Listing
@@ -31,11 +32,24 @@ _GRACE = 3_600_000
 """Milliseconds for which files that were replaced stay there, for those who read them."""
 
 
-class _Claim(msgspec.Struct):
+class Claim(msgspec.Struct):
     """Whose turn it is, as it stands in the folder."""
 
     database: str
     turn: int
+
+
+def claim_in(store: Store, topic: str) -> Claim | None:
+    """The turn that is noted in the folder of a topic; None where there is none."""
+    found = store.read(_claim_path(topic))
+    try:
+        return None if found is None else msgspec.json.decode(found, type=Claim)
+    except msgspec.DecodeError:
+        return None
+
+
+def _claim_path(topic: str) -> str:
+    return f"{layout.folder(topic)}/_turn.json"
 
 
 class Turn:
@@ -65,9 +79,9 @@ class Turn:
         lake = self._connection.execute(ReadLake(self.topic))
         return lake.files if lake is not None else []
 
-    def extend(self, last: int, files: list[LakeFile]) -> None:
-        """Let files count that have everything up to *last*."""
-        if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files)):
+    def extend(self, last: int, files: list[LakeFile], read: Position) -> None:
+        """Let files count that have everything up to *last*, if the database still has what was *read* for them."""
+        if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files, read)):
             raise self._ended(files)
         self.covered = last
         self._list()
@@ -98,19 +112,20 @@ class Turn:
         self.store.remove(path)
 
     def _claim(self) -> None:
-        ours = _Claim(self._connection.execute(ReadIdentity()), self.epoch)
-        path = f"{layout.folder(self.topic)}/_turn.json"
-        found = self.store.read(path)
-        try:
-            theirs = None if found is None else msgspec.json.decode(found, type=_Claim)
-        except msgspec.DecodeError:
-            theirs = None
-        if theirs is not None and (theirs.database != ours.database or theirs.turn >= ours.turn):
+        ours = Claim(self._connection.execute(ReadIdentity()), self.epoch)
+        theirs = claim_in(self.store, self.topic)
+        if theirs is not None and theirs.database != ours.database:
             raise EventkitError(
-                f"the archive of topic {self.topic!r} in {self.store.location} is written from another database, or "
-                f"from a newer copy of this one: archive to another folder, or remove {path} there if the other is gone"
+                f"the archive of topic {self.topic!r} in {self.store.location} is written from another database: "
+                f"archive to another folder, or remove {_claim_path(self.topic)} there if that database is gone"
             )
-        self.store.write(path, msgspec.json.encode(ours))
+        if theirs is not None and theirs.turn >= ours.turn:
+            raise EventkitError(
+                f"the archive of topic {self.topic!r} in {self.store.location} goes further than this database, which "
+                f"was restored from a backup, was promoted from a standby or is a copy: if it is to go on from here, "
+                f"run eventkit adopt --archive {self.topic}"
+            )
+        self.store.write(_claim_path(self.topic), msgspec.json.encode(ours))
 
     def _sweep(self) -> None:
         """Remove what earlier turns have left unfinished."""

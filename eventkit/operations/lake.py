@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from ..errors import EventkitError
 from . import Operation, Plan, Rows
+from .position import Position, VerifyPosition
 from .stream import SaveOffset, drop_events
 
 CONSUMER = "archive"
@@ -84,6 +85,16 @@ class OpenLake(Operation[Opened], frozen=True):
         raise EventkitError(f"the archive of topic {self.topic!r} is kept as {format}, not as {self.format}: name that")
 
 
+class AdoptLake(Operation[None], frozen=True):
+    """Let the next turn at a topic's archive be later than *epoch*."""
+
+    topic: str
+    epoch: int
+
+    def decode(self, rows: Rows) -> None:
+        """Nothing to say."""
+
+
 class ReadLake(Operation[Lake | None], frozen=True):
     """What a topic's archive has, and how far it goes, at one moment; None if there is none."""
 
@@ -109,18 +120,24 @@ class ListLakes(Operation[list[LakeStats]], frozen=True):
 
 
 class ExtendLake(Operation[bool], frozen=True):
-    """Add the files that have everything behind *after* up to *last*; False if it is not one's turn any more."""
+    """Add the files that have everything behind *after* up to *last*; False if it is not one's turn any more.
+
+    The database must still have what was *read* for them.
+    """
 
     topic: str
     epoch: int
     after: int
     last: int
     files: list[LakeFile]
+    read: Position
 
     def plan(self) -> Plan[bool]:
         """The offset comes first, so that of two who write the same range one waits for the other."""
         if not (yield CoverLake(self.topic, self.epoch, self.after, self.last)):
             return False
+        if not (yield from VerifyPosition(self.topic, self.read).plan()):
+            raise self.read.lost(self.topic, "archive it again")
         if self.files:
             yield AddFiles(self.topic, self.files)
         yield SaveOffset(self.topic, CONSUMER, self.last)

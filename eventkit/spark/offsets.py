@@ -1,4 +1,4 @@
-"""Positions in streams, as Spark keeps them: for each topic an offset, and which database it is an offset of.
+"""Positions in streams, as Spark keeps them: for each topic an offset, with the proof of what was read up to it.
 
 A position says what has been read, as everywhere in eventkit: everything up to the offset.  What a user writes is, as
 with Kafka, the first offset to read, and the first one not to be read any more.
@@ -7,25 +7,24 @@ The end of whatever is read is the settled head: beyond it, an event may still b
 already, and would be missed by whoever has gone past.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any
 
 from ..operations.extract import Extent, ListTopics, ReadExtent, ReadIdentity
+from ..operations.position import FindFork, ReadPosition, VerifyPosition
+from ..operations.position import Position as Proof
 from ..operations.stream import FindOffset, ReadOffset
 from ..protocols import Connection
 from .options import Bounds, ReadOptions
 from .values import Place
 
+Position = dict[str, dict[str, Any]]
+"""What stands in a checkpoint: for each topic the fields of an `operations.position.Position`."""
 
-class Offset(TypedDict):
-    stream: str
-    offset: int
-
-
-Position = dict[str, Offset]
-"""What stands in a checkpoint."""
+_log = logging.getLogger("eventkit.spark")
 
 DISORDER = 60_000
 """Milliseconds by which moments may be in another order than offsets, where many publish at once."""
@@ -38,6 +37,7 @@ class Streams:
         self._connection = connection
         self._options = options
         self.identity = connection.execute(ReadIdentity())
+        self._proved: dict[str, Proof] = {}
 
     def extents(self) -> dict[str, Extent]:
         """How far each topic goes by now.  A topic that is named has to be there; a pattern waits for those to come."""
@@ -72,14 +72,20 @@ class Streams:
         return ends
 
     def position(self, offsets: Mapping[str, int]) -> Position:
-        """*offsets* as they go into a checkpoint."""
-        return {topic: {"stream": self.identity, "offset": offset} for topic, offset in offsets.items()}
+        """*offsets* as they go into a checkpoint, each with the proof that the database has for it."""
+        for topic, offset in offsets.items():
+            if topic not in self._proved or self._proved[topic].offset != offset:
+                self._proved[topic] = self._connection.execute(ReadPosition(topic, offset))
+        return {topic: self._proved[topic]._asdict() for topic in offsets}
 
     def offsets(self, position: Position) -> dict[str, int]:
-        """What stands in a checkpoint, which has to be one of this database and of the topics that are read."""
+        """What stands in a checkpoint, which has to be one of this database and of the topics that are read.
+
+        Where the database has gone back behind it, that is an error, or the place where the two part.
+        """
         if not isinstance(position, dict):
             raise _foreign(position)
-        return {topic: self._checked(topic, place) for topic, place in position.items()}
+        return {topic: self._verified(topic, self._checked(topic, place)) for topic, place in position.items()}
 
     def check_loss(self, starts: Mapping[str, int], extents: Mapping[str, Extent]) -> None:
         """Raise if what is to be read next was pruned, unless the options take that."""
@@ -108,18 +114,37 @@ class Streams:
             if topic not in topics:
                 raise ValueError(f"{option} names the topic {topic!r}, which is not read: name it in subscribe as well")
 
-    def _checked(self, topic: str, place: Any) -> int:
+    def _verified(self, topic: str, position: Proof) -> int:
+        if self._connection.execute(VerifyPosition(topic, position)):
+            self._proved[topic] = position
+            return position.offset
+        fork = self._connection.execute(FindFork(topic, position))
+        if self._options.fail_on_data_loss:
+            raise ValueError(
+                f"the checkpoint is at offset {position.offset} of {topic!r}, and the database has gone back: event "
+                f"{position.event} is gone or is another one, and what was read ends at {fork.offset} there. A backup "
+                f"was restored, or an asynchronous standby was promoted: run eventkit adopt --checkpoint to read on "
+                f"from {fork.offset + 1}, or set failOnDataLoss=false, or name another checkpointLocation to begin anew"
+            )
+        _log.warning(
+            "the database has gone back behind offset %s of %r: reading on from %s",
+            position.offset,
+            topic,
+            fork.offset + 1,
+        )
+        return fork.offset
+
+    def _checked(self, topic: str, place: Any) -> Proof:
         if not self._is_read(topic):
             raise ValueError(
                 f"the checkpoint is at an offset of {topic!r}, which is not read any more: name it in subscribe, "
                 f"or name another checkpointLocation to begin anew"
             )
-        try:
-            stream, offset = place["stream"], place["offset"]
-        except (TypeError, KeyError):
-            raise _foreign({topic: place}) from None
-        check_identity(topic, offset, stream, self.identity)
-        return int(offset)
+        proof = Proof.read_back(place)
+        if proof is None:
+            raise _foreign({topic: place})
+        check_identity(topic, proof.offset, proof.database, self.identity)
+        return proof
 
     def _is_read(self, topic: str) -> bool:
         pattern = self._options.pattern
