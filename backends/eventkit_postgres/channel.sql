@@ -12,7 +12,18 @@ SELECT eventkit_latest_notification(:channels::text[])
 
 -- name: NotificationsAhead
 SELECT ready, due, now
-FROM eventkit_notifications_ahead(:channels::text[], :after)
+FROM eventkit_notifications_ahead(:channels::text[], :after, :created)
+
+-- name: FindNotification
+SELECT coalesce(n.id, 0), coalesce(eventkit_ms(n.created_at), 0)
+FROM (
+    SELECT max((
+        SELECT m.id FROM eventkit_notification AS m
+        WHERE m.channel = c.name AND m.id <= :last AND eventkit_ms(m.created_at) <= :created
+        ORDER BY m.id DESC LIMIT 1
+    )) AS id
+    FROM unnest(:channels::text[]) AS c (name)
+) AS found LEFT JOIN eventkit_notification AS n ON n.id = found.id
 
 -- As with events, what is to go is a prefix, and nothing that has not settled: nobody has read that.
 -- name: FindPrunableNotifications

@@ -38,7 +38,7 @@ WHERE name = :topic
 
 -- name: EventsAhead
 SELECT ready, due, now
-FROM eventkit_events_ahead(:topic, :after)
+FROM eventkit_events_ahead(:topic, :after, :event, :created)
 
 -- name: ReadHead
 SELECT eventkit_head(:topic)
@@ -53,10 +53,11 @@ SELECT eventkit_offset_at(:topic, eventkit_moment(:moment))
 -- name: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
-    e.id, eventkit_ms(e.created_at), e.key, e.payload::text, e.headers::text
+    e.id, e.key, e.payload::text, e.headers::text, eventkit_ms(e.created_at)
 FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
-    SELECT max(id) FROM eventkit_event
+    SELECT id FROM eventkit_event
     WHERE topic = :topic AND id <= :offset AND eventkit_ms(created_at) <= :created
+    ORDER BY id DESC LIMIT 1
 )
 
 -- name: ReadOffset

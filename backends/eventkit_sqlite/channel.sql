@@ -19,10 +19,23 @@ FROM sqlite_sequence
 WHERE name = 'eventkit_notification'
 
 -- name: NotificationsAhead
-SELECT EXISTS (
-    SELECT 1 FROM eventkit_notification
-    WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
-)
+SELECT
+    EXISTS (
+        SELECT 1 FROM eventkit_notification
+        WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
+    )
+    OR (:created > 0 AND NOT EXISTS (SELECT 1 FROM eventkit_notification WHERE id = :after AND created_at <= :created))
+
+-- name: FindNotification
+SELECT coalesce(n.id, 0), coalesce(n.created_at, 0)
+FROM (
+    SELECT max((
+        SELECT m.id FROM eventkit_notification AS m
+        WHERE m.channel = c.value AND m.id <= :last AND m.created_at <= :created
+        ORDER BY m.id DESC LIMIT 1
+    )) AS id
+    FROM json_each(:channels) AS c
+) AS found LEFT JOIN eventkit_notification AS n ON n.id = found.id
 
 -- As with events, what is to go is a prefix.
 -- name: FindPrunableNotifications

@@ -38,7 +38,13 @@ FROM eventkit_topic
 WHERE name = :topic
 
 -- name: EventsAhead
-SELECT EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic AND id > :after)
+SELECT
+    EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic AND id > :after)
+    OR (
+        :event > 0
+        AND NOT EXISTS (SELECT 1 FROM eventkit_event WHERE id = :event AND topic = :topic AND created_at <= :created)
+        AND NOT EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic AND pruned_to >= :event)
+    )
 
 -- name: ReadHead
 SELECT max(
@@ -77,10 +83,11 @@ SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) F
 -- name: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
-    e.id, e.created_at, e.key, e.payload, e.headers
+    e.id, e.key, e.payload, e.headers, e.created_at
 FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
-    SELECT max(id) FROM eventkit_event
+    SELECT id FROM eventkit_event
     WHERE topic = :topic AND id <= :offset AND created_at <= :created
+    ORDER BY id DESC LIMIT 1
 )
 
 -- name: ReadOffset

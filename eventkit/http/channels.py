@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import msgspec
 from litestar.params import FromPath, HeaderParameter, JSONBody
 
+from .. import arguments
 from ..operations import Operation, Probe
-from ..operations.channel import FindNow, NotificationsAhead, ReadNotifications
+from ..operations.channel import FindNotification, FindNow, FollowNotifications, NotificationsAhead
 from ..records import Notification
 from .live import Live, live
 from .routing import route
@@ -33,13 +34,17 @@ class Hearing:
         self._channels = (desk.channel(channel).name,)
         self._codec = desk.raw
 
-    def read(self, after: int, limit: int) -> Operation[list[Notification[Any]]]:
-        """The notifications after an id."""
-        return ReadNotifications(self._channels, after, limit, self._codec)
+    def place(self, after: int, *, seen: bool) -> Operation[tuple[int, int]]:
+        """The last notification up to an id."""
+        return FindNotification(self._channels, after, arguments.MOST)
 
-    def ahead(self, after: int) -> Probe:
+    def read(self, place: tuple[int, int], limit: int) -> Operation[tuple[Any, ...]]:
+        """The notifications after the one at *place*."""
+        return FollowNotifications(self._channels, place, limit, self._codec)
+
+    def ahead(self, place: tuple[int, int]) -> Probe:
         """Whether there is one."""
-        return NotificationsAhead(self._channels, after)
+        return NotificationsAhead(self._channels, *place)
 
     def position(self, item: Notification[Any]) -> int:
         """Its id."""

@@ -27,13 +27,17 @@ AT_ONCE = 100
 
 
 class Source(Protocol):
-    """What is followed: how it is read after a position, and what is slept on until there is more."""
+    """What is followed: how it is read from a place on, and what is slept on until there is more."""
 
-    def read(self, after: int, limit: int) -> Operation[Sequence[Any]]:
-        """What comes after the position."""
+    def place(self, after: int, *, seen: bool) -> Operation[Any]:
+        """The place after a position, which the client says it has *seen* or has chosen."""
         ...
 
-    def ahead(self, after: int) -> Probe:
+    def read(self, place: Any, limit: int) -> Operation[tuple[Any, ...]]:
+        """What comes after the place, and the place after that."""
+        ...
+
+    def ahead(self, place: Any) -> Probe:
         """Whether there is more."""
         ...
 
@@ -51,11 +55,12 @@ def framed(position: int, item: Any) -> str:
 class Live(Response[Any]):
     """An answer that goes on: the *first* items, read to see that nothing is wrong, and all to come."""
 
-    def __init__(self, desk: Desk, source: Source, origin: Origin, first: Sequence[Any]) -> None:
+    def __init__(self, desk: Desk, source: Source, seen: frozenset[int], place: Any, first: Sequence[Any]) -> None:
         super().__init__(None, media_type="text/event-stream")
         self._desk = desk
         self._source = source
-        self._origin = origin
+        self._seen = seen
+        self._place = place
         self._first = first
 
     def to_asgi_response(self, request: Request[Any, Any, Any], **more: Any) -> ASGIApp:  # type: ignore[override]
@@ -104,7 +109,7 @@ class Live(Response[Any]):
 
     async def _texts(self) -> AsyncGenerator[str, None]:
         desk, source, found = self._desk, self._source, self._first
-        after, seen = self._origin
+        place, seen = self._place, self._seen
         heartbeat = Heartbeat(self._request, desk.settings.heartbeat)
         yield "retry: 1000\n\n"
         try:
@@ -113,16 +118,15 @@ class Live(Response[Any]):
                 if found:
                     places = [source.position(item) for item in found]
                     yield "".join([framed(at, item) for at, item in zip(places, found, strict=True) if at not in seen])
-                    after = places[-1]
                 else:
-                    async with self._asleep(source.ahead(after)) as sleeping:
+                    async with self._asleep(source.ahead(place)) as sleeping:
                         while not (await asyncio.wait({sleeping}, timeout=desk.settings.heartbeat))[0]:
                             await heartbeat.beat()
                             yield ": still here\n\n"
                     if not sleeping.result():
                         return
                 try:
-                    found = await desk.execute(source.read(after, AT_ONCE))
+                    found, place, *_ = await desk.execute(source.read(place, AT_ONCE))
                 except PASSING:
                     found = ()
         except (EventkitError, Refusal) as error:
@@ -156,10 +160,13 @@ async def _left(receive: Receive) -> None:
 
 async def live(desk: Desk, source: Source, start: Operation[Origin] | Operation[int] | int, seen: str | None) -> Live:
     """Follow *source* from *start*, or after the id that the client has *seen* last."""
-    if seen is not None and seen.isdecimal() and len(seen) <= 18:
-        start = int(seen)
-    place: Any = await desk.execute(start) if isinstance(start, Operation) else start
-    origin = place if isinstance(place, Origin) else Origin(place)
+    resumed = seen is not None and seen.isdecimal() and len(seen) <= 18
+    if resumed:
+        start = int(seen or 0)
+    found: Any = await desk.execute(start) if isinstance(start, Operation) else start
+    origin = found if isinstance(found, Origin) else Origin(found)
     if desk.listeners >= desk.settings.max_listeners:
         raise Refusal(429, "too_many_listeners", f"there are {desk.listeners:,} listeners: come back later")
-    return Live(desk, source, origin, await desk.execute(source.read(origin.after, AT_ONCE)))
+    place = await desk.execute(source.place(origin.after, seen=resumed))
+    found, place, *_ = await desk.execute(source.read(place, AT_ONCE))
+    return Live(desk, source, origin.seen, place, found)

@@ -16,6 +16,7 @@ from litestar.exceptions import HTTPException, InternalServerException
 from litestar.openapi.datastructures import ResponseSpec
 
 from .. import errors
+from ..operations.position import WentBack
 
 logger = logging.getLogger("eventkit.http")
 
@@ -59,6 +60,7 @@ _STATUS: tuple[tuple[type[Exception], int, str, str | None], ...] = (
     (errors.TaskFailed, 410, "task_failed", None),
     (errors.Busy, 503, "busy", "the database is busy: try again"),
     (errors.Disconnected, 503, "unavailable", "the database does not answer: try again when it is there"),
+    (WentBack, 409, "database_replaced", "the database has gone back behind you: begin anew, or name a consumer"),
     (errors.DatabaseReplaced, 503, "unavailable", "another file took the place of the database: restart the service"),
     (errors.NotMigrated, 503, "unavailable", "the database has another schema than the service: run eventkit migrate"),
     (errors.Closed, 503, "unavailable", "the service is about to end: ask another one"),

@@ -9,7 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from .. import arguments
 from ..operations import Operation, Probe
-from ..operations.stream import EventsAhead, FindLatest, ReadEvents, ReadOffset
+from ..operations.position import Position as Proof
+from ..operations.position import ReadPosition
+from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
 from ..records import Consumer, Event, NewEvent
 from ..settings import StreamSettings
 from ..stats import TopicStats
@@ -81,18 +83,23 @@ class Moved(msgspec.Struct, frozen=True):
 class Following:
     """A stream, as `live` follows it."""
 
-    def __init__(self, desk: Desk, topic: str, skip: bool) -> None:
+    def __init__(self, desk: Desk, topic: str, skip: bool, consumer: str | None = None) -> None:
         self._topic = desk.stream(topic).topic
         self._codec = desk.raw
         self._skip = skip
+        self._consumer = consumer
 
-    def read(self, after: int, limit: int) -> Operation[list[Event[Any]]]:
-        """The events after an offset."""
-        return ReadEvents(self._topic, after, limit, self._codec, self._skip)
+    def place(self, after: int, *, seen: bool) -> Operation[Proof]:
+        """The position at an offset."""
+        return ResumePosition(self._topic, after) if seen else ReadPosition(self._topic, after)
 
-    def ahead(self, after: int) -> Probe:
+    def read(self, place: Proof, limit: int) -> Operation[tuple[Any, ...]]:
+        """The events after a position."""
+        return FollowEvents(self._topic, self._consumer, place, limit, self._codec, self._skip)
+
+    def ahead(self, place: Proof) -> Probe:
         """Whether there is one."""
-        return EventsAhead(self._topic, after)
+        return EventsAhead.of(self._topic, place)
 
     def position(self, item: Event[Any]) -> int:
         """Its offset."""
@@ -151,15 +158,15 @@ async def read_events(
     skip_pruned: Skip = False,
 ) -> list[Event[Any]]:
     """The events after an offset, in order; as soon as there is one, and none after *wait_s* seconds."""
-    source = Following(service, stream, skip_pruned)
-    events = await service.execute(source.read(after, limit))
+    reading = ReadEvents(service.stream(stream).topic, after, limit, service.raw, skip_pruned)
+    events = await service.execute(reading)
     if not events and wait_s:
-        waiting = service.attempt(source.read(after, limit), source.ahead(after), service.patience(wait_s))
+        waiting = service.attempt(reading, EventsAhead(stream, after), service.patience(wait_s))
         events = await while_there(request, waiting)
     return events
 
 
-@route("GET", "/streams/{stream:str}/sse", scope="consume", on="stream", problems=(410,), live=True)
+@route("GET", "/streams/{stream:str}/sse", scope="consume", on="stream", problems=(409, 410), live=True)
 async def follow_stream(
     service: Service,
     stream: FromPath[str],
@@ -172,8 +179,10 @@ async def follow_stream(
 
     Without *after* and *consumer* it begins with what is published from now on.  Progress is saved by POST
     /streams/{stream}/consumers/{consumer}/ack, and by nothing else.
+
+    Where the database has gone back behind the client, it goes on from where *consumer* is, or is refused without one.
     """
-    source = Following(service, stream, skip_pruned)
+    source = Following(service, stream, skip_pruned, consumer)
     start: Any = after
     if start is None:
         start = FindLatest(stream) if consumer is None else ReadOffset(stream, arguments.name("consumer", consumer))

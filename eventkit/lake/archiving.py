@@ -155,9 +155,9 @@ class _Archiving:
         for last, found in pages(read, after, head, "offset"):
             events = _events(found, self._turn.topic)
             if events.num_rows:
-                newest = {name: found[name][-1].as_py() for name in ("offset", "key", "payload", "headers")}
+                [row] = found.slice(found.num_rows - 1).to_pylist()
                 created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
-                self._read = self._read.after(*newest.values(), created)
+                self._read = self._read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
             yield last, events
 
     def _check_loss(self, after: int, last: int) -> None:

@@ -46,6 +46,47 @@ class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
             ]
 
 
+class FollowNotifications(Operation[tuple[list[Notification[Any]], tuple[int, int]]], frozen=True):
+    """The notifications after the last one that was read, given by id and moment; and what is then the last one.
+
+    A database that has gone back gives ids once more: reading goes on behind the last notification that is no younger.
+    """
+
+    writes: ClassVar[bool] = False
+    channels: tuple[str, ...]
+    last: tuple[int, int]
+    limit: int
+    codec: Codec
+
+    def plan(self) -> Plan[tuple[list[Notification[Any]], tuple[int, int]]]:
+        """Read the last one once more with the next ones: while it is there, nothing was lost."""
+        (after, created), rows = self.last, []
+        if created:
+            rows = yield ReadNotifications(self.channels, after - 1, self.limit + 1, self.codec)
+        if rows and rows[0][0] == after and rows[0][-1] <= created:
+            del rows[0]
+        else:
+            if created:  # It was pruned, or is lost.
+                [(after, created)] = yield FindNotification(self.channels, after, created)
+            rows = yield ReadNotifications(self.channels, after, self.limit, self.codec)
+        found = ReadNotifications(self.channels, after, self.limit, self.codec).decode(rows)
+        return found, (rows[-1][0], rows[-1][-1]) if rows else (after, created)
+
+
+class FindNotification(Operation[tuple[int, int]], frozen=True):
+    """The channels' last notification up to an id and a moment, by id and moment; zeros where there is none."""
+
+    writes: ClassVar[bool] = False
+    channels: tuple[str, ...]
+    last: int
+    created: int
+
+    def decode(self, rows: Rows) -> tuple[int, int]:
+        """The one row."""
+        id, created = rows[0]
+        return id, created
+
+
 class FindNow(Operation[Origin], frozen=True):
     """Where what the channels are told from now on begins."""
 
@@ -59,10 +100,11 @@ class FindNow(Operation[Origin], frozen=True):
 
 
 class NotificationsAhead(Probe, frozen=True):
-    """Whether any of the channels has a notification after an id."""
+    """Whether any of the channels has a notification after an id, or has lost that one, of that moment."""
 
     channels: tuple[str, ...]
     after: int
+    created: int = 0
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -15,11 +15,15 @@ from ..errors import DatabaseReplaced
 from . import Operation, Plan, Rows
 
 
+class WentBack(DatabaseReplaced):
+    """Raised to a reader when the database no longer has what it has read."""
+
+
 class Position(NamedTuple):
     """Everything up to *offset* has been read, in the database *database*.
 
     The proof is the last event at or below the offset, by its own offset, its moment in milliseconds and a digest of
-    its content.  Where that event was pruned, *event* is how far the topic is known to have gone, without a digest.
+    its content, where that is known.  Of an event that was pruned there is no moment either.
     """
 
     database: str
@@ -40,9 +44,20 @@ class Position(NamedTuple):
         """The position of a reader that has read on, up to this event."""
         return Position(self.database, event, event, created, digest(key, payload, headers))
 
-    def lost(self, topic: str, remedy: str) -> DatabaseReplaced:
+    def proved_by(self, event: int, key: str | None, payload: str, headers: str | None, created: int) -> bool:
+        """Whether this is the last event that was read.
+
+        A later moment is another event with the same content.  `testing.advance` moves moments back.
+        """
+        return (
+            event == self.event
+            and created <= self.created
+            and (not self.digest or digest(key, payload, headers) == self.digest)
+        )
+
+    def lost(self, topic: str, remedy: str) -> WentBack:
         """The error for a reader whose position is not one of the database any more."""
-        return DatabaseReplaced(
+        return WentBack(
             f"the database has gone back: event {self.event} of topic {topic!r}, which was read, is gone or is another "
             f"one. A backup was restored, or an asynchronous standby was promoted: {remedy}"
         )
@@ -78,16 +93,13 @@ class VerifyPosition(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """Compare the last event that was read with the one that is there now."""
-        rows = yield ReadProof(self.topic, self.position.event, MOST)
-        database, pruned_to, event, created, _, _, _ = rows[0]
         known = self.position
+        [(database, pruned_to, *event)] = yield ReadProof(self.topic, known.event, MOST)
         if database != known.database:
             return False
-        if event != known.event:
-            return bool(pruned_to >= known.event)
-        # A later moment is another event with the same content.  `testing.advance` moves moments back.
-        same = _position(rows, known.offset).digest == known.digest
-        return not known.digest or (same and created <= known.created)
+        return (
+            bool(pruned_to >= known.event) or (event[0] == known.event and not known.created) or known.proved_by(*event)
+        )
 
 
 class FindFork(Operation[Position], frozen=True):
@@ -117,7 +129,7 @@ class ReadProof(Operation[None], frozen=True):
 
 
 def _position(rows: Rows, offset: int) -> Position:
-    database, pruned_to, event, created, key, payload, headers = rows[0]
+    [(database, pruned_to, event, key, payload, headers, created)] = rows
     if event is None:
         return Position(database, offset, min(offset, pruned_to))
     return Position(database, offset, event, created, digest(key, payload, headers))

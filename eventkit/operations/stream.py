@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..errors import Truncated
 from ..records import Consumer, Event
 from . import Operation, Origin, Outlook, Plan, Probe, Rows
+from .position import Position, ReadPosition, VerifyPosition
 
 EventRow = tuple[str, str | None, str | None, str | None]
 """``payload, key, headers, dedup``; payload and headers as JSON text."""
@@ -106,11 +107,74 @@ class ReadEvents(Operation[list[Event[Any]]], frozen=True):
     def plan(self) -> Plan[list[Event[Any]]]:
         """The rows; and where they begin behind a gap, a look whether the gap was pruned."""
         rows = yield self
+        yield from self.check_gap(rows)
+        return self.decode(rows)
+
+    def check_gap(self, rows: Rows) -> Plan[None]:
+        """Raise `Truncated` if events in front of *rows* were pruned."""
         if self.after and not self.skip and (not rows or rows[0][0] != self.after + 1):
             pruned = yield ReadPrunedTo(self.topic)
             if pruned and pruned[0][0] > self.after:
                 raise Truncated(self.topic, self.after + 1, pruned[0][0])
-        return self.decode(rows)
+
+
+class ResumePosition(Operation[Position], frozen=True):
+    """The position of a client that has seen an event, of which only the offset is known."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    offset: int
+
+    def plan(self) -> Plan[Position]:
+        """An offset beyond the head is one of the database as it was, and no event proves it."""
+        position = yield from ReadPosition(self.topic, self.offset).plan()
+        [(head,)] = yield ReadHead(self.topic)
+        return position if self.offset <= head else Position(position.database, self.offset, self.offset)
+
+
+class Page(NamedTuple):
+    """Events, and the position after them.
+
+    *rewound* is where the consumer was saved, and the events begin, if the database has gone back behind the reader.
+    """
+
+    events: list[Event[Any]]
+    position: Position
+    rewound: int | None = None
+
+
+class FollowEvents(Operation[Page], frozen=True):
+    """The events behind a position, which is verified in the same step."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    consumer: str | None
+    position: Position
+    limit: int
+    codec: Codec
+    skip: bool
+
+    def plan(self) -> Plan[Page]:
+        """Read the last event once more with the next ones: while it is there, nothing was lost nor pruned."""
+        known, rewound = self.position, None
+        rows: Rows = []
+        if known.created and known.event == known.offset:
+            rows = yield ReadEvents(self.topic, known.offset - 1, self.limit + 1, self.codec, self.skip)
+        reading = ReadEvents(self.topic, known.offset, self.limit, self.codec, self.skip)
+        if rows and known.proved_by(*rows[0]):
+            del rows[0]
+        else:
+            if not (yield from VerifyPosition(self.topic, known).plan()):
+                if self.consumer is None:
+                    raise known.lost(self.topic, "subscribe again from where you want to be")
+                rewound = ReadOffset(self.topic, self.consumer).decode((yield ReadOffset(self.topic, self.consumer)))
+                known = yield from ReadPosition(self.topic, rewound).plan()
+                # An offset beyond all events is one of the database as it was.
+                known = known._replace(offset=known.event)
+                reading = ReadEvents(self.topic, known.offset, self.limit, self.codec, self.skip)
+            rows = yield reading
+            yield from reading.check_gap(rows)
+        return Page(reading.decode(rows), known.after(*rows[-1]) if rows else known, rewound)
 
 
 class ReadPrunedTo(Operation[None], frozen=True):
@@ -121,10 +185,17 @@ class ReadPrunedTo(Operation[None], frozen=True):
 
 
 class EventsAhead(Probe, frozen=True):
-    """Whether the topic has an event after an offset."""
+    """Whether the topic has an event after an offset, or has lost the last *event* that was read, of that moment."""
 
     topic: str
     after: int
+    event: int = 0
+    created: int = 0
+
+    @classmethod
+    def of(cls, topic: str, position: Position) -> EventsAhead:
+        """What a reader at *position* waits for."""
+        return cls(topic, position.offset, position.event, position.created)
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from restoring import take_back
 from services import Started, database
 from working import until
 
@@ -42,6 +43,8 @@ class Follower:
                 self.attached.set()
                 if line.startswith("id: "):
                     id = int(line[4:])
+                elif line.startswith("event: error"):
+                    break
                 elif line.startswith("data: "):
                     text += line[6:]
                 elif not line and text:
@@ -113,6 +116,29 @@ def test_events_are_followed_without_a_gap(started: Started, kit: eventkit.Event
     url = f"{started.address}/streams/orders/sse?after=0"
     again = Follower(url, **{"Last-Event-ID": str(offsets[-1])})
     until(lambda: again.heard == list(zip(more, ["a", "b"], strict=True)))
+
+
+@proves("E5")
+def test_a_client_is_not_left_behind_by_a_database_that_goes_back(
+    started: Started, kit: eventkit.EventKit, url: str
+) -> None:
+    """It goes on where its consumer is; without one it is told so, when it happens and when it comes back."""
+    orders = kit.stream("orders")
+    offsets = orders.publish_many(range(20))
+    orders.save_offset("billing", offsets[9])
+    address = f"{started.address}/streams/orders/sse"
+    named, nameless = Follower(f"{address}?consumer=billing"), Follower(f"{address}?after=0")
+    until(lambda: len(named.heard) == 10 and len(nameless.heard) == 20)
+    take_back(kit, url, offsets[9])
+    last = {"Last-Event-ID": str(offsets[-1])}
+    refused = httpx.get(f"{address}?after=0", headers=last)
+    assert (refused.status_code, refused.json()["code"]) == (409, "database_replaced")
+    again = orders.publish_many(["a", "b"])
+    back = Follower(f"{address}?consumer=billing", **last)
+    for follower in (named, back):
+        until(lambda follower=follower: follower.heard[-2:] == list(zip(again, ["a", "b"], strict=True)))
+    assert nameless.ended.wait(20)
+    assert len(nameless.heard) == 20
 
 
 @proves("E5")

@@ -782,9 +782,9 @@ BEGIN
 END
 $$
 
--- Whether there is something to read after a number; and if what there is has not settled, when to look again:
--- after a tenth of the time that it has been waiting.
-CREATE FUNCTION eventkit_events_ahead(topic text, after bigint)
+-- Whether there is something to read after a number, or the last event that was read is lost; and if what there is has
+-- not settled, when to look again: after a tenth of the time that it has been waiting.
+CREATE FUNCTION eventkit_events_ahead(topic text, after bigint, event bigint, created bigint)
 RETURNS TABLE (ready boolean, due bigint, now bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -799,14 +799,20 @@ BEGIN
     ORDER BY e.id
     LIMIT 1;
     RETURN QUERY SELECT
-        coalesce(first.id <= settled, false),
+        coalesce(first.id <= settled, false) OR (
+            $3 > 0
+            AND NOT EXISTS (
+                SELECT FROM eventkit_event AS e WHERE e.id = $3 AND e.topic = $1 AND eventkit_ms(e.created_at) <= $4
+            )
+            AND NOT EXISTS (SELECT FROM eventkit_topic AS t WHERE t.name = $1 AND t.pruned_to >= $3)
+        ),
         CASE WHEN first.id > settled THEN first.now + greatest(2, least(1000, (first.now - first.created) / 10)) END,
         coalesce(first.now, 0);
 END
 $$
 
--- Where what is published from now on begins: the settled head, and on further rows what lies above it and is
--- visible already.
+-- Where what is published from now on begins: behind the last settled event, and on further rows what lies above it and
+-- is visible already.
 CREATE FUNCTION eventkit_latest_event(topic text) RETURNS SETOF bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -814,7 +820,7 @@ DECLARE
     settled bigint := eventkit_settled('event', ARRAY[$1]);
 BEGIN
     RETURN QUERY
-    SELECT settled
+    SELECT coalesce((SELECT max(e.id) FROM eventkit_event AS e WHERE e.topic = $1 AND e.id <= settled), 0)
     UNION ALL
     SELECT e.id FROM eventkit_event AS e WHERE e.topic = $1 AND e.id > settled;
 END
@@ -916,7 +922,7 @@ BEGIN
 END
 $$
 
-CREATE FUNCTION eventkit_notifications_ahead(channels text[], after bigint)
+CREATE FUNCTION eventkit_notifications_ahead(channels text[], after bigint, created bigint)
 RETURNS TABLE (ready boolean, due bigint, now bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -936,7 +942,10 @@ BEGIN
     ORDER BY n.id
     LIMIT 1;
     RETURN QUERY SELECT
-        coalesce(first.id <= settled, false),
+        coalesce(first.id <= settled, false) OR (
+            $3 > 0
+            AND NOT EXISTS (SELECT FROM eventkit_notification AS n WHERE n.id = $2 AND eventkit_ms(n.created_at) <= $3)
+        ),
         CASE WHEN first.id > settled THEN first.now + greatest(2, least(1000, (first.now - first.created) / 10)) END,
         coalesce(first.now, 0);
 END
