@@ -18,7 +18,7 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── TaskCancelled                  the task that is running was cancelled
     ├── Truncated                      events the reader had not seen were pruned
     ├── CopyDiffers                    a copy is not what it was made from
-    ├── DatabaseReplaced               the SQLite file is no longer the one that was opened
+    ├── DatabaseReplaced               the database is no longer the one that was opened or read
     ├── DatabaseError                  the database refuses a statement, for a reason of its own
     └── Unavailable                    worth another try
         ├── Busy                       a lock was not obtained in time
@@ -161,7 +161,11 @@ class CopyDiffers(EventkitError):
 
 
 class DatabaseReplaced(EventkitError):
-    """Raised when the SQLite file or its log was replaced, deleted, truncated or overwritten; connect again."""
+    """Raised when the SQLite file or its log was replaced, deleted, truncated or overwritten; connect again.
+
+    `subscribe` without a consumer's name raises it, too, when the database has gone back behind the reader's position:
+    a backup was restored, or an asynchronous standby was promoted.  Subscribe again from where you want to be.
+    """
 
 
 class DatabaseError(EventkitError):

@@ -4,17 +4,22 @@ A feed reads, hands out what it finds, and sleeps on a probe when there is nothi
 than a call may wait is no reason for an iterator to end: it looks again.
 """
 
+import logging
 import sys
 from time import monotonic
 from typing import Any
 
+from .arguments import MOST
 from .codec import Codec
 from .errors import PASSING
 from .messages import HAND, Feed, Plan, Sleep
 from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations import Plan as OperationPlan
+from .operations.position import Position, ReadPosition
 from .records import Event, Notification, Task
 from .rota import Rota
+
+logger = logging.getLogger("eventkit")
 
 _LINGER = 0.1
 """Seconds without an event after which progress is saved."""
@@ -45,15 +50,17 @@ class Events(Feed[Event[Any]]):
         self._window = every_n if self._automatic and every_n else sys.maxsize
         self._every_s = every_s if self._automatic and every_s else float("inf")
         self._skip = skip
-        self._after = self._saved = -1
+        self._position: Position | None = None
+        self._saved = -1
         self._seen: frozenset[int] = frozenset()
         self.look_at = monotonic() + self._every_s
 
     def attach(self) -> OperationPlan[None]:
         """Find the offset to begin after."""
-        if self._after < 0:
-            self._after, self._seen = yield from _located(self._origin)
-            self._saved = self._after
+        if self._position is None:
+            after, self._seen = yield from _located(self._origin)
+            position: Any = yield ReadPosition(self._topic, after)
+            self._position, self._saved = position, after
 
     def steps(self) -> Plan:
         """Read, hand out, save from time to time and while idle."""
@@ -62,20 +69,25 @@ class Events(Feed[Event[Any]]):
             try:
                 yield from self.attach()
                 wanted = min(self._batch, left)
-                found = yield stream.ReadEvents(self._topic, self._after, wanted, self._codec, self._skip)
+                assert self._position is not None
+                page = yield stream.FollowEvents(
+                    self._topic, self._consumer, self._position, wanted, self._codec, self._skip
+                )
+                if page.rewound is not None:
+                    self._rewind(page.rewound)
+                found = page.events
                 self.items.extend([event for event in found if event.offset not in self._seen] if self._seen else found)
                 while self.items:
                     yield HAND
                     if monotonic() >= self.look_at:
                         yield from self._save()
-                if found:
-                    self._after = found[-1].offset
-                    left -= len(found)
+                self._position = page.position
+                left -= len(found)
                 if not left:
                     yield from self._save()
                     left = self._window
                 if len(found) < wanted:
-                    ahead = stream.EventsAhead(self._topic, self._after)
+                    ahead = stream.EventsAhead.of(self._topic, self._position)
                     # What comes at once is waited for, or a busy stream would cost a write for each few events.
                     if self._unsaved and (yield Sleep(ahead, monotonic() + _LINGER)):
                         continue
@@ -86,8 +98,8 @@ class Events(Feed[Event[Any]]):
 
     def leave(self) -> OperationPlan[None]:
         """Save what was handled; what was read and not handed out is read again."""
-        if self.current is not None:
-            self._after = max(self._after, self.current.offset)
+        if self._position is not None and self.current is not None and self.current.offset > self._position.offset:
+            self._position = self._position.at(self.current.offset, self.current.created_ms)
         self.items.clear()
         yield from self._save()
 
@@ -97,12 +109,26 @@ class Events(Feed[Event[Any]]):
         handled = self.handled
         return handled.offset if self._automatic and handled is not None and handled.offset > self._saved else 0
 
+    def _rewind(self, saved: Position) -> None:
+        """Forget what the database has lost."""
+        logger.warning(
+            "the database has gone back, to a backup or to what a standby had: consumer %r of topic %r goes on after "
+            "offset %s, where it is saved",
+            self._consumer,
+            self._topic,
+            saved.offset,
+        )
+        self._position, self._saved = saved, saved.offset
+        self._seen = frozenset()
+        self.current = self.handled = None
+
     def _save(self) -> Any:
         self.look_at = monotonic() + self._every_s
-        if self._consumer is not None and (offset := self._unsaved):
+        handled = self.handled
+        if self._consumer is not None and handled is not None and self._unsaved:
             try:
-                yield stream.SaveOffset(self._topic, self._consumer, offset)
-                self._saved = offset
+                yield stream.SaveHandled(self._topic, self._consumer, handled.offset, handled.created_ms)
+                self._saved = handled.offset
             except PASSING:
                 pass  # The next occasion will do: what is not saved is only delivered again.
 
@@ -158,34 +184,36 @@ class Notifications(Feed[Notification[Any]]):
         self._channels = channels
         self._codec = codec
         self._origin = origin
-        self._after = -1
+        self._last: tuple[int, int] | None = None
         self._seen: frozenset[int] = frozenset()
 
     def attach(self) -> OperationPlan[None]:
         """Find the id to begin after."""
-        if self._after < 0:
-            self._after, self._seen = yield from _located(self._origin)
+        if self._last is None:
+            after, self._seen = yield from _located(self._origin)
+            last: Any = yield channel.FindNotification(self._channels, after, MOST)
+            self._last = last
 
     def steps(self) -> Plan:
         """Read and hand out."""
         while True:
             try:
                 yield from self.attach()
-                found = yield channel.ReadNotifications(self._channels, self._after, 1000, self._codec)
+                assert self._last is not None
+                found, last = yield channel.FollowNotifications(self._channels, self._last, 1000, self._codec)
                 self.items.extend(notification for notification in found if notification.id not in self._seen)
                 while self.items:
                     yield HAND
-                if found:
-                    self._after = found[-1].id
-                else:
-                    yield Sleep(channel.NotificationsAhead(self._channels, self._after))
+                self._last = last
+                if not found:
+                    yield Sleep(channel.NotificationsAhead(self._channels, *last))
             except PASSING:
                 continue
 
     def leave(self) -> OperationPlan[None]:
         """Forget what was not handed out: it is read again."""
         if self.current is not None:
-            self._after = max(self._after, self.current.id)
+            self._last = (self.current.id, self.current.created_ms)
         self.items.clear()
         yield from ()
 

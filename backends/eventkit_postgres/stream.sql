@@ -73,6 +73,18 @@ SET position = excluded.position, updated_at = :now
 WHERE excluded.position > c.position
 RETURNING position
 
+-- An event that was pruned meanwhile was there.
+-- name: SaveHandled
+INSERT INTO eventkit_consumer AS c (topic, name, position)
+SELECT :topic, :consumer, :offset
+WHERE
+    EXISTS (SELECT FROM eventkit_event WHERE id = :offset AND topic = :topic AND eventkit_ms(created_at) <= :created)
+    OR EXISTS (SELECT FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
+ON CONFLICT (topic, name) DO UPDATE
+SET position = excluded.position, updated_at = :now
+WHERE excluded.position > c.position
+RETURNING position
+
 -- name: Seek
 INSERT INTO eventkit_consumer (topic, name, position)
 VALUES (:topic, :consumer, :offset)

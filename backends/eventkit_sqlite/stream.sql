@@ -83,7 +83,7 @@ SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) F
 -- name: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
-    e.id, e.key, e.payload, e.headers, e.created_at
+    e.id, e.key, CAST(e.payload AS BLOB), CAST(e.headers AS BLOB), e.created_at
 FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
     SELECT id FROM eventkit_event
     WHERE topic = :topic AND id <= :offset AND created_at <= :created
@@ -98,6 +98,18 @@ WHERE topic = :topic AND name = :consumer
 -- name: SaveOffset
 INSERT INTO eventkit_consumer (topic, name, position)
 VALUES (:topic, :consumer, :offset)
+ON CONFLICT (topic, name) DO UPDATE
+SET position = excluded.position, updated_at = :now
+WHERE excluded.position > eventkit_consumer.position
+RETURNING position
+
+-- An event that was pruned meanwhile was there.
+-- name: SaveHandled
+INSERT INTO eventkit_consumer (topic, name, position)
+SELECT :topic, :consumer, :offset
+WHERE
+    EXISTS (SELECT 1 FROM eventkit_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
+    OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now
 WHERE excluded.position > eventkit_consumer.position

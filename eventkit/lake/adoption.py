@@ -38,7 +38,7 @@ def adopt_checkpoint(url: str, checkpoint: str | Path) -> list[Adopted]:
     The query has to be stopped.  What it has written of lost events stays where it wrote it.  Topics at which the
     database has not gone back are left as they are.
     """
-    store = Store(layout.location(checkpoint))
+    store = Store(checkpoint)
     batches = sorted(int(name) for path in store.list("offsets") if (name := posixpath.basename(path)).isdigit())
     if not batches:
         raise ValueError(f"{store.location} is no checkpoint of a query: name the folder given as checkpointLocation")
@@ -66,10 +66,10 @@ def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adop
         if lake is None:
             if to is None:
                 raise ValueError(f"topic {topic!r} has no archive in this database: name the archive's folder")
-            connection.execute(OpenLake(topic, layout.location(to), None))
+            connection.execute(OpenLake(topic, Store(to).location, None))
             lake = connection.execute(ReadLake(topic))
             assert lake is not None
-        store = Store(lake.location)
+        store = Store(to or lake.location)
         with store.told("cannot be adopted"):
             claim = claim_in(store, topic)
             if claim is not None and claim.database != connection.execute(ReadIdentity()):

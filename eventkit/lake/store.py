@@ -205,8 +205,8 @@ class Store:
 
     def move(self, path: str, to: str) -> None:
         """Give a file another name."""
-        self._files.create_dir(posixpath.dirname(self._whole(to)), recursive=True)
-        self._files.move(self._whole(path), self._whole(to))
+        self.files.create_dir(posixpath.dirname(self._whole(to)), recursive=True)
+        self.files.move(self._whole(path), self._whole(to))
 
     def size(self, path: str) -> int | None:
         """How many bytes the file has; None if it is not there."""

@@ -40,11 +40,19 @@ class Position(NamedTuple):
         except TypeError:
             return None
 
-    def after(self, event: int, key: str | None, payload: str, headers: str | None, created: int) -> Position:
+    def at(self, event: int, created: int) -> Position:
+        """The position of a reader that has handled this event, of which it does not know the text."""
+        return Position(self.database, event, event, created)
+
+    def after(
+        self, event: int, key: str | None, payload: str | bytes, headers: str | bytes | None, created: int
+    ) -> Position:
         """The position of a reader that has read on, up to this event."""
         return Position(self.database, event, event, created, digest(key, payload, headers))
 
-    def proved_by(self, event: int, key: str | None, payload: str, headers: str | None, created: int) -> bool:
+    def proved_by(
+        self, event: int, key: str | None, payload: str | bytes, headers: str | bytes | None, created: int
+    ) -> bool:
         """Whether this is the last event that was read.
 
         A later moment is another event with the same content.  `testing.advance` moves moments back.
@@ -63,10 +71,12 @@ class Position(NamedTuple):
         )
 
 
-def digest(key: str | None, payload: str, headers: str | None) -> str:
-    """What tells the content of an event from that of another one."""
-    content = "\0".join(("" if key is None else f"={key}", payload, headers or ""))
-    return sha256(content.encode()).hexdigest()[:32]
+def digest(key: str | None, payload: str | bytes, headers: str | bytes | None) -> str:
+    """What tells the content of an event from that of another one.  Text may come as the bytes that are stored."""
+    content = sha256(b"" if key is None else b"=" + key.encode())
+    for text in (payload, headers or b""):
+        content.update(b"\0" + (text.encode() if isinstance(text, str) else text))
+    return content.hexdigest()[:32]
 
 
 class ReadPosition(Operation[Position], frozen=True):

@@ -140,7 +140,7 @@ class Page(NamedTuple):
 
     events: list[Event[Any]]
     position: Position
-    rewound: int | None = None
+    rewound: Position | None = None
 
 
 class FollowEvents(Operation[Page], frozen=True):
@@ -156,7 +156,8 @@ class FollowEvents(Operation[Page], frozen=True):
 
     def plan(self) -> Plan[Page]:
         """Read the last event once more with the next ones: while it is there, nothing was lost nor pruned."""
-        known, rewound = self.position, None
+        known = self.position
+        rewound: Position | None = None
         rows: Rows = []
         if known.created and known.event == known.offset:
             rows = yield ReadEvents(self.topic, known.offset - 1, self.limit + 1, self.codec, self.skip)
@@ -167,10 +168,10 @@ class FollowEvents(Operation[Page], frozen=True):
             if not (yield from VerifyPosition(self.topic, known).plan()):
                 if self.consumer is None:
                     raise known.lost(self.topic, "subscribe again from where you want to be")
-                rewound = ReadOffset(self.topic, self.consumer).decode((yield ReadOffset(self.topic, self.consumer)))
-                known = yield from ReadPosition(self.topic, rewound).plan()
+                saved = yield ReadOffset(self.topic, self.consumer)
+                known = yield from ReadPosition(self.topic, saved[0][0] if saved else 0).plan()
                 # An offset beyond all events is one of the database as it was.
-                known = known._replace(offset=known.event)
+                known = rewound = known._replace(offset=known.event)
                 reading = ReadEvents(self.topic, known.offset, self.limit, self.codec, self.skip)
             rows = yield reading
             yield from reading.check_gap(rows)
@@ -263,6 +264,19 @@ class SaveOffset(Operation[bool], frozen=True):
     topic: str
     consumer: str
     offset: int
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether it moved."""
+        return bool(rows)
+
+
+class SaveHandled(Operation[bool], frozen=True):
+    """Move the consumer forward to an event of that moment; False if it is there or beyond, or the event is lost."""
+
+    topic: str
+    consumer: str
+    offset: int
+    created: int
 
     def decode(self, rows: Rows) -> bool:
         """Whether it moved."""

@@ -1,0 +1,104 @@
+"""Readers that live on while their database goes back: to a restored backup, or to what a promoted standby has."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import Cluster
+from own_cluster import ask, eventually, succeeds
+from test_postgres_standby import at, behind
+
+from eventkit import DatabaseReplaced
+from eventkit.conformance import proves
+from eventkit.conformance.threads import in_thread, take
+
+RESTORE = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))"
+
+
+class File:
+    """A SQLite file, which another process restores in place while it is in use."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._path, self._backup = folder / "shop.db", folder / "backup.db"
+        self.url = f"sqlite:///{self._path}?fallback_poll=3600"
+
+    def keep(self) -> None:
+        """What is there now is what there will be."""
+        subprocess.run([sys.executable, "-c", RESTORE, self._path, self._backup], check=True)
+
+    def go_back(self) -> None:
+        """Lose what came since."""
+        subprocess.run([sys.executable, "-c", RESTORE, self._backup, self._path], check=True)
+
+
+class Servers:
+    """A primary, and a standby that is promoted when the primary has ended and is ahead of it."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._first = stack.enter_context(Cluster())
+        self._second = stack.enter_context(Cluster(primary=self._first))
+        self.url = f"{at(self._first.url, self._first, self._second)}?fallback_poll=3600&busy_timeout=2"
+
+    def keep(self) -> None:
+        """The standby gets nothing any more."""
+        eventually(lambda: behind(self._first) == behind(self._second), "the standby has followed")
+        self._second.stop()
+
+    def go_back(self) -> None:
+        """The standby is the primary."""
+        self._first.stop("immediate")
+        self._second.start()
+        ask(self._second, "SELECT pg_promote()")
+
+
+@pytest.fixture(params=[File, Servers], ids=["restored", "promoted"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A database that can go back."""
+    with ExitStack() as stack:
+        yield request.param(stack, tmp_path)
+
+
+@proves("W6")
+def test_readers_of_a_database_that_goes_back(
+    place: Any, connect: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody misses what is published then, though it has the offsets and the content of what was read and is lost."""
+    kit = connect(place.url)
+    stream, quiet, channel = kit.stream("t"), kit.stream("quiet"), kit.channel("c")
+    [*_, saved] = stream.publish_many(["same"] * 5)
+    quiet.publish("old")
+    named, nameless, latest = stream.subscribe("c"), stream.subscribe(), quiet.subscribe(start="latest")
+    heard = channel.listen()
+    take(named, 5)
+    sleeping = [in_thread(take, latest, 1), in_thread(take, named, 1)]
+    eventually(lambda: stream.offset("c") == saved, "it is saved")
+    place.keep()
+    lost = stream.publish_many(["same"] * 100)
+    for _ in range(100):
+        channel.notify("same")
+    assert sleeping.pop().result(30)[0].offset == lost[0]
+    take(named, 99)
+    take(nameless, 105)
+    take(heard, 100)
+    sleeping += [in_thread(take, named, 200), in_thread(take, nameless, 1), in_thread(take, heard, 50)]
+    place.go_back()
+    published: list[int] = []
+    eventually(lambda: succeeds(lambda: published.extend(stream.publish_many(["same"] * 50))), "there is a primary")
+    published += stream.publish_many(["same"] * 150)
+    fresh = quiet.publish("new")
+    notified = [channel.notify("same") for _ in range(50)]
+    assert published[0] <= lost[-1] < published[-1]
+    assert [event.offset for event in sleeping[1].result(30)] == published
+    assert [event.offset for event in sleeping[0].result(30)] == [fresh]
+    assert [notification.id for notification in sleeping[3].result(30)] == notified
+    with pytest.raises(DatabaseReplaced, match="gone back: event .* of topic 't', which was read, is gone"):
+        sleeping[2].result(30)
+    assert [line for line in caplog.messages if "consumer 'c' of topic 't' goes on" in line]
+    for iterator in (named, nameless, latest, heard):
+        iterator.close()
+    assert stream.offset("c") == published[-2], "the last one was not handled"
+    kit.close()
