@@ -189,7 +189,7 @@ def test_a_cancelled_call_whose_peer_never_answers(behind: str, proxy: Proxy, fl
 
 @proves("G15")
 def test_closing_a_kit_whose_peer_never_answers(cluster: Cluster, behind: str, proxy: Proxy, connect: Connect) -> None:
-    """A call under way ends with it, and so does whoever waits."""
+    """A call under way ends with it, and a claim that waits returns nothing."""
     kit = connect(behind)
     claimed: list[Any] = []
     waiter = threading.Thread(target=lambda: claimed.append(kit.queue("q").claim("w", wait=600)))

@@ -110,12 +110,12 @@ class NoAnswer(OperationalError):
 
 
 class _Own:
-    """What a connection of our own adds to the driver's: a refused connect has a SQLSTATE, and waiting has an end."""
+    """Names the SQLSTATE of a refused connect, and ends a wait for which no answer comes."""
 
     patience = 30.0
     """Seconds to wait for an answer, or for more of it."""
     give_up_at = math.inf
-    """The moment at which waiting ends in any case, because the caller has gone or the kit is closing."""
+    """The moment at which waiting ends in any case, because the caller was cancelled or the kit is closing."""
     answered_at = 0.0
     silent_since = 0.0
     """When the wait began that had no answer."""
@@ -181,9 +181,9 @@ class AsyncOwnConnection(_Own, AsyncConnection[Any]):
 
 
 class InUse:
-    """The connections of a kit that are in use, so that nobody waits on one for long once its caller has gone.
+    """The connections of a kit that are in use: their waits end soon when a caller is cancelled or the kit closes.
 
-    A connection without an answer says nothing good of the others that were idle meanwhile: they are not used again.
+    After a wait without an answer, connections that have been idle since it began are not used again.
     """
 
     def __init__(self, address: Address) -> None:

@@ -1008,7 +1008,7 @@ DECLARE
     lapsing timestamptz := CASE WHEN NOT thorough THEN (SELECT min(l.lapse_at) FROM eventkit_low AS l WHERE l.queue = $1) END;
     lapses timestamptz;
 BEGIN
-    -- What has marked the queue and is under way began after `safe`, and its leases end after that.
+    -- A transaction under way that has marked the queue began after `safe`, and its leases end after that.
     lapses := least(safe, (
         SELECT t.wake_at FROM eventkit_task AS t
         WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at >= coalesce(lapsing, '-infinity')
