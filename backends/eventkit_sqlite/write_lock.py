@@ -41,7 +41,7 @@ if sys.platform == "linux":
 
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 
-_BURST = 0.0005
+_BURST = 0.001
 """Seconds for which a connection writes without looking whether others wait: a look costs a third of a microsecond."""
 
 _FIRST_PAUSE = 0.00005
@@ -103,7 +103,7 @@ class WriteLock:
         return self._wait(give_up)
 
     def is_wanted(self) -> bool:
-        """Whether another connection holds the lock or waits for it; as it was up to half a millisecond ago."""
+        """Whether another connection holds the lock or waits for it; as it was up to a millisecond ago."""
         if monotonic() < self._look_at:
             return False
         if self._descriptor < 0:
