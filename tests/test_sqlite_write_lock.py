@@ -229,7 +229,7 @@ def test_children_do_not_inherit_the_lock(path: str, kind: str) -> None:
 @proves("G14")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wait_ends_with_the_busy_timeout(path: str, kind: str) -> None:
-    """`Busy` from the kit, `OperationalError` from an engine, and nobody behind has lost a turn."""
+    """`Busy` from the kit and `OperationalError` from an engine."""
 
     async def main() -> None:
         if "engine" in kind:

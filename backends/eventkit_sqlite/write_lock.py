@@ -13,6 +13,9 @@ the bytes of a process that has died.
 A waiting connection polls.  A blocking call has no timeout, and polling does not cost it its place, because the
 tickets decide the order.  The pauses grow with the time that it has waited, and are short only for the connection
 whose turn is next.
+
+A statement of the kit that commits by itself takes no lock while no other connection holds it or waits for it: the look
+costs a third of a microsecond once in a millisecond, and the lock one microsecond each time.
 """
 
 import errno
