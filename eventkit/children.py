@@ -1,4 +1,4 @@
-"""Kits that nobody closes, and kits across fork(): a child must not use, close or unlock what is its parent's.
+"""Kits that are never closed, and kits across fork(): a child must not use, close or unlock what is its parent's.
 
 A kit that is garbage-collected without ``close()`` has its threads ended and its connections closed all the same.
 The garbage collector may run anywhere, inside any lock, so it only notes what is to be released; a short-lived

@@ -17,7 +17,7 @@ class Heartbeat:
     """Extends the lease of each task that was added, a third of a lease before it gets short."""
 
     def __init__(self, connection: Connection) -> None:
-        # The thread would otherwise keep a kit that nobody closes.
+        # A strong reference would let the thread keep a kit that is never closed.
         self._connection = ref(connection)
         self._changed = threading.Condition()
         self._beats: dict[tuple[int, int], tuple[float, Task[object]]] = {}

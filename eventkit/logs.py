@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 class TextLines(logging.Formatter):
     """A line of text for each record, with its traceback below.
 
-    What others have written, as the message of an exception, can neither begin a line nor command a terminal.
+    The texts of others, such as the message of an exception, can neither begin a line nor command a terminal.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class TextLines(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         """Return the traceback, with each exception's text in one line."""
         parts = [part.removesuffix("\n") for part in traceback.TracebackException(*ei).format()]
-        # What Python itself writes begins so, and may have several lines; the rest is a text.
+        # The parts that Python itself writes begin so, and may have several lines; the rest is a text.
         return "\n".join(
             "\n".join(map(escaped, part.split("\n"))) if part.startswith(("  ", "\n", "Traceback ")) else escaped(part)
             for part in parts

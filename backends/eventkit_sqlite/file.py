@@ -135,7 +135,7 @@ class File:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Whether the tables are still there for *connection*; what SQL has dropped was not overwritten."""
+    """Whether the tables are still there for *connection*; tables that SQL has dropped were not overwritten."""
     try:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'eventkit_identity'").fetchall())
     except Error:

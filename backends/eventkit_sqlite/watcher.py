@@ -36,8 +36,8 @@ _STOPPING_TAKES = 5.0
 class Waiter:
     """Somebody who sleeps until *probe* answers something else than what they have seen.
 
-    *answer* is what the watcher woke them with, if that is why they were woken; *error* is why nobody watches for
-    them any more.
+    *answer* is what the watcher woke them with, if that is why they were woken; *error* is what the watcher
+    has ended with.
     """
 
     __slots__ = ("answer", "error", "probe", "seen", "wake")

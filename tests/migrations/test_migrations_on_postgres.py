@@ -40,13 +40,14 @@ def test_a_table_in_use_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 CARRIED = """
 import sys
-from types import SimpleNamespace
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import create_engine
 import eventkit_migrations
 
 url, schema = sys.argv[1:]
 with create_engine(url).begin() as connection:
-    eventkit_migrations.upgrade_op(SimpleNamespace(get_bind=lambda: connection), schema=schema)
+    eventkit_migrations.upgrade_op(Operations(MigrationContext.configure(connection)), schema=schema)
     print("upgraded", flush=True)
     sys.stdin.readline()
 """
