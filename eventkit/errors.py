@@ -14,7 +14,7 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── LockHeld                       somebody else holds the lock
     ├── TaskFailed                     the task whose result was waited for is dead
     ├── TimedOut (TimeoutError)        the result, or the next item of an iterator, did not come in time
-    ├── LeaseLost                      the task that wanted to end in a transaction is no longer ours
+    ├── LeaseLost                      another process may have the task, or the consumer's name, by now
     ├── TaskCancelled                  the task that is running was cancelled
     ├── Truncated                      events the reader had not seen were pruned
     ├── CopyDiffers                    a copy is not what it was made from
@@ -97,17 +97,12 @@ class TimedOut(EventkitError, TimeoutError):
 
 
 class LeaseLost(EventkitError):
-    """Raised at the end of `TaskContext.transaction` when the task's lease has run out; what was done is rolled back.
+    """Raised when the lease has run out under which work was done; what was to be stored by it is not stored.
 
-    Somebody else has the task or will have it: let the error through, or give the queue a longer lease.
+    At the end of `TaskContext.transaction` another worker has the task or will have it: let the error through, or give
+    the queue a longer lease.  In a loop over `subscribe` another process has the consumer's name: subscribe again to
+    wait until it is free.
     """
-
-    def __init__(self, id: int) -> None:
-        super().__init__(id)
-        self.id = id
-
-    def __str__(self) -> str:
-        return f"task {self.id} is no longer ours, so its transaction was rolled back: give its queue a longer lease"
 
 
 class TaskCancelled(EventkitError):

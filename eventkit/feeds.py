@@ -4,29 +4,29 @@ A feed reads, hands out what it finds, and sleeps on a probe when there is nothi
 than a call may wait is no reason for an iterator to end: it looks again.
 """
 
-import logging
 import sys
 from time import monotonic
 from typing import Any
 
-from .arguments import MOST
+from .arguments import MOST, default_worker
 from .codec import Codec
-from .errors import PASSING
+from .errors import PASSING, LeaseLost
+from .handling import logger
+from .heartbeat import Lease
 from .messages import HAND, Feed, Plan, Sleep
 from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations import Plan as OperationPlan
+from .operations.claim import fresh_token
 from .operations.position import Position, ReadPosition
 from .records import Event, Notification, Task
 from .rota import Rota
-
-logger = logging.getLogger("eventkit")
 
 _LINGER = 0.1
 """Seconds without an event after which progress is saved."""
 
 
 class Events(Feed[Event[Any]]):
-    """The events after *origin*, and then those to come."""
+    """The events after *origin*, and then those to come; with *exclusive*, while no other process has the consumer."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Events(Feed[Event[Any]]):
         every_n: int,
         every_s: float,
         skip: bool,
+        exclusive: bool,
     ) -> None:
         super().__init__()
         self._topic = topic
@@ -50,10 +51,15 @@ class Events(Feed[Event[Any]]):
         self._window = every_n if self._automatic and every_n else sys.maxsize
         self._every_s = every_s if self._automatic and every_s else float("inf")
         self._skip = skip
+        self._hold = _Hold(topic, consumer) if consumer is not None and exclusive else None
+        self._lease: Lease | None = None
+        self._placed = False
+        self._follows = False
+        """Whether another process may have gone on for the consumer since the place was found."""
         self._position: Position | None = None
         self._saved = -1
         self._seen: frozenset[int] = frozenset()
-        self.look_at = monotonic() + self._every_s
+        self._save_at = self.look_at = monotonic() + self._every_s
 
     def attach(self) -> OperationPlan[None]:
         """Find the offset to begin after."""
@@ -63,11 +69,12 @@ class Events(Feed[Event[Any]]):
             self._position, self._saved = position, after
 
     def steps(self) -> Plan:
-        """Read, hand out, save from time to time and while idle."""
+        """Get hold of the consumer's name; then read, hand out, save from time to time and while idle."""
         left = self._window
         while True:
             try:
-                yield from self.attach()
+                if not self._placed:
+                    yield from self._take_place()
                 wanted = min(self._batch, left)
                 assert self._position is not None
                 page = yield stream.FollowEvents(
@@ -79,8 +86,7 @@ class Events(Feed[Event[Any]]):
                 self.items.extend([event for event in found if event.offset not in self._seen] if self._seen else found)
                 while self.items:
                     yield HAND
-                    if monotonic() >= self.look_at:
-                        yield from self._save()
+                    yield from self._look()
                 self._position = page.position
                 left -= len(found)
                 if not left:
@@ -89,7 +95,7 @@ class Events(Feed[Event[Any]]):
                 if len(found) < wanted:
                     ahead = stream.EventsAhead.of(self._topic, self._position)
                     # What comes at once is waited for, or a busy stream would cost a write for each few events.
-                    if self._unsaved and (yield Sleep(ahead, monotonic() + _LINGER)):
+                    if self._unsaved[0] and (yield Sleep(ahead, monotonic() + _LINGER)):
                         continue
                     yield from self._save()
                     yield Sleep(ahead)
@@ -97,17 +103,27 @@ class Events(Feed[Event[Any]]):
                 continue
 
     def leave(self) -> OperationPlan[None]:
-        """Save what was handled; what was read and not handed out is read again."""
+        """Save what was handled, and let another process have the name; the rest is read again."""
         if self._position is not None and self.current is not None and self.current.offset > self._position.offset:
             self._position = self._position.at(self.current.offset, self.current.created_ms)
         self.items.clear()
-        yield from self._save()
+        lease, self._lease = self._lease, None
+        if self._hold is None:
+            yield from self._save()
+        elif lease is not None:
+            self.heartbeat.remove(lease)
+            self._placed, self._follows = False, True
+            unsaved = self._unsaved
+            self._saved = max(self._saved, unsaved[0])
+            yield self._hold.leave(*unsaved)
 
     @property
-    def _unsaved(self) -> int:
-        """The offset that is to be saved; 0 for none."""
+    def _unsaved(self) -> tuple[int, int]:
+        """The offset that is to be saved, and the moment of its event; 0 and 0 for none."""
         handled = self.handled
-        return handled.offset if self._automatic and handled is not None and handled.offset > self._saved else 0
+        if self._automatic and handled is not None and handled.offset > self._saved:
+            return handled.offset, handled.created_ms
+        return 0, 0
 
     def _rewind(self, saved: Position) -> None:
         """Forget what the database has lost."""
@@ -122,15 +138,106 @@ class Events(Feed[Event[Any]]):
         self._seen = frozenset()
         self.current = self.handled = None
 
-    def _save(self) -> Any:
-        self.look_at = monotonic() + self._every_s
-        handled = self.handled
-        if self._consumer is not None and handled is not None and self._unsaved:
-            try:
-                yield stream.SaveHandled(self._topic, self._consumer, handled.offset, handled.created_ms)
-                self._saved = handled.offset
-            except PASSING:
-                pass  # The next occasion will do: what is not saved is only delivered again.
+    def _take_place(self) -> Plan:
+        yield from self.attach()
+        if self._hold is not None and self._lease is None:
+            yield from self._take_name(self._hold)
+        if self._hold is not None and (self._follows or isinstance(self._origin, stream.ReadOffset)):
+            # A holder before may have moved it until now.
+            saved: Any = yield stream.ReadOffset(self._topic, self._hold.consumer)
+            assert self._position is not None
+            ours = self._position.offset
+            after = (saved or ours) if self.current is None else max(ours, saved)
+            if after != ours:
+                position: Any = yield ReadPosition(self._topic, after)
+                self._position = position
+            self._saved = saved if self.current is None else max(self._saved, saved)
+        self._placed = True
+
+    def _take_name(self, hold: "_Hold") -> Plan:
+        began = monotonic()
+        while not (yield hold.acquire()):
+            if not self._follows:
+                self._follows = True
+                logger.warning(
+                    "consumer %r of stream %r is held by %s: this subscriber waits as a standby until it is free",
+                    hold.consumer,
+                    hold.topic,
+                    (yield hold.read_holder()),
+                )
+            yield Sleep(hold.ahead())
+            began = monotonic()
+        self._lease = Lease(hold.keep(0, 0), HOLD_MS / 1000, began + HOLD_MS / 1000 - monotonic(), self._lost)
+        self.heartbeat.add(self._lease)
+        self._look_later()
+
+    def _lost(self) -> None:
+        """Another process has the name, or had it."""
+        if self._lease is not None:
+            self._lease = None
+            self.failure = LeaseLost(
+                f"consumer {self._consumer!r} of stream {self._topic!r} was taken over while this process stood still: "
+                f"nothing more is saved; subscribe again to wait until the name is free"
+            )
+            self.stop.set()
+            self.look_at = 0.0
+
+    def _look(self) -> Any:
+        """Save if it is time; and hand out nothing that may be another process's by now."""
+        if monotonic() >= self._save_at:
+            yield from self._save()
+        while self._lease is not None and monotonic() >= self._lease.until:
+            yield from self._save(renew=True)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self.failure is None:
+            self.look_at = self._save_at if self._lease is None else min(self._save_at, self._lease.until)
+
+    def _save(self, renew: bool = False) -> Any:
+        self._save_at = monotonic() + self._every_s
+        self._look_later()
+        (offset, created), lease, began = self._unsaved, self._lease, monotonic()
+        if self._consumer is None or not (offset or renew) or (self._hold and lease is None):
+            return
+        try:
+            if self._hold is None:
+                yield stream.SaveHandled(self._topic, self._consumer, offset, created)
+            elif lease is not None and not lease.answered(began, (yield self._hold.keep(offset, created))):
+                return
+            self._saved = max(self._saved, offset)
+        except PASSING:
+            pass  # The next occasion will do: what is not saved is only delivered again.
+
+
+HOLD_MS = 12_000
+"""Milliseconds after which a consumer's holder that has died is replaced."""
+
+
+class _Hold:
+    """A consumer's name, and the operations of one who wants it."""
+
+    def __init__(self, topic: str, consumer: str) -> None:
+        self.topic, self.consumer = topic, consumer
+        self._name = (topic, consumer, 0)
+        self._holder = default_worker()
+        self._token = fresh_token()
+
+    def acquire(self) -> stream.AcquireConsumer:
+        self._token = fresh_token()
+        return stream.AcquireConsumer(*self._name, self._holder, self._token, HOLD_MS)
+
+    def keep(self, offset: int, created: int) -> stream.KeepConsumer:
+        return stream.KeepConsumer(*self._name, self._token, HOLD_MS, offset, created)
+
+    def leave(self, offset: int, created: int) -> stream.LeaveConsumer:
+        return stream.LeaveConsumer(*self._name, self._token, offset, created)
+
+    def ahead(self) -> stream.ConsumerAhead:
+        return stream.ConsumerAhead(*self._name, HOLD_MS)
+
+    def read_holder(self) -> stream.ReadConsumerHolder:
+        return stream.ReadConsumerHolder(*self._name)
 
 
 class Tasks(Feed[Task[Any]]):

@@ -1,49 +1,86 @@
-"""Keeping leases while work goes on, for threads: one thread for all tasks of a kit that are being handled."""
+"""Keeping leases while work goes on: one thread for all leases of a kit, or a task of asyncio for each."""
 
+import asyncio
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 from weakref import ref
 
 from .errors import EventkitError, Unavailable
 from .handling import first_beat, logger
+from .operations import Operation
 from .operations.finish import Extend
-from .protocols import Connection
+from .protocols import AsyncConnection, Connection
 from .records import Task
 
 _AGAIN = 1.0
 
 
+class Lease:
+    """A right that ends *seconds* after its last renewal."""
+
+    def __init__(self, renewal: Operation[Any], seconds: float, left: float, lost: Callable[[], object]) -> None:
+        self.renewal = renewal
+        self.seconds = seconds
+        self.until = time.monotonic() + left
+        """The moment of the monotonic clock up to which it is ours for certain."""
+        self.due = time.monotonic() + left / 3
+        self._lost = lost
+
+    def answered(self, began: float, held: Any) -> bool:
+        """The renewal that *began* then was answered: whether the lease is still ours."""
+        if held:
+            self.until, self.due = began + self.seconds, time.monotonic() + self.seconds / 3
+        else:
+            self._lost()
+        return bool(held)
+
+    def unanswered(self) -> None:
+        """The database was away: try again soon."""
+        self.due = time.monotonic() + min(_AGAIN, self.seconds / 3)
+
+
+def of_task(task: Task[Any]) -> Lease:
+    """The lease of *task*, while it is handled."""
+    left = 3 * first_beat(task, time.time())
+    return Lease(Extend(task.id, task.token, task.lease_ms), task.lease_ms / 1000, left, lambda: _report(task))
+
+
+def _report(task: Task[Any]) -> None:
+    logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
+
+
 class Heartbeat:
-    """Extends the lease of each task that was added, a third of a lease before it gets short."""
+    """Renews each lease that was added, a third of its time before it gets short."""
 
     def __init__(self, connection: Connection) -> None:
         # A strong reference would let the thread keep a kit that is never closed.
         self._connection = ref(connection)
         self._changed = threading.Condition()
-        self._beats: dict[tuple[int, int], tuple[float, Task[object]]] = {}
+        self._leases: set[Lease] = set()
         self._wakes_at = 0.0
         self._thread: threading.Thread | None = None
 
-    def add(self, task: Task[object]) -> None:
-        """Keep the lease of *task* from now on."""
-        due = time.monotonic() + first_beat(task, time.time())
+    def add(self, lease: Lease) -> None:
+        """Keep *lease* from now on."""
         with self._changed:
-            self._beats[(task.id, task.token)] = (due, task)
+            self._leases.add(lease)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="eventkit-heartbeat", daemon=True)
                 self._thread.start()
-            elif due < self._wakes_at:
+            elif lease.due < self._wakes_at:
                 self._changed.notify()
 
-    def remove(self, task: Task[object]) -> None:
-        """The work on *task* has ended."""
+    def remove(self, lease: Lease) -> None:
+        """The work under *lease* has ended."""
         with self._changed:
-            self._beats.pop((task.id, task.token), None)
+            self._leases.discard(lease)
 
     def stop(self) -> None:
         """Let all leases be."""
         with self._changed:
-            self._beats.clear()
+            self._leases.clear()
             self._thread = None
             self._changed.notify()
 
@@ -54,28 +91,65 @@ class Heartbeat:
                 if self._thread is not me or self._connection() is None:
                     return
                 now = time.monotonic()
-                due = [task for at, task in self._beats.values() if at <= now]
+                due = [lease for lease in self._leases if lease.due <= now]
                 if not due:
-                    self._wakes_at = min((at for at, _ in self._beats.values()), default=now + 60)
+                    self._wakes_at = min((lease.due for lease in self._leases), default=now + 60)
                     self._changed.wait(self._wakes_at - now)
                     continue
-            for task in due:
-                self._beat(task)
+            for lease in due:
+                self._beat(lease)
 
-    def _beat(self, task: Task[object]) -> None:
-        again = task.lease_ms / 3000
-        connection = self._connection()
+    def _beat(self, lease: Lease) -> None:
+        began = time.monotonic()
+        if (connection := self._connection()) is None:
+            return
         try:
-            held = connection is not None and connection.execute(Extend(task.id, task.token, task.lease_ms))
+            held = connection.execute(lease.renewal)
         except Unavailable:
-            held, again = True, min(_AGAIN, again)
+            lease.unanswered()
         except EventkitError:
-            held = False
-        with self._changed:
-            if (task.id, task.token) not in self._beats:
-                return
-            if held:
-                self._beats[(task.id, task.token)] = (time.monotonic() + again, task)
+            self.remove(lease)
+        else:
+            with self._changed:
+                if lease in self._leases and not lease.answered(began, held):
+                    self._leases.discard(lease)
+
+
+class AsyncHeartbeat:
+    """`Heartbeat` for asyncio: a timer for each lease, and a task once it has to be renewed."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._leases: dict[Lease, asyncio.TimerHandle | asyncio.Task[None]] = {}
+
+    def add(self, lease: Lease) -> None:
+        """Keep *lease* from now on."""
+        loop = asyncio.get_running_loop()
+        self._leases[lease] = loop.call_later(max(0.0, lease.due - time.monotonic()), self._start, lease)
+
+    def remove(self, lease: Lease) -> None:
+        """The work under *lease* has ended."""
+        if (beat := self._leases.pop(lease, None)) is not None:
+            beat.cancel()
+
+    def stop(self) -> None:
+        """Let all leases be."""
+        for lease in list(self._leases):
+            self.remove(lease)
+
+    def _start(self, lease: Lease) -> None:
+        self._leases[lease] = asyncio.ensure_future(self._beat(lease))
+
+    async def _beat(self, lease: Lease) -> None:
+        while lease in self._leases:
+            began = time.monotonic()
+            try:
+                held = await self._connection.execute(lease.renewal)
+            except Unavailable:
+                lease.unanswered()
+            except EventkitError:
+                del self._leases[lease]
             else:
-                del self._beats[(task.id, task.token)]
-                logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
+                if lease in self._leases and not lease.answered(began, held):
+                    del self._leases[lease]
+            await asyncio.sleep(max(0.0, lease.due - time.monotonic()))

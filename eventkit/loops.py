@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from .errors import PASSING, Closed, QueueFull
 from .handling import outcome, report
-from .heartbeat import Heartbeat
+from .heartbeat import Heartbeat, of_task
 from .messages import Feed, Messages
 from .operations import Operation, Probe
 from .protocols import Connection
@@ -32,7 +32,7 @@ class Loops:
 
     def iterate(self, feed: Feed[M]) -> Messages[M]:
         """What *feed* has to hand out, as an iterator."""
-        return Messages(self._connection, feed, self._opened)
+        return Messages(self._connection, feed, self._heartbeat, self._opened)
 
     def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
         """The answer, asked for again whenever it may come to something, for *wait* seconds."""
@@ -88,11 +88,12 @@ class Handling:
         self._connection = connection
         self._heartbeat = heartbeat
         self._task = task
+        self._lease = of_task(task)
         self._done = done
         self._tracing = tracing(task)
 
     def __enter__(self) -> Task[Any]:
-        self._heartbeat.add(self._task)
+        self._heartbeat.add(self._lease)
         self._tracing.__enter__()
         return self._task
 
@@ -106,6 +107,6 @@ class Handling:
                 except PASSING:
                     continue  # The work is done; losing the answer would have it done twice.
         finally:
-            self._heartbeat.remove(self._task)
+            self._heartbeat.remove(self._lease)
         report(self._task, error, still_ours)
         return isinstance(error, Exception)

@@ -1,16 +1,16 @@
 """Everything that waits, for asyncio.  `loops` is the same for threads, and says why."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from .errors import PASSING, Closed, EventkitError, QueueFull, Unavailable
-from .handling import first_beat, logger, outcome, report
+from .errors import PASSING, Closed, QueueFull
+from .handling import outcome, report
+from .heartbeat import AsyncHeartbeat, of_task
 from .messages import AsyncMessages, Feed
-from .operations import Operation, Probe, finish
+from .operations import Operation, Probe
 from .protocols import AsyncConnection
 from .records import Task
 from .telemetry import tracing
@@ -26,10 +26,11 @@ class AsyncLoops:
         self._connection = connection
         self._opened: WeakSet[AsyncMessages[Any]] = WeakSet()
         self._leaving: set[asyncio.Task[None]] = set()
+        self._heartbeat = AsyncHeartbeat(connection)
 
     def iterate(self, feed: Feed[M]) -> AsyncMessages[M]:
         """What *feed* has to hand out, as an iterator."""
-        return AsyncMessages(self._connection, feed, self._opened, self._leaving)
+        return AsyncMessages(self._connection, feed, self._heartbeat, self._opened, self._leaving)
 
     async def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
         """The answer, asked for again whenever it may come to something, for *wait* seconds."""
@@ -67,30 +68,32 @@ class AsyncLoops:
 
     def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> "AsyncHandling":
         """Around the work on *task*; *done* is to take the place of the ack."""
-        return AsyncHandling(self._connection, task, done)
+        return AsyncHandling(self._connection, self._heartbeat, task, done)
 
     async def close(self) -> None:
-        """Settle every open iterator, and those that were left a moment ago."""
+        """Settle every open iterator, and those that were left a moment ago, and end the heartbeat."""
         for messages in list(self._opened):
             await messages.settle()
         while self._leaving:
             await asyncio.wait(self._leaving)
+        self._heartbeat.stop()
 
 
 class AsyncHandling:
     """Keeps a task's lease while the body runs; then acks it, or does what the exception asks for."""
 
-    def __init__(self, connection: AsyncConnection, task: Task[Any], done: Operation[bool] | None) -> None:
+    def __init__(
+        self, connection: AsyncConnection, heartbeat: AsyncHeartbeat, task: Task[Any], done: Operation[bool] | None
+    ) -> None:
         self._connection = connection
+        self._heartbeat = heartbeat
         self._task = task
+        self._lease = of_task(task)
         self._done = done
         self._tracing = tracing(task)
-        self._beating: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Task[Any]:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(first_beat(self._task, time.time()), self._start_beating)
+        self._heartbeat.add(self._lease)
         self._tracing.__enter__()
         return self._task
 
@@ -104,26 +107,6 @@ class AsyncHandling:
                 except PASSING:
                     continue  # The work is done; losing the answer would have it done twice.
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            if self._beating is not None:
-                self._beating.cancel()
+            self._heartbeat.remove(self._lease)
         report(self._task, error, still_ours)
         return isinstance(error, Exception)
-
-    def _start_beating(self) -> None:
-        self._beating = asyncio.ensure_future(self._beat())
-
-    async def _beat(self) -> None:
-        task = self._task
-        while True:
-            again = task.lease_ms / 3000
-            try:
-                if not await self._connection.execute(finish.Extend(task.id, task.token, task.lease_ms)):
-                    logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
-                    return
-            except Unavailable:
-                again = min(1.0, again)
-            except EventkitError:
-                return
-            await asyncio.sleep(again)

@@ -18,6 +18,7 @@ from . import arguments, operations
 from .arguments import Duration
 from .errors import PASSING, Closed, TimedOut
 from .execute import run, run_async
+from .heartbeat import AsyncHeartbeat, Heartbeat
 from .operations import Operation, Probe
 from .protocols import AsyncConnection, Connection
 from .stopping import Stop, completed
@@ -61,6 +62,10 @@ class Feed(Generic[M]):
         """The last item after which another one was asked for."""
         self.look_at = float("inf")
         """From this moment on, the plan has its turn before another item is handed out."""
+        self.heartbeat: Heartbeat | AsyncHeartbeat
+        self.stop: Stop
+        """Ends the iteration; *failure*, where there is one, is raised then."""
+        self.failure: Exception | None = None
 
     def attach(self) -> operations.Plan[None]:
         """Find out where to begin, unless that is known."""
@@ -80,9 +85,10 @@ class _Iterator(Generic[M]):
 
     _connection: Connection | AsyncConnection
 
-    def __init__(self, feed: Feed[M], opened: "WeakSet[Any]") -> None:
+    def __init__(self, feed: Feed[M], heartbeat: Heartbeat | AsyncHeartbeat, opened: "WeakSet[Any]") -> None:
         self._feed = feed
-        self._stop = Stop()
+        self._stop = feed.stop = Stop()
+        feed.heartbeat = heartbeat
         self._begin()
         opened.add(self)
 
@@ -109,6 +115,14 @@ class _Iterator(Generic[M]):
             raise _timed_out() from error
         self._step = self._plan.throw(error)
 
+    def _last(self) -> M:
+        """What stands for the end; or why it is the end, raised once."""
+        failure, self._feed.failure = self._feed.failure, None
+        if failure is not None:
+            raise failure
+        ended: M = _END
+        return ended
+
     def _rested(self, woken: bool, step: Sleep, deadline: float | None) -> bool:
         """Whether the sleep ended because its probe is ready; `TimedOut` if it was the caller's deadline."""
         if woken or self._ended or deadline is None:
@@ -122,12 +136,12 @@ class _Iterator(Generic[M]):
 class Messages(_Iterator[M]):
     """An iterator that may wait for ever; ended by `close`, by ``with``, or by closing its kit."""
 
-    def __init__(self, connection: Connection, feed: Feed[M], opened: "WeakSet[Any]") -> None:
+    def __init__(self, connection: Connection, feed: Feed[M], heartbeat: Heartbeat, opened: "WeakSet[Any]") -> None:
         self._connection: Connection = connection
         self._mutex = threading.RLock()
         self._stepping = False
         run(feed.attach(), connection.execute)
-        super().__init__(feed, opened)
+        super().__init__(feed, heartbeat, opened)
 
     def __iter__(self) -> Generator[M]:
         """Iterate; leaving the loop saves and gives back as `close` does, and another loop goes on from there."""
@@ -150,11 +164,20 @@ class Messages(_Iterator[M]):
             self.settle()
 
     def __next__(self) -> M:
-        return self._next(None)
+        return self.step(None)
+
+    def step(self, deadline: float | None) -> M:
+        """The next item; `TimedOut` after *deadline* on the monotonic clock."""
+        feed = self._feed
+        feed.handled = feed.current
+        if (item := self._take(deadline)) is _END:
+            raise StopIteration
+        feed.current = item
+        return item
 
     def next(self, timeout: Duration | None = None) -> M:
         """Return the next item.  Raise `TimedOut` if there is none in *timeout* seconds: call again to wait on."""
-        return self._next(_deadline(timeout))
+        return self.step(_deadline(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -179,14 +202,6 @@ class Messages(_Iterator[M]):
         with self._mutex:
             if not self._stepping:
                 self._leave()
-
-    def _next(self, deadline: float | None) -> M:
-        feed = self._feed
-        feed.handled = feed.current
-        if (item := self._take(deadline)) is _END:
-            raise StopIteration
-        feed.current = item
-        return item
 
     def _take(self, deadline: float | None) -> M:
         with self._mutex:
@@ -228,8 +243,7 @@ class Messages(_Iterator[M]):
             if not isinstance(error, Closed):
                 raise
         self._end()
-        ended: M = _END
-        return ended
+        return self._last()
 
     def _end(self) -> None:
         self._stop.set()
@@ -249,6 +263,7 @@ class AsyncMessages(_Iterator[M]):
         self,
         connection: AsyncConnection,
         feed: Feed[M],
+        heartbeat: AsyncHeartbeat,
         opened: "WeakSet[Any]",
         leaving: set[asyncio.Task[None]],
     ) -> None:
@@ -256,7 +271,7 @@ class AsyncMessages(_Iterator[M]):
         self._mutex = asyncio.Lock()
         self._leaving = leaving
         self._loop: asyncio.AbstractEventLoop | None = None
-        super().__init__(feed, opened)
+        super().__init__(feed, heartbeat, opened)
 
     def __await__(self) -> Generator[Any, Any, Self]:
         yield from run_async(self._feed.attach(), self._connection.execute).__await__()
@@ -266,12 +281,22 @@ class AsyncMessages(_Iterator[M]):
     def __aiter__(self) -> AsyncIterator[M]:
         return _Loop(self)
 
-    async def __anext__(self) -> M:
-        return await self._next(None)
+    def __anext__(self) -> Coroutine[Any, Any, M]:
+        return self.step(self)
+
+    async def step(self, iterated: object, deadline: float | None = None) -> M:
+        """The next item; *iterated*, for which it is, is not dropped meanwhile."""
+        feed = self._feed
+        feed.handled = feed.current
+        item = feed.items.popleft() if self._may_hand else await self._take(deadline)
+        if item is _END:
+            raise StopAsyncIteration
+        feed.current = item
+        return item
 
     async def next(self, timeout: Duration | None = None) -> M:
         """Return the next item.  Raise `TimedOut` if there is none in *timeout* seconds: call again to wait on."""
-        return await self._next(_deadline(timeout))
+        return await self.step(self, _deadline(timeout))
 
     async def __aenter__(self) -> Self:
         return self
@@ -310,18 +335,6 @@ class AsyncMessages(_Iterator[M]):
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def _next(self, deadline: float | None) -> M:
-        feed = self._feed
-        feed.handled = feed.current
-        if self._may_hand:
-            item = feed.items.popleft()
-        else:
-            item = await self._take(deadline)
-        if item is _END:
-            raise StopAsyncIteration
-        feed.current = item
-        return item
-
     async def _take(self, deadline: float | None) -> M:
         self._loop = asyncio.get_running_loop()
         async with self._mutex:
@@ -353,8 +366,7 @@ class AsyncMessages(_Iterator[M]):
             if not isinstance(error, Closed):
                 raise
         await self._end()
-        ended: M = _END
-        return ended
+        return self._last()
 
     async def _end(self) -> None:
         self._stop.set()
@@ -379,7 +391,7 @@ class _Loop(Generic[M]):
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, M]:
-        return self._messages.__anext__()
+        return self._messages.step(self)
 
     def __del__(self) -> None:
         self._messages.leave_soon()

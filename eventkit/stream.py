@@ -71,6 +71,7 @@ class Stream:
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
         on_truncated: str = "raise",
+        exclusive: bool = True,
     ) -> Any:
         """Iterate over the events there are, and then over those to come."""
         if consumer is not None:
@@ -89,6 +90,7 @@ class Stream:
             every_n=save_every_n,
             every_s=every,
             skip=skip,
+            exclusive=arguments.flag("exclusive", exclusive),
         )
         return self._loops.iterate(feed)
 

@@ -86,7 +86,7 @@ def follow(path: str) -> None:
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
     report("started", 0)
     purchases = kit.stream("purchases")
-    for event in purchases.subscribe("follower", save_every_n=0, save_every_s=0):
+    for event in purchases.subscribe("follower", save_every_n=0, save_every_s=0, exclusive=False):
         purchases.save_offset("follower", event.offset)
         report("saved", event.offset)
 

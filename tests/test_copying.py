@@ -219,7 +219,7 @@ def tables(url: str) -> dict[str, list[str]]:
     names = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'eventkit_*' "
         "AND name NOT IN ('eventkit_version', 'eventkit_identity', 'eventkit_staged', 'eventkit_worker', "
-        "'eventkit_session')"
+        "'eventkit_session', 'eventkit_consumer_lease')"
     ).fetchall()
     columns: dict[str, list[str]] = {
         name: connection.execute("SELECT name || ' ' || type FROM pragma_table_info(?)", (name,)).fetchall()

@@ -19,8 +19,9 @@ FLOORS = (
     {"operations"},
     {"protocols"},
     {"sql", "execute", "handling", "rota"},
+    {"heartbeat", "delivery", "task_rows"},
     {"messages"},
-    {"heartbeat", "delivery", "task_rows", "feeds"},
+    {"feeds"},
     {
         "stream",
         "queue",

@@ -143,3 +143,48 @@ SET created_at = created_at - :milliseconds::bigint * interval '1 ms'
 -- name: AdvanceConsumers
 UPDATE eventkit_consumer
 SET updated_at = updated_at - :milliseconds::bigint * interval '1 ms'
+
+-- The name of a consumer, which one holder has at a time.  A lease that ends later than any holder asks for was
+-- taken by a clock that was ahead, and does not count.  A refused caller only reads, and locks no row.
+-- name: AcquireConsumer
+INSERT INTO eventkit_consumer_lease AS l (topic, consumer, partition, holder, token, until)
+SELECT :topic, :consumer, :partition, :holder, :token, :now + :ttl::bigint * interval '1 ms'
+WHERE NOT EXISTS (
+    SELECT FROM eventkit_consumer_lease
+    WHERE topic = :topic AND consumer = :consumer AND partition = :partition
+        AND until > :now AND until <= :now + 2 * :ttl::bigint * interval '1 ms'
+)
+ON CONFLICT (topic, consumer, partition) DO UPDATE
+SET holder = excluded.holder, token = excluded.token, until = excluded.until
+WHERE NOT (l.until > :now AND l.until <= :now + 2 * :ttl::bigint * interval '1 ms')
+RETURNING token
+
+-- name: RenewConsumer
+UPDATE eventkit_consumer_lease
+SET until = :now + :ttl::bigint * interval '1 ms'
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
+RETURNING token
+
+-- name: ReleaseConsumer
+DELETE FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
+RETURNING eventkit_stir('consumer', topic || ':' || consumer)
+
+-- name: ReadConsumerHolder
+SELECT holder
+FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition
+
+-- name: ConsumerAhead
+SELECT
+    (
+        SELECT eventkit_ms(until) FROM eventkit_consumer_lease
+        WHERE topic = :topic AND consumer = :consumer AND partition = :partition
+            AND until > :now AND until <= :now + 2 * :ttl::bigint * interval '1 ms'
+    ),
+    eventkit_ms(:now)
+
+-- name: AdvanceConsumerLeases
+UPDATE eventkit_consumer_lease
+SET until = until - :milliseconds::bigint * interval '1 ms'
+RETURNING eventkit_stir('consumer', topic || ':' || consumer)

@@ -172,3 +172,42 @@ SET created_at = created_at - :milliseconds
 -- name: AdvanceConsumers
 UPDATE eventkit_consumer
 SET updated_at = updated_at - :milliseconds
+
+-- The name of a consumer, which one holder has at a time.  A lease that ends later than any holder asks for was
+-- taken by a clock that was ahead, and does not count.
+-- name: AcquireConsumer
+INSERT INTO eventkit_consumer_lease AS l (topic, consumer, partition, holder, token, until)
+VALUES (:topic, :consumer, :partition, :holder, :token, :now + :ttl)
+ON CONFLICT (topic, consumer, partition) DO UPDATE
+SET holder = excluded.holder, token = excluded.token, until = excluded.until
+WHERE l.until NOT BETWEEN :now + 1 AND :now + 2 * :ttl
+RETURNING token
+
+-- name: RenewConsumer
+UPDATE eventkit_consumer_lease
+SET until = :now + :ttl
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
+RETURNING token
+
+-- name: ReleaseConsumer
+DELETE FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
+RETURNING token
+
+-- name: ReadConsumerHolder
+SELECT holder
+FROM eventkit_consumer_lease
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition
+
+-- name: ConsumerAhead
+SELECT
+    (
+        SELECT until FROM eventkit_consumer_lease
+        WHERE topic = :topic AND consumer = :consumer AND partition = :partition
+            AND until BETWEEN :now + 1 AND :now + 2 * :ttl
+    ),
+    :now
+
+-- name: AdvanceConsumerLeases
+UPDATE eventkit_consumer_lease
+SET until = until - :milliseconds

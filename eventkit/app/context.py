@@ -52,6 +52,11 @@ class _Context:
         fields = {"task_id": task.id, "task_name": name, "queue": task.queue, "attempt": task.attempt}
         return logging.LoggerAdapter(_logger, fields)
 
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"task {self.task.id} is no longer ours, so its transaction was rolled back: give its queue a longer lease"
+        )
+
 
 class TaskContext(_Context):
     """The context of a function that blocks."""
@@ -69,7 +74,7 @@ class TaskContext(_Context):
         with self.kit.transaction() as tx:
             yield tx
             if not self.kit.queue(self.task.queue).ack(self.task, tx=tx):
-                raise LeaseLost(self.task.id)
+                raise self._lost()
         self.settled = True
 
     def progress(self, fraction: float, note: str = "") -> None:
@@ -93,7 +98,7 @@ class AsyncTaskContext(_Context):
         async with self.kit.transaction() as tx:
             yield tx
             if not await self.kit.queue(self.task.queue).ack(self.task, tx=tx):
-                raise LeaseLost(self.task.id)
+                raise self._lost()
         self.settled = True
 
     async def progress(self, fraction: float, note: str = "") -> None:

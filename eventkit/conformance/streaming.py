@@ -176,7 +176,7 @@ def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connectio
 
     with kit_on(url, flavour) as kit:
         stream, inbox = kit.stream("source"), kit.inbox("copier")
-        with stream.subscribe("copier", save_every_n=0, save_every_s=0) as events:
+        with stream.subscribe("copier", save_every_n=0, save_every_s=0, exclusive=False) as events:
             for event in events:
                 if event.payload == END:
                     return

@@ -12,6 +12,7 @@ import pytest
 
 import eventkit
 from eventkit import EventKit
+from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
@@ -243,6 +244,7 @@ def test_a_crash_repeats_at_most_the_unsaved_window(kit: EventKit, url: str, fla
             assert receiving.poll(PATIENCE)
             told.append(receiving.recv())
         consumer.kill()
+    advance(kit, 15)  # By then the name is free.
     receiving.close()
     sending.close()
     assert told == list(range(35))

@@ -133,6 +133,7 @@ class Advance(Operation[None], frozen=True):
             AdvanceKeys,
             AdvanceEvents,
             AdvanceConsumers,
+            AdvanceConsumerLeases,
             AdvanceNotifications,
             AdvanceInboxes,
             AdvanceLocks,
@@ -177,6 +178,12 @@ class AdvanceEvents(Operation[None], frozen=True):
 
 class AdvanceConsumers(Operation[None], frozen=True):
     """Move the moments of consumers back."""
+
+    milliseconds: int
+
+
+class AdvanceConsumerLeases(Operation[None], frozen=True):
+    """Move the moments at which consumers' leases end back."""
 
     milliseconds: int
 

@@ -294,6 +294,115 @@ class Seek(Operation[None], frozen=True):
         """Nothing to say."""
 
 
+class AcquireConsumer(Operation[bool], frozen=True):
+    """Take a consumer's name for *ttl* milliseconds, if no one holds it; whether it was free.
+
+    A stream that is read as a whole has partition 0 only.
+    """
+
+    topic: str
+    consumer: str
+    partition: int
+    holder: str
+    token: int
+    ttl: int
+
+    def decode(self, rows: Rows) -> bool:
+        """Whether the name is ours."""
+        return bool(rows)
+
+    def undo(self, answer: bool) -> Operation[Any] | None:
+        """The release, so that a standby gets the name at once."""
+        return LeaveConsumer(self.topic, self.consumer, self.partition, self.token, 0, 0) if answer else None
+
+
+class RenewConsumer(Operation[None], frozen=True):
+    """Let the lease of a consumer's name end *ttl* milliseconds from now; no row if another holder has it."""
+
+    topic: str
+    consumer: str
+    partition: int
+    token: int
+    ttl: int
+
+
+class KeepConsumer(Operation[bool], frozen=True):
+    """Renew the lease of a consumer's name and save its offset, unless that is 0, as `SaveHandled` does; False if the lease was lost."""
+
+    topic: str
+    consumer: str
+    partition: int
+    token: int
+    ttl: int
+    offset: int
+    created: int
+
+    def plan(self) -> Plan[bool]:
+        """The renewal first: it locks the lease, so that nothing is saved beside another holder."""
+        held = yield RenewConsumer(self.topic, self.consumer, self.partition, self.token, self.ttl)
+        if held and self.offset:
+            yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
+        return bool(held)
+
+
+class ReleaseConsumer(Operation[None], frozen=True):
+    """End the lease of a consumer's name; no row if another holder has it."""
+
+    topic: str
+    consumer: str
+    partition: int
+    token: int
+
+
+class LeaveConsumer(Operation[None], frozen=True):
+    """Save a consumer's offset, unless that is 0, and let another holder have the name."""
+
+    topic: str
+    consumer: str
+    partition: int
+    token: int
+    offset: int
+    created: int
+
+    def plan(self) -> Plan[None]:
+        """Nothing is saved where the lease was lost."""
+        held = yield ReleaseConsumer(self.topic, self.consumer, self.partition, self.token)
+        if held and self.offset:
+            yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
+
+
+class ReadConsumerHolder(Operation[str | None], frozen=True):
+    """Who holds a consumer's name."""
+
+    writes: ClassVar[bool] = False
+    topic: str
+    consumer: str
+    partition: int
+
+    def decode(self, rows: Rows) -> str | None:
+        """The holder; None for a name that is free."""
+        return rows[0][0] if rows else None
+
+
+class ConsumerAhead(Probe, frozen=True):
+    """Whether a consumer's name is free, or when its lease will end, which is for *ttl* milliseconds at a time."""
+
+    topic: str
+    consumer: str
+    partition: int
+    ttl: int
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The consumer."""
+        return (f"consumer:{self.topic}:{self.consumer}",)
+
+    def decode(self, rows: Rows) -> Outlook:
+        """Ready if no one holds the name."""
+        until, now = rows[0]
+        return Outlook(until is None, until, now)
+
+
 class ListConsumers(Operation[list[Consumer]], frozen=True):
     """The topic's consumers by name."""
 

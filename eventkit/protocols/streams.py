@@ -55,6 +55,7 @@ class EventStream(Protocol[P]):
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
         on_truncated: str = "raise",
+        exclusive: bool = True,
     ) -> Subscription[Event[P]]:
         """Iterate over the events there are and those to come, without a gap or a duplicate between.
 
@@ -62,6 +63,10 @@ class EventStream(Protocol[P]):
         or a moment.  A handled event is saved as the consumer's offset after the loop has asked for the next
         one: every *save_every_n* events, every *save_every_s* seconds, when there is nothing to do, and at
         the end; with both 0, never.
+
+        A consumer's name has one holder at a time, who gets the events.  Another subscriber waits as a standby, and
+        goes on from the saved offset when the holder ends or has died.  A holder that was replaced gets `LeaseLost`.
+        With *exclusive* false each subscriber gets all events, under one name as well.
         """
         ...
 
@@ -145,6 +150,7 @@ class AsyncEventStream(Protocol[P]):
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
         on_truncated: str = "raise",
+        exclusive: bool = True,
     ) -> AsyncSubscription[Event[P]]: ...
 
     async def offset(self, consumer: str) -> int: ...

@@ -1,7 +1,6 @@
 """Calling the subscribers and listeners of an application."""
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -9,9 +8,9 @@ from typing import Any
 
 from ..app.declarations import ListenerDeclaration, SubscriberDeclaration
 from ..app.running import readable, skipped
-from ..errors import Unavailable
+from ..errors import LeaseLost
 from ..handling import Permanent, Retry
-from ..protocols import AsyncEventKit, AsyncLock
+from ..protocols import AsyncEventKit
 from ..records import Event
 from ..retry import delay_after, encode
 from .metrics import Metrics
@@ -19,9 +18,6 @@ from .recovery import Recovery
 from .threads import Threads
 
 logger = logging.getLogger("eventkit.worker")
-
-_TTL = 30.0
-"""Seconds after which another worker goes on for one that has died."""
 
 
 class Stopped(Exception):
@@ -31,7 +27,7 @@ class Stopped(Exception):
 class Subscriptions:
     """Follows topics and channels.
 
-    A consumer is followed by one worker at a time, which holds a lock of its name; the others wait to take its place.
+    A consumer is followed by one worker at a time, which holds its name; the others wait as standbys.
     Listeners hear everything in each worker.
     """
 
@@ -46,25 +42,28 @@ class Subscriptions:
         self._stopping = False
 
     async def follow(self, declaration: SubscriberDeclaration) -> None:
-        """Call a subscriber with the events of its topic, whenever it is our turn."""
+        """Call a subscriber with the events of its topic, while this worker holds the consumer's name."""
         me = asyncio.current_task()
         assert me is not None
-        lock = self._kit.lock(_lock_name(declaration), ttl=_TTL)
+        self._following.add(me)
+        me.add_done_callback(self._following.discard)
+        stream = self._kit.stream(declaration.topic, type=declaration.type)
         while not self._stopping:
-            self._following.add(me)
             try:
-                if not await self._recovery.through(lambda: lock.acquire(wait=_TTL)):
-                    continue
-            finally:
-                self._following.discard(me)
-            try:
-                if not await self._while_held(lock, declaration):
-                    return
-            finally:
-                try:
-                    await lock.release()
-                except Unavailable:
-                    logger.warning("lock %r could not be released, and stands until it expires", lock.name)
+                async with stream.subscribe(declaration.consumer) as events:
+                    async for event in events:
+                        self._handling.add(me)
+                        try:
+                            await self._handle(declaration, event)
+                        finally:
+                            self._handling.discard(me)
+                        if self._stopping:
+                            return
+                return
+            except LeaseLost as lost:
+                logger.warning("%s", lost)
+            except Stopped:
+                return
 
     async def listen(self, declaration: ListenerDeclaration, channel: str, attached: asyncio.Event) -> None:
         """Call a listener with the notifications of one of its channels; all that are sent from *attached* on."""
@@ -99,51 +98,6 @@ class Subscriptions:
             await asyncio.wait(self._handling, timeout=seconds)
         for task in list(self._following):
             task.cancel()
-
-    async def _while_held(self, lock: AsyncLock, declaration: SubscriberDeclaration) -> bool:
-        """Follow the topic until the lock is lost; False if the subscriber is not to go on at all."""
-        following = asyncio.ensure_future(self._handle_all(declaration))
-        self._following.add(following)
-        renewing = asyncio.ensure_future(self._renew(lock))
-        try:
-            await asyncio.wait({following, renewing}, return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                logger.warning("another worker goes on for consumer %r of %r", declaration.consumer, declaration.topic)
-                return True
-            return not following.cancelled() and following.result()
-        finally:
-            for task in (following, renewing):
-                task.cancel()
-            await asyncio.wait({following, renewing})
-            self._following.discard(following)
-
-    async def _renew(self, lock: AsyncLock) -> None:
-        """Keep the lock; ends when it is lost."""
-        while True:
-            await asyncio.sleep(_TTL / 3)
-            try:
-                if not await lock.renew():
-                    return
-            except Unavailable:
-                continue  # If it expires meanwhile, the next call says so.
-
-    async def _handle_all(self, declaration: SubscriberDeclaration) -> bool:
-        me = asyncio.current_task()
-        assert me is not None
-        stream = self._kit.stream(declaration.topic, type=declaration.type)
-        try:
-            async with stream.subscribe(declaration.consumer) as events:
-                async for event in events:
-                    self._handling.add(me)
-                    try:
-                        await self._handle(declaration, event)
-                    finally:
-                        self._handling.discard(me)
-                    if self._stopping:
-                        break
-        except Stopped:
-            return False
-        return not self._stopping
 
     async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:
         counts = partial(self._events.of, declaration.topic, declaration.consumer)
@@ -188,8 +142,3 @@ class Subscriptions:
             await function(message)
         else:
             await self._threads.call(partial(function, message))
-
-
-def _lock_name(declaration: SubscriberDeclaration) -> str:
-    name = f"eventkit:subscriber:{declaration.topic}:{declaration.consumer}"
-    return name if len(name) <= 255 else f"eventkit:subscriber:{hashlib.sha256(name.encode()).hexdigest()}"

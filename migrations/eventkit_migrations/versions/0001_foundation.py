@@ -105,6 +105,17 @@ SQLITE_UPGRADE = (
         PRIMARY KEY (topic, name)
     ) WITHOUT ROWID, STRICT
     """,
+    """
+    CREATE TABLE eventkit_consumer_lease (
+        topic TEXT NOT NULL,
+        consumer TEXT NOT NULL,
+        partition INTEGER NOT NULL,
+        holder TEXT NOT NULL,
+        token INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        PRIMARY KEY (topic, consumer, partition)
+    ) WITHOUT ROWID, STRICT
+    """,
     f"""
     CREATE TABLE eventkit_task (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -420,6 +431,7 @@ SQLITE_DOWNGRADE = (
     "DROP TABLE eventkit_key",
     "DROP TABLE eventkit_queue",
     "DROP TABLE eventkit_task",
+    "DROP TABLE eventkit_consumer_lease",
     "DROP TABLE eventkit_consumer",
     "DROP TABLE eventkit_topic",
     "DROP TABLE eventkit_event",
@@ -439,8 +451,8 @@ POSTGRES_DOWNGRADE = (
     "eventkit_lake_file, eventkit_lake",
     "DROP TABLE eventkit_written, eventkit_staged, eventkit_result, eventkit_rate, eventkit_lock",
     "DROP TABLE eventkit_schedule, eventkit_recipient, eventkit_inbox, eventkit_channel, eventkit_notification, "
-    "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer, eventkit_topic, eventkit_event, eventkit_sleeper, "
-    "eventkit_low, eventkit_identity",
+    "eventkit_key, eventkit_queue, eventkit_task, eventkit_consumer_lease, eventkit_consumer, eventkit_topic, "
+    "eventkit_event, eventkit_sleeper, eventkit_low, eventkit_identity",
     *(
         f"DROP FUNCTION {name}"
         for name in re.findall(r"^CREATE FUNCTION (\w+)", "\n".join(POSTGRES_UPGRADE), re.MULTILINE)

@@ -229,6 +229,17 @@ CREATE TABLE eventkit_consumer (
     PRIMARY KEY (topic, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
+-- Who holds a consumer's name, and until when.  The token fences: a holder that was replaced saves nothing.
+CREATE TABLE eventkit_consumer_lease (
+    topic text COLLATE "C" NOT NULL,
+    consumer text COLLATE "C" NOT NULL,
+    partition integer NOT NULL,
+    holder text NOT NULL,
+    token bigint NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (topic, consumer, partition)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
+
 CREATE TABLE eventkit_task (
     id bigint NOT NULL PRIMARY KEY DEFAULT nextval('eventkit_task_id_seq'),
     queue text NOT NULL,
