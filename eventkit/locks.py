@@ -14,6 +14,7 @@ from .errors import PASSING, LockHeld
 from .handling import logger
 from .operations.claim import fresh_token
 from .operations.lock import AcquireLock, LockAhead, ReadHolder, ReleaseLock, RenewLock
+from .stopping import completed
 
 
 class Hold(NamedTuple):
@@ -138,6 +139,9 @@ class AsyncLock(_Handle):
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        await completed(self._leave())
+
+    async def _leave(self) -> None:
         try:
             self._report(await self.release())
         except PASSING:

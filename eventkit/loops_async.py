@@ -13,6 +13,7 @@ from .messages import AsyncMessages, Feed
 from .operations import Operation, Probe
 from .protocols import AsyncConnection
 from .records import Task
+from .stopping import completed
 from .telemetry import tracing
 
 M = TypeVar("M")
@@ -100,13 +101,16 @@ class AsyncHandling:
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._tracing.__exit__(None, None, None)
         try:
-            while True:
-                try:
-                    still_ours = await self._connection.execute(outcome(self._task, error, self._done))
-                    break
-                except PASSING:
-                    continue  # The work is done; losing the answer would have it done twice.
+            await completed(self._end(error))
         finally:
             self._heartbeat.remove(self._lease)
-        report(self._task, error, still_ours)
         return isinstance(error, Exception)
+
+    async def _end(self, error: BaseException | None) -> None:
+        while True:
+            try:
+                still_ours = await self._connection.execute(outcome(self._task, error, self._done))
+                break
+            except PASSING:
+                continue  # The work is done; losing the answer would have it done twice.
+        report(self._task, error, still_ours)

@@ -147,6 +147,7 @@ class Messages(_Iterator[M]):
         """Iterate; leaving the loop saves and gives back as `close` does, and another loop goes on from there."""
         feed = self._feed
         items = feed.items
+        feed.handled = feed.current
         try:
             while True:
                 # A million times a second, so: no more than this for each.
@@ -375,7 +376,7 @@ class AsyncMessages(_Iterator[M]):
 
     async def _leave(self) -> None:
         with suppress(Closed, *PASSING):  # What is not saved comes again, what is not given back does so in time.
-            await run_async(self._feed.leave(), self._connection.execute)
+            await completed(run_async(self._feed.leave(), self._connection.execute))
         self._begin()
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -26,17 +28,20 @@ class Stop:
         self.ring()
 
 
+_PATIENCE = 10.0
+"""Seconds that work has to end after its caller was cancelled."""
+
+
 async def completed(work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* to its end; a cancellation that arrives meanwhile is raised only then."""
+    """Run *work* to its end, and raise a cancellation that arrives meanwhile only then, or after ten seconds."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                continue
-        if not task.cancelled() and (error := task.exception()) is not None:
-            raise error from None
+        give_up_at = monotonic() + _PATIENCE
+        while not task.done() and (left := give_up_at - monotonic()) > 0:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task}, timeout=left)
+        if not task.cancel() and not task.cancelled():
+            task.exception()  # Or asyncio would log that it was not looked at; the cancellation is what is raised.
         raise

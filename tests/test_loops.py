@@ -26,7 +26,8 @@ def methods(file: str, of: str) -> dict[str, ast.FunctionDef]:
     """The methods of the class, without their asynchrony and their comments."""
     module = ast.parse((FOLDER / file).read_text("utf-8"))
     [text] = [ast.unparse(node) for node in module.body if isinstance(node, ast.ClassDef) and node.name == of]
-    text = re.sub(r"\basync (?=def|for|with)|\bawait |Async|\ba(?=iter\(|next\()|(?<=run)_async", "", text)
+    text = re.sub(r"\basync (?=def|for|with)|\bawait |Async|\ba(?=iter\(|next\()", "", text)
+    text = re.sub(r"\bcompleted\((run)_async(.*)\)", r"\1\2", text)
     [loops] = ast.parse(text).body
     assert isinstance(loops, ast.ClassDef)
     return {node.name: node for node in loops.body if isinstance(node, ast.FunctionDef)}

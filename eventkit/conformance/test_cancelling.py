@@ -134,6 +134,46 @@ def test_a_lock_whose_acquire_is_cancelled_at_any_step_is_not_lost(url: str) -> 
     _run(main())
 
 
+@proves("K1", "Q17")
+@pytest.mark.parametrize("what", ["lock", "task"])
+def test_leaving_is_not_cut_short_by_a_cancellation(url: str, what: str) -> None:
+    """A lock is released and a task acked before the cancellation is raised, wherever in the exit it arrives."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            queue = kit.queue("q")
+
+            async def once(leaving: asyncio.Event) -> None:
+                if what == "lock":
+                    async with kit.lock("l"):
+                        leaving.set()
+                else:
+                    [task] = await queue.claim("w")
+                    async with queue.handling(task):
+                        leaving.set()
+
+            cancelled = 0
+            for number in range(100):
+                if what == "task":
+                    await queue.enqueue(number)
+                work = asyncio.create_task(once(leaving := asyncio.Event()))
+                await leaving.wait()
+                for _ in range(random.randrange(20)):
+                    await asyncio.sleep(0)
+                work.cancel()
+                [end] = await asyncio.gather(work, return_exceptions=True)
+                cancelled += isinstance(end, asyncio.CancelledError)
+                if what == "lock":
+                    lock = kit.lock("l")
+                    assert await lock.acquire()
+                    await lock.release()
+                else:
+                    assert await queue.size() == 0
+            assert cancelled
+
+    _run(main())
+
+
 @proves("G4")
 def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None:
     """Cancelled while it begins, writes or commits, it holds nobody up afterwards and has happened whole, or not."""
