@@ -12,7 +12,7 @@ from .arguments import MOST, default_worker
 from .codec import Codec
 from .errors import PASSING, LeaseLost
 from .handling import logger
-from .heartbeat import Lease
+from .heartbeat import Lease, SingleLease
 from .messages import HAND, Feed, Plan, Sleep
 from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations import Plan as OperationPlan
@@ -52,7 +52,7 @@ class Events(Feed[Event[Any]]):
         self._every_s = every_s if self._automatic and every_s else float("inf")
         self._skip = skip
         self._hold = _Hold(topic, consumer) if consumer is not None and exclusive else None
-        self._lease: Lease | None = None
+        self._lease: SingleLease | None = None
         self._placed = False
         self._follows = False
         """Whether another process may have gone on for the consumer since the place was found."""
@@ -167,7 +167,7 @@ class Events(Feed[Event[Any]]):
                 )
             yield Sleep(hold.ahead())
             began = monotonic()
-        self._lease = Lease(hold.keep(0, 0), HOLD_MS / 1000, began + HOLD_MS / 1000 - monotonic(), self._lost)
+        self._lease = SingleLease(hold.keep(0, 0), HOLD_MS / 1000, began + HOLD_MS / 1000 - monotonic(), self._lost)
         self.heartbeat.add(self._lease)
         self._look_later()
 
@@ -241,12 +241,17 @@ class _Hold:
 
 
 class Tasks(Feed[Task[Any]]):
-    """The tasks of the queues of *rota*, claimed as they come."""
+    """The tasks of the queues of *rota*, claimed as they come.
+
+    While the first tasks of a batch are worked on, the leases of the others are renewed; a task whose lease may have
+    run out all the same, because this process stood still, is not handed out.
+    """
 
     def __init__(self, rota: Rota, probe: Probe) -> None:
         super().__init__()
         self._rota = rota
         self._probe = probe
+        self._lease: _BatchLease | None = None
 
     def steps(self) -> Plan:
         """Claim and hand out."""
@@ -255,11 +260,13 @@ class Tasks(Feed[Task[Any]]):
                 yield from self._claim()
                 while self.items:
                     yield HAND
+                    self._drop_lapsed()
             except PASSING:
                 continue
 
     def leave(self) -> OperationPlan[None]:
         """Give back what was claimed and not handed out."""
+        self._end_lease()
         held = []
         while (task := self._first()) is not None:
             held.append((task.id, task.token))
@@ -271,9 +278,35 @@ class Tasks(Feed[Task[Any]]):
             tasks = yield claim
             self._rota.note(claim, len(tasks))
             if tasks:
+                self._end_lease()
+                self._lease = _BatchLease(self, tasks[0].lease_ms)
+                self.look_at = self._lease.until
                 self.items.extend(tasks)
+                if len(tasks) > 1:
+                    self.heartbeat.add(self._lease)
                 return
         yield Sleep(self._probe)
+
+    def _drop_lapsed(self) -> None:
+        """Forget the tasks that may be another worker's by now, and look again when the others may be."""
+        lease = self._lease
+        if not self.items or lease is None:
+            return
+        self.look_at = lease.until  # Before `lost` is read, or what is lost from now on would wait for that moment.
+        now, lost, kept = monotonic(), lease.lost, list[Task[Any]]()
+        if now < lease.until and not lost:
+            return
+        while (task := self._first()) is not None:
+            if now < lease.until and task.id not in lost:
+                kept.append(task)
+            else:
+                logger.warning("the lease of task %s of queue %r was lost before it began", task.id, task.queue)
+        self.items.extend(kept)
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self.heartbeat.remove(self._lease)
+            self._lease = None
 
     def _first(self) -> Task[Any] | None:
         """The next task, unless another thread has taken it."""
@@ -281,6 +314,34 @@ class Tasks(Feed[Task[Any]]):
             return self.items.popleft()
         except IndexError:
             return None
+
+
+class _BatchLease(Lease):
+    """The leases of the tasks of a batch that were not handed out."""
+
+    def __init__(self, tasks: Tasks, milliseconds: int) -> None:
+        seconds = milliseconds / 1000
+        super().__init__(seconds, tasks.asked_at + seconds - monotonic())
+        self._milliseconds = milliseconds
+        self._tasks = tasks
+        self.lost: frozenset[int] = frozenset()
+
+    @property
+    def renewal(self) -> finish.ExtendMany:
+        """For the tasks that are left."""
+        return finish.ExtendMany(sorted((task.id, task.token) for task in self._held()), self._milliseconds)
+
+    def answered(self, began: float, held: list[int]) -> bool:
+        """Go on with those that are held; let the plan drop the others."""
+        super().answered(began, True)
+        lost = {task.id for task in self._held()}.difference(held)
+        if lost:
+            self.lost |= lost
+            self._tasks.look_at = 0.0
+        return bool(held)
+
+    def _held(self) -> list[Task[Any]]:
+        return [task for task in list(self._tasks.items) if task.id not in self.lost]
 
 
 class Notifications(Feed[Notification[Any]]):

@@ -20,20 +20,22 @@ _AGAIN = 1.0
 class Lease:
     """A right that ends *seconds* after its last renewal."""
 
-    def __init__(self, renewal: Operation[Any], seconds: float, left: float, lost: Callable[[], object]) -> None:
-        self.renewal = renewal
+    def __init__(self, seconds: float, left: float) -> None:
+        now = time.monotonic()
         self.seconds = seconds
-        self.until = time.monotonic() + left
+        self.until = now + left
         """The moment of the monotonic clock up to which it is ours for certain."""
-        self.due = time.monotonic() + left / 3
-        self._lost = lost
+        self.due = now + left / 3
+
+    @property
+    def renewal(self) -> Operation[Any]:
+        """What renews it."""
+        raise NotImplementedError
 
     def answered(self, began: float, held: Any) -> bool:
-        """The renewal that *began* then was answered: whether the lease is still ours."""
+        """The renewal that *began* then was answered: whether there is something left to renew."""
         if held:
             self.until, self.due = began + self.seconds, time.monotonic() + self.seconds / 3
-        else:
-            self._lost()
         return bool(held)
 
     def unanswered(self) -> None:
@@ -41,10 +43,30 @@ class Lease:
         self.due = time.monotonic() + min(_AGAIN, self.seconds / 3)
 
 
-def of_task(task: Task[Any]) -> Lease:
+class SingleLease(Lease):
+    """A lease that is lost as a whole."""
+
+    def __init__(self, renewal: Operation[bool], seconds: float, left: float, lost: Callable[[], object]) -> None:
+        super().__init__(seconds, left)
+        self._renewal = renewal
+        self._lost = lost
+
+    @property
+    def renewal(self) -> Operation[bool]:
+        """What renews it."""
+        return self._renewal
+
+    def answered(self, began: float, held: bool) -> bool:
+        """Say so when it is lost."""
+        if not held:
+            self._lost()
+        return super().answered(began, held)
+
+
+def of_task(task: Task[Any]) -> SingleLease:
     """The lease of *task*, while it is handled."""
     left = 3 * first_beat(task, time.time())
-    return Lease(Extend(task.id, task.token, task.lease_ms), task.lease_ms / 1000, left, lambda: _report(task))
+    return SingleLease(Extend(task.id, task.token, task.lease_ms), task.lease_ms / 1000, left, lambda: _report(task))
 
 
 def _report(task: Task[Any]) -> None:

@@ -66,6 +66,8 @@ class Feed(Generic[M]):
         self.stop: Stop
         """Ends the iteration; *failure*, where there is one, is raised then."""
         self.failure: Exception | None = None
+        self.asked_at = 0.0
+        """When the last operation of the plan was begun."""
 
     def attach(self) -> operations.Plan[None]:
         """Find out where to begin, unless that is known."""
@@ -227,6 +229,7 @@ class Messages(_Iterator[M]):
                 step, reply = self._step, None
                 try:
                     if isinstance(step, Operation):
+                        self._feed.asked_at = monotonic()
                         reply = self._connection.execute(step)
                     elif isinstance(step, Sleep):
                         woken = self._connection.sleep(step.probe, _seconds(step.until, deadline), self._stop)
@@ -350,6 +353,7 @@ class AsyncMessages(_Iterator[M]):
                 step, reply = self._step, None
                 try:
                     if isinstance(step, Operation):
+                        self._feed.asked_at = monotonic()
                         reply = await self._connection.execute(step)
                     elif isinstance(step, Sleep):
                         woken = await self._connection.sleep(step.probe, _seconds(step.until, deadline), self._stop)

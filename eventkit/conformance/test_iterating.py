@@ -118,7 +118,7 @@ def test_a_signal_handler_closes_the_iterator_that_it_interrupts(url: str, kind:
             assert kit.stream("t").offset("consumer") == kit.stream("t").head()
 
 
-@proves("Q17")
+@proves("Q17", "Q22")
 @pytest.mark.parametrize("kept", [True, False])
 def test_leaving_a_loop_gives_back_the_claimed_rest(connect: Callable[..., Any], url: str, kept: bool) -> None:
     """In the order it had and with its attempts, whether a variable keeps the iterator or not."""

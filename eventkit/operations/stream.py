@@ -327,7 +327,7 @@ class RenewConsumer(Operation[None], frozen=True):
 
 
 class KeepConsumer(Operation[bool], frozen=True):
-    """Renew the lease of a consumer's name and save its offset, unless that is 0, as `SaveHandled` does; False if the lease was lost."""
+    """Renew the lease of a consumer's name and save its offset, unless that is 0; False if the lease was lost."""
 
     topic: str
     consumer: str

@@ -107,8 +107,8 @@ class Crew:
                     run.tasks.remove(task)
 
     def lose(self, task: Task[Any]) -> None:
-        """The lease of *task* is over, and somebody else may have it."""
-        logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
+        """The lease of *task* is over, and another worker may have it."""
+        logger.warning("the lease of task %s of queue %r was lost", task.id, task.queue)
         self.cancel(task.id, task.token)
 
     async def finish(self, seconds: float) -> None:
@@ -156,7 +156,10 @@ class Crew:
         waiting = self._waiting
         # A function that has cancelled the task it ran in leaves it to nobody else.
         while waiting and self._active < self._most and not me.cancelling():
-            run = waiting.popleft()
+            run = waiting[0]
+            for task in [task for task in run.tasks if not self._leases.stands(task)]:
+                self.lose(task)  # This process stood still, and another worker may have begun it.
+            waiting.popleft()
             if not self._preparation.prepare(run):
                 continue
             if not run.routine.inline:
