@@ -10,6 +10,7 @@ from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, UnsetType
 
 from ..records import Schedule
+from ..stopping import completed
 from ..webhooks import Job
 from .keys import require
 from .problems import Refusal
@@ -154,7 +155,7 @@ async def _alone(service: Desk) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await lock.release()
+        await completed(lock.release())
 
 
 async def _schedule(service: Desk, name: str) -> Schedule:
