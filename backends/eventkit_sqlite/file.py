@@ -109,7 +109,9 @@ class File:
             content = stored(self.library, self.path)
             if content is not None and not content.continues(self._stored):
                 return self._overwritten()
-        return (connection and out_of_ids(error, self.path, connection)) or translate(error, self.path)
+        known = (connection and out_of_ids(error, self.path, connection)) or translate(error, self.path)
+        known.__cause__ = error  # Another thread may raise it.
+        return known
 
     def _overwritten(self) -> DatabaseReplaced:
         self._is_overwritten = True
