@@ -63,10 +63,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 @proves("W6")
+@pytest.mark.parametrize("meanwhile", ["asleep", "busy"])
 def test_readers_of_a_database_that_goes_back(
-    place: Any, connect: Callable[..., Any], caplog: pytest.LogCaptureFixture
+    place: Any, connect: Callable[..., Any], caplog: pytest.LogCaptureFixture, meanwhile: str
 ) -> None:
-    """Nobody misses what is published then, though it has the offsets and the content of what was read and is lost."""
+    """No reader misses what is published then, with the offsets and the content of what was read and is lost."""
     kit = connect(place.url)
     stream, quiet, channel = kit.stream("t"), kit.stream("quiet"), kit.channel("c")
     [*_, saved] = stream.publish_many(["same"] * 5)
@@ -84,13 +85,20 @@ def test_readers_of_a_database_that_goes_back(
     take(named, 99)
     take(nameless, 105)
     take(heard, 100)
-    sleeping += [in_thread(take, named, 200), in_thread(take, nameless, 1), in_thread(take, heard, 50)]
+
+    def read_on() -> None:
+        sleeping.extend([in_thread(take, named, 200), in_thread(take, nameless, 1), in_thread(take, heard, 50)])
+
+    if meanwhile == "asleep":
+        read_on()
     place.go_back()
     published: list[int] = []
     eventually(lambda: succeeds(lambda: published.extend(stream.publish_many(["same"] * 50))), "there is a primary")
     published += stream.publish_many(["same"] * 150)
     fresh = quiet.publish("new")
     notified = [channel.notify("same") for _ in range(50)]
+    if meanwhile == "busy":
+        read_on()
     assert published[0] <= lost[-1] < published[-1]
     assert [event.offset for event in sleeping[1].result(30)] == published
     assert [event.offset for event in sleeping[0].result(30)] == [fresh]
