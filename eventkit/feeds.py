@@ -87,13 +87,13 @@ class Events(Feed[Event[Any]]):
                 while self.items:
                     yield HAND
                     yield from self._look()
-                self._position = page.position
+                self._position = position = page.position
                 left -= len(found)
                 if not left:
                     yield from self._save()
                     left = self._window
                 if len(found) < wanted:
-                    ahead = stream.EventsAhead.of(self._topic, self._position)
+                    ahead = stream.EventsAhead.of(self._topic, position)
                     # What comes at once is waited for, or a busy stream would cost a write for each few events.
                     if self._unsaved[0] and (yield Sleep(ahead, monotonic() + _LINGER)):
                         continue

@@ -85,7 +85,7 @@ class Feed(Generic[M]):
 class _Iterator(Generic[M]):
     """What the iterators of both flavours know."""
 
-    _connection: Connection | AsyncConnection
+    _connection: Any
 
     def __init__(self, feed: Feed[M], heartbeat: Heartbeat | AsyncHeartbeat, opened: "WeakSet[Any]") -> None:
         self._feed = feed

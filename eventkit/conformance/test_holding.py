@@ -108,7 +108,7 @@ def test_a_holder_that_was_replaced_while_it_sleeps_is_woken(
     time.sleep(0.2)
     with _subscribe(connect(url)) as second:
         advance(kit, LEASE)
-        following = in_thread(next, second)
+        following: Any = in_thread(next, second)
         with pytest.raises(LeaseLost):
             waiting.result(PATIENCE)
         kit.stream("t").publish("for the second")

@@ -131,8 +131,8 @@ def test_leaving_a_loop_gives_back_the_claimed_rest(connect: Callable[..., Any],
             del tasks
         for task in iterated.pop():
             if task.payload == 1:
+                assert queue.ack(task)
                 break
-        assert queue.ack(task)
         assert [(task.payload, task.attempt) for task in queue.claim("other", 8)] == [(n, 1) for n in range(2, 8)]
 
 
@@ -148,8 +148,8 @@ def test_leaving_an_async_loop_gives_back_and_saves(url: str) -> None:
             tasks = queue.work(batch=5)
             async for task in tasks:
                 if task.payload == 1:
+                    assert await queue.ack(task)
                     break
-            assert await queue.ack(task)
             while (await queue.stats()).leased > 1:  # The first one was never acked.
                 await asyncio.sleep(0.01)
             rest = await queue.claim("other", 5)
