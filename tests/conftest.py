@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ from postgres_binaries import NoServer
 # libpq reads them behind the URLs that the tests give: PGSSLMODE=require, say, and no server here has TLS.
 for name in [name for name in os.environ if name.startswith("PG")]:
     del os.environ[name]
+
+# The path of a Unix socket has at most 103 bytes, and multiprocessing puts its own below the temporary folder.
+if len(os.fsencode(tempfile.gettempdir())) > 60:
+    os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
 
 from eventkit.conformance.fixtures import connect, engine, flavour, kit, loop  # noqa: E402, F401  # for the tests beside the suite
 

@@ -64,12 +64,12 @@ def test_an_environment_of_another_version_is_made_again(made: Path) -> None:
     assert version(made) == "Python {}.{}.{}".format(*sys.version_info)
 
 
-def test_a_python_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_a_python_that_cannot_be_used_is_named(made: Path) -> None:
     """Nothing else is taken in its place."""
-    ran = make(tmp_path / "venv", "PYTHON=/nowhere/python", target=".made")
+    ran = make(made.parent / "other", "PYTHON=/nowhere/python", target=".made")
     assert ran.returncode
     assert "PYTHON=/nowhere/python is no Python 3.11 or newer" in ran.stderr
-    assert not (tmp_path / "venv").exists()
+    assert not (made.parent / "other").exists()
 
 
 def test_a_path_with_a_space_is_refused(tmp_path: Path) -> None:

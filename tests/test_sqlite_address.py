@@ -185,7 +185,7 @@ def test_a_new_file_is_its_owners(scheme: str, tmp_path: Path, query: str, umask
         with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db{query}") as kit:
             kit.stream("t").publish(1)
             found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-            assert found == dict.fromkeys(("shop.db", "shop.db-wal", "shop.db-shm"), mode)
+            assert found == dict.fromkeys(("shop.db", "shop.db-wal", "shop.db-shm", "shop.db-lock"), mode)
         eventkit_sqlite.backup(f"{scheme}:///{tmp_path}/shop.db{query}", f"{tmp_path}/backup.db", print)
         assert (tmp_path / "backup.db").stat().st_mode & 0o777 == mode
         (tmp_path / "shop.db").chmod(0o604)
