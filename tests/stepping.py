@@ -20,6 +20,7 @@ from eventkit_postgres.waiters import Waiter
 from psycopg.sql import SQL, Identifier
 
 from eventkit.operations import Probe
+from eventkit.stopping import Stop
 
 SOON = 5.0
 """Seconds within which a waiter that will ever wake has woken: no look on no occasion comes to its help."""
@@ -139,7 +140,7 @@ class Sleeper:
         self._bell = Semaphore(0)
         self._waiter = Waiter(probe, self._bell.release)
         self._listener.add(self._waiter)
-        self._plan = nap(listener, self._waiter, None)
+        self._plan = nap(listener, self._waiter, None, Stop())
         self._next: Step = next(self._plan)
         self._answers: list[Any] = []
         self.awake = False
@@ -194,7 +195,7 @@ class Sleeper:
         except StopIteration:
             self.awake = self._connection.execute(self._waiter.probe).ready
             if not self.awake:
-                self._plan = nap(self._listener, self._waiter, None)
+                self._plan = nap(self._listener, self._waiter, None, Stop())
                 self._next = next(self._plan)
 
 

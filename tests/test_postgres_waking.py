@@ -30,6 +30,7 @@ from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
 from eventkit.protocols import Connection
+from eventkit.stopping import Stop
 from eventkit.testing import advance
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
@@ -193,7 +194,9 @@ def test_a_registration_that_changes_during_a_look_is_followed_by_another_look()
     waiters.add(waiter)
     subjects = sorted(probe.subjects)
     waiters.register(subjects, waiters.next_registration(), set())
-    plan = nap(cast(Any, SimpleNamespace(waiters=waiters, closing=False, hearing=True, error=None)), waiter, None)
+    plan = nap(
+        cast(Any, SimpleNamespace(waiters=waiters, closing=False, hearing=True, error=None)), waiter, None, Stop()
+    )
     assert next(plan) is probe
     waiters.invalidate()
     waiters.register(subjects, waiters.next_registration(), set())

@@ -28,6 +28,16 @@ WITH RECURSIVE queues (name) AS (
     SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
     FROM queues AS q
     WHERE q.name IS NOT NULL
+),
+-- What was raised while the clock was ahead hides every task until then.
+marks AS (
+    UPDATE eventkit_low
+    SET run_at = '-infinity', lapse_at = NULL, raise_at = '-infinity', look_at = '-infinity'
+    WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM eventkit_low
+        WHERE run_at > :now OR lapse_at > :now OR raise_at > :now + interval '1 h'
+        FOR UPDATE SKIP LOCKED
+    ))
 )
 UPDATE eventkit_task
 SET wake_at = :now + (wake_at - claimed_at), claimed_at = :now

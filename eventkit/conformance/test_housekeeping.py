@@ -135,6 +135,8 @@ def test_a_clock_that_was_ahead_holds_nothing_up(kit: Any) -> None:
     [again] = tasks.claim("worker", wait=PATIENCE)
     assert (again.payload, again.attempt, again.lapsed) == ("lapses", 2, True)
     assert [task.payload for task in slow.claim("worker", wait=PATIENCE)] == [2]
+    tasks.enqueue("later")
+    assert [task.payload for task in tasks.claim("worker")] == ["later"]
     assert kit.rate_limit("window", 1, 0.3)
     assert kit.token_bucket("bucket", 20, 1)
     assert kit.maintain().moved == 0

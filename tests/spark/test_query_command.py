@@ -54,7 +54,7 @@ def test_statements_one_after_the_other(commands: Commands, monkeypatch: pytest.
 def test_refusals(commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One line, with what helps."""
     assert "there is no topic 'ordres'" in commands.refusal(2, "query", "SELECT * FROM ordres")
-    assert "cannot be cast" in commands.refusal(1, "query", "SELECT payload:to::int FROM orders")
+    assert "cannot be cast" in commands.refusal(1, "query", "SELECT CAST(payload:to AS INT) FROM orders")
     assert "give the statement" in commands.refusal(2, "query", "-o", "x.csv")
     assert "there is no topic 'ordres'" in commands.refusal(2, "rollup", "ordres")
     assert "cannot be written" in commands.refusal(2, "report", "-o", tmp_path / "no" / "where.html")
