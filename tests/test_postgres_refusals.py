@@ -16,7 +16,7 @@ import own_cluster
 import psycopg
 import pytest
 from clusters import Cluster, ClusterError, free_port
-from own_cluster import PATIENCE, ask, eventually, exercise, succeeds
+from own_cluster import PATIENCE, ask, eventually, exercise, sleepers, succeeds
 
 from eventkit import Busy, Disconnected, NewEvent, Unavailable, conformance
 from eventkit.conformance import proves
@@ -145,7 +145,8 @@ def test_a_role_at_its_connection_limit(german: Cluster, connect: Connect) -> No
     """The call is `Busy`; subscribers, workers, schedulers and maintenance wait, and go on when there is room."""
     role = f"shop_{secrets.token_hex(4)}"
     ask(german, f"CREATE ROLE {role} LOGIN; GRANT CREATE ON DATABASE postgres TO {role}")
-    kit = connect(german.url.replace("postgres@", f"{role}@") + f"?schema={role}&busy_timeout=1&fallback_poll=0.2")
+    url = german.url.replace("postgres@", f"{role}@") + f"?schema={role}&busy_timeout=1&fallback_poll=0.2"
+    kit = connect(url)
     kit.schedules.add("minutely", "@every 1m", "other")
     loops: list[Callable[[], Any]] = [
         lambda: next(iter(kit.stream("t").subscribe(start="earliest"))).payload,
@@ -155,13 +156,15 @@ def test_a_role_at_its_connection_limit(german: Cluster, connect: Connect) -> No
     ]
     with ThreadPoolExecutor() as threads, closing(kit):
         running = [threads.submit(loop) for loop in loops]
+        # A subscription that has not been attached yet raises what it meets.
+        eventually(lambda: len({name for name, _ in sleepers(german, url)}) == len(loops), "all of them sleep")
         ask(german, f"ALTER ROLE {role} CONNECTION LIMIT 0")
         ask(german, f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = '{role}'")
         for _ in range(2):
             with pytest.raises(Busy, match=r"no connection left .*zu viele.* the CONNECTION LIMIT of the role"):
                 kit.stream("t").publish("refused")
         time.sleep(1.5)  # The loops meet it as well.
-        assert [(at, one.exception()) for at, one in enumerate(running) if one.done()] == []
+        assert [one.exception() for one in running if one.done()] == []
         ask(german, f"ALTER ROLE {role} CONNECTION LIMIT -1")
         eventually(lambda: succeeds(lambda: kit.stream("t").publish("taken")), "there is room")
         eventually(lambda: succeeds(lambda: kit.queue("q").enqueue("taken")), "there is room")
