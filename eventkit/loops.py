@@ -5,6 +5,7 @@ again, and False when the kit is closing.  What the iterators do is in `feeds` a
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -35,13 +36,13 @@ class Loops:
         return Messages(self._connection, feed, self._heartbeat, self._opened)
 
     def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
-        """The answer, asked for again whenever it may come to something, for *wait* seconds."""
+        """Return the answer, asked for again when the probe is ready, for *wait* seconds or until the kit is closed."""
         deadline = monotonic() + wait
-        while True:
-            answer = self._connection.execute(operation)
-            left = deadline - monotonic()
-            if answer or left <= 0 or not self._connection.sleep(probe, left):
-                return answer
+        answer = self._connection.execute(operation)
+        with suppress(Closed):
+            while not answer and (left := deadline - monotonic()) > 0 and self._connection.sleep(probe, left):
+                answer = self._connection.execute(operation)
+        return answer
 
     def enqueue(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
         """The enqueue, tried again whenever there may be room, for *wait* seconds."""

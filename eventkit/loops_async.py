@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -34,13 +35,13 @@ class AsyncLoops:
         return AsyncMessages(self._connection, feed, self._heartbeat, self._opened, self._leaving)
 
     async def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
-        """The answer, asked for again whenever it may come to something, for *wait* seconds."""
+        """Return the answer, asked for again when the probe is ready, for *wait* seconds or until the kit is closed."""
         deadline = monotonic() + wait
-        while True:
-            answer = await self._connection.execute(operation)
-            left = deadline - monotonic()
-            if answer or left <= 0 or not await self._connection.sleep(probe, left):
-                return answer
+        answer = await self._connection.execute(operation)
+        with suppress(Closed):
+            while not answer and (left := deadline - monotonic()) > 0 and await self._connection.sleep(probe, left):
+                answer = await self._connection.execute(operation)
+        return answer
 
     async def enqueue(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
         """The enqueue, tried again whenever there may be room, for *wait* seconds."""

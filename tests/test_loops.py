@@ -6,12 +6,16 @@ where the flavours differ by nature, and those places are listed here.
 """
 
 import ast
+import asyncio
 import re
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import eventkit
+from eventkit.loops import Loops
+from eventkit.loops_async import AsyncLoops
 
 FOLDER = Path(eventkit.__file__).parent
 
@@ -83,3 +87,40 @@ def test_deliveries_are_alike() -> None:
 def loops_of(function: ast.FunctionDef) -> list[str]:
     """The loops of *function*."""
     return [ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
+
+
+class Closing:
+    """A connection whose kit is closed after a first look has found nothing."""
+
+    looks = 0
+
+    def execute(self, operation: object) -> list[object]:
+        """Find nothing, once."""
+        self.looks += 1
+        if self.looks > 1:
+            raise eventkit.Closed("the kit is closed: connect again")
+        return []
+
+    def sleep(self, probe: object, timeout: float) -> bool:
+        """Say that it is worth a look."""
+        return True
+
+
+class AsyncClosing(Closing):
+    """`Closing`, awaited."""
+
+    async def execute(self, operation: object) -> list[object]:  # type: ignore[override]
+        """Find nothing, once."""
+        return super().execute(operation)
+
+    async def sleep(self, probe: object, timeout: float) -> bool:  # type: ignore[override]
+        """Say that it is worth a look."""
+        return True
+
+
+def test_a_wait_whose_kit_is_closed_before_the_next_look_finds_nothing() -> None:
+    """As one whose kit is closed while it sleeps: the call does not fail."""
+    nothing: Any = None
+    blocking, awaited = Loops(cast(Any, Closing())), AsyncLoops(cast(Any, AsyncClosing()))
+    assert blocking.attempt(nothing, nothing, 60) == []
+    assert asyncio.run(awaited.attempt(nothing, nothing, 60)) == []
