@@ -21,7 +21,7 @@ _INSERT = "INSERT INTO eventkit_event (topic, payload) VALUES ('t', '1')"
 
 
 class Share(NamedTuple):
-    """What one of several writers has done."""
+    """The transactions and waits of one of several writers."""
 
     transactions: int
     refused: int

@@ -22,7 +22,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
 DecodeError = Exception
-"""What `Codec.decode` may raise: of what a caller's type does when it is made, nothing is known."""
+"""The exceptions of `Codec.decode`: a caller's type may raise any when an object of it is made."""
 
 
 class Undecodable(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What `subscribe`, `work` and `listen` do, step by step: the plans of their iterators, alike for both flavours.
+"""The plans of the iterators of `subscribe`, `work` and `listen`, step by step, one text for both flavours.
 
 A feed reads, hands out what it finds, and sleeps on a probe when there is nothing.  A database that is busy for longer
 than a call may wait is no reason for an iterator to end: it looks again.

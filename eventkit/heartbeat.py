@@ -29,7 +29,7 @@ class Lease:
 
     @property
     def renewal(self) -> Operation[Any]:
-        """What renews it."""
+        """The operation that renews it."""
         raise NotImplementedError
 
     def answered(self, began: float, held: Any) -> bool:
@@ -53,7 +53,7 @@ class SingleLease(Lease):
 
     @property
     def renewal(self) -> Operation[bool]:
-        """What renews it."""
+        """The operation that renews it."""
         return self._renewal
 
     def answered(self, began: float, held: bool) -> bool:

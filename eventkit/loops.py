@@ -32,7 +32,7 @@ class Loops:
         self._heartbeat = Heartbeat(connection)
 
     def iterate(self, feed: Feed[M]) -> Messages[M]:
-        """What *feed* has to hand out, as an iterator."""
+        """Return an iterator over the items of *feed*."""
         return Messages(self._connection, feed, self._heartbeat, self._opened)
 
     def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:

@@ -31,7 +31,7 @@ class AsyncLoops:
         self._heartbeat = AsyncHeartbeat(connection)
 
     def iterate(self, feed: Feed[M]) -> AsyncMessages[M]:
-        """What *feed* has to hand out, as an iterator."""
+        """Return an iterator over the items of *feed*."""
         return AsyncMessages(self._connection, feed, self._heartbeat, self._opened, self._leaving)
 
     async def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:

@@ -51,13 +51,13 @@ Plan = Generator[Step, Any, None]
 
 
 class Feed(Generic[M]):
-    """What an iterator hands out, and where it is.  Its plans can be begun anew at any time."""
+    """The items and the position of an iterator.  Its plans can be begun anew at any time."""
 
     def __init__(self) -> None:
         self.items: deque[M] = deque()
-        """What was read and not handed out."""
+        """Items that were read and not handed out."""
         self.current: M | None = None
-        """What was handed out last."""
+        """The item that was handed out last."""
         self.handled: M | None = None
         """The last item after which another one was asked for."""
         self.look_at = float("inf")
@@ -83,7 +83,7 @@ class Feed(Generic[M]):
 
 
 class _Iterator(Generic[M]):
-    """What the iterators of both flavours know."""
+    """The part of an iterator that both flavours share."""
 
     _connection: Any
 
@@ -118,7 +118,7 @@ class _Iterator(Generic[M]):
         self._step = self._plan.throw(error)
 
     def _last(self) -> M:
-        """What stands for the end; or why it is the end, raised once."""
+        """Return the mark of the end, or raise its reason once."""
         failure, self._feed.failure = self._feed.failure, None
         if failure is not None:
             raise failure
@@ -385,7 +385,7 @@ class AsyncMessages(_Iterator[M]):
 
 
 class _Loop(Generic[M]):
-    """What one ``async for`` keeps of an iterator: leaving it saves and gives back."""
+    """The iterator of one ``async for``: leaving the loop saves and gives back."""
 
     __slots__ = ("_messages",)
 

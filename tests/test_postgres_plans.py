@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -93,16 +94,23 @@ def by_id(held: list[finish.Held]) -> list[Operation[Any]]:
     ]
 
 
-def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_counted(postgres_url: str) -> None:
-    """As it is between two batches, when there may be much in the indexes that an old transaction could still see."""
-    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
-    place = postgres_url.partition("?")[0]
+@contextmanager
+def beside_an_old_transaction(url: str) -> Iterator[tuple[str, psycopg.Connection[Any], eventkit.EventKit]]:
+    """The schema, a connection to it and a kit, while another transaction keeps dead rows and autovacuum is off."""
+    [schema] = parse_qs(urlsplit(url).query)["schema"]
+    place = url.partition("?")[0]
     old = psycopg.connect(place)
-    ask = psycopg.connect(place, autocommit=True, **options(parse(postgres_url), place))
-    with old, ask, eventkit.connect(postgres_url) as kit:
+    ask = psycopg.connect(place, autocommit=True, **options(parse(url), place))
+    with old, ask, eventkit.connect(url) as kit:
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT pg_current_xact_id()")
         ask.execute(f"ALTER TABLE {schema}.eventkit_task SET (autovacuum_enabled = off)".encode())
+        yield schema, ask, kit
+
+
+def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_counted(postgres_url: str) -> None:
+    """As it is between two batches, when there may be much in the indexes that an old transaction could still see."""
+    with beside_an_old_transaction(postgres_url) as (schema, ask, kit):
         queue = kit.queue("work")
         queue.enqueue_many(range(CROWD))
         while tasks := queue.claim("two", 1000):
@@ -162,14 +170,7 @@ def by_wake_index(plan: dict[str, Any]) -> int:
 @proves("Q18")
 def test_leases_that_have_ended_are_not_walked_past(postgres_url: str) -> None:
     """Beside an old transaction elsewhere, neither claims nor waiters look at what earlier, short leases have left."""
-    [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
-    place = postgres_url.partition("?")[0]
-    old = psycopg.connect(place)
-    ask = psycopg.connect(place, autocommit=True, **options(parse(postgres_url), place))
-    with old, ask, eventkit.connect(postgres_url) as kit:
-        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        old.execute("SELECT pg_current_xact_id()")
-        ask.execute(f"ALTER TABLE {schema}.eventkit_task SET (autovacuum_enabled = off)".encode())
+    with beside_an_old_transaction(postgres_url) as (schema, ask, kit):
         queue = kit.queue("work")
         queue.enqueue_many(range(4 * CROWD))
         while tasks := queue.claim("two", 1000, lease=2):

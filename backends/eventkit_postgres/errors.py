@@ -10,7 +10,7 @@ from .session import NoAnswer
 
 
 def translated(error: BaseException | None, address: Address, *, writing: bool = False) -> EventkitError | None:
-    """What *error* is in our terms; None if it is not an error of the driver.
+    """Return the error of ours for *error*; None if it is not an error of the driver.
 
     *writing*: it came while something was being written, of which nobody knows whether it was.
     """

@@ -76,7 +76,7 @@ def open_connection(library: str, path: str, synchronous: str, busy_timeout: flo
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What the file itself says of the database, without its log: whose it is, and the last ids of its tables."""
+    """The identity of a database and the last ids of its tables, as they are in the file without its log."""
 
     identity: str | None
     last_ids: dict[str, int]
@@ -94,7 +94,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def stored(library: str, path: str) -> Stored | None:
-    """What is stored in the file at *path*; None if it cannot be read now.
+    """Read what is stored in the file at *path*; None if it cannot be read now.
 
     A second connection of the same library shares SQLite's locks, and closing it drops none.
     """

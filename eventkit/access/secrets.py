@@ -44,7 +44,7 @@ def fresh_session() -> str:
 
 
 def hash_of_session(session: str) -> str | None:
-    """What the database keeps of the id of a session; None for what is none."""
+    """Return the hash of a session's id, which the database keeps; None for a text that is no such id."""
     found = _SESSION.fullmatch(session)
     return hmac.digest(bytes.fromhex(found[1]), b"eventkit session", "sha256").hex() if found else None
 

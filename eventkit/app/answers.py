@@ -10,7 +10,7 @@ def then(answer: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def reached(kit: Any, use: Callable[[Any], Any]) -> Any:
-    """What *use* makes of a kit: now, or once it is connected and the answer is awaited."""
+    """Return what *use* makes of a kit: at once, or when the kit is connected and the answer is awaited."""
     return _connected(kit, use) if hasattr(kit, "__await__") else use(kit)
 
 

@@ -93,7 +93,7 @@ class Application(Registry):
         self._kit = None
 
     def close(self) -> None:
-        """Let go of what was connected to the URL; a kit that was bound stays open.  May be called again."""
+        """Close the kit that was connected to the URL; a kit that was bound stays open.  May be called again."""
         with self._connecting:
             own, self._own = self._own, None
         if own is not None and own[0] == getpid():
@@ -315,7 +315,7 @@ class AsyncApp(Application):
         return await asyncio.shield(self._opening[1])
 
     async def close(self) -> None:  # type: ignore[override]
-        """Let go of what was connected to the URL; a kit that was bound stays open.  May be called again."""
+        """Close the kit that was connected to the URL; a kit that was bound stays open.  May be called again."""
         opening, self._opening = self._opening, None
         if opening is not None and opening[0] is asyncio.get_running_loop() and not _failed(opening[1]):
             await (await opening[1]).close()

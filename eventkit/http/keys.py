@@ -95,7 +95,7 @@ class Keys:
         return bool(await self._execute(AnyApiKey()))
 
     async def authenticate(self, presented: str) -> ApiKey | None:
-        """The key that *presented* is, or that began the session that it is; None if it lets nobody in."""
+        """Return the key that *presented* is, or that began the session of that id; None if it is not valid."""
         if (session := hash_of_session(presented)) is not None:
             return await self._recall(session, FindSession(session))
         if (id := id_of(presented)) is None:

@@ -27,14 +27,14 @@ AT_ONCE = 100
 
 
 class Source(Protocol):
-    """What is followed: how it is read from a place on, and what is slept on until there is more."""
+    """A source of server-sent events: how to read it from a place on, and the probe to sleep on until there is more."""
 
     def place(self, after: int, *, seen: bool) -> Operation[Any]:
         """The place after a position, which the client says it has *seen* or has chosen."""
         ...
 
     def read(self, place: Any, limit: int) -> Operation[tuple[Any, ...]]:
-        """What comes after the place, and the place after that."""
+        """Return what follows the place, and the next place."""
         ...
 
     def ahead(self, place: Any) -> Probe:

@@ -254,7 +254,7 @@ _UNREADABLE = {
         "headers_too_large",
     ),
 }
-"""What is answered to a request that does not get as far as the application."""
+"""The answer to a request that does not reach the application."""
 
 
 def _config(service: Any, settings: ServiceSettings) -> uvicorn.Config:

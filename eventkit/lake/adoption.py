@@ -23,7 +23,7 @@ from .turn import claim_in
 
 
 class Adopted(NamedTuple):
-    """What was accepted: of which topic, where, the offset that was reached before, and the one to go on behind."""
+    """An accepted database: the topic, the place, the offset reached before, and the offset to go on behind."""
 
     topic: str
     location: str

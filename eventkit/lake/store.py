@@ -98,7 +98,7 @@ class Location:
         return options
 
     def without_secrets(self, told: object) -> str:
-        """What an error tells, in a line, without the credentials of the URI."""
+        """Return the text of an error in one line, without the credentials of the URI."""
         text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(told)).split())
         if self._uri is not None:
             text = text.replace(self._uri.geturl(), self.name)

@@ -144,7 +144,7 @@ class BeginSession(Operation[None], frozen=True):
 
 
 class FindSession(Operation[ApiKey | None], frozen=True):
-    """The key of a session that is not over; None also if the secret that began the session lets nobody in any more."""
+    """The key of a session that is not over; None also if the secret that began the session is not valid."""
 
     writes: ClassVar[bool] = False
     id: str

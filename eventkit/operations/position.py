@@ -72,7 +72,7 @@ class Position(NamedTuple):
 
 
 def digest(key: str | None, payload: str | bytes, headers: str | bytes | None) -> str:
-    """What tells the content of an event from that of another one.  Text may come as the bytes that are stored."""
+    """Return the digest of an event's content.  Text may be given as the bytes that are stored."""
     content = sha256(b"" if key is None else b"=" + key.encode())
     for text in (payload, headers or b""):
         content.update(b"\0" + (text.encode() if isinstance(text, str) else text))

@@ -195,7 +195,7 @@ class EventsAhead(Probe, frozen=True):
 
     @classmethod
     def of(cls, topic: str, position: Position) -> EventsAhead:
-        """What a reader at *position* waits for."""
+        """Return the probe of a reader at *position*."""
         return cls(topic, position.offset, position.event, position.created)
 
     @property
@@ -372,7 +372,7 @@ class LeaveConsumer(Operation[None], frozen=True):
 
 
 class ReadConsumerHolder(Operation[str | None], frozen=True):
-    """Who holds a consumer's name."""
+    """Read the holder of a consumer's name."""
 
     writes: ClassVar[bool] = False
     topic: str

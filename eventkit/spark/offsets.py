@@ -22,7 +22,7 @@ from .options import Bounds, ReadOptions
 from .values import Place
 
 Position = dict[str, dict[str, Any]]
-"""What stands in a checkpoint: for each topic the fields of an `operations.position.Position`."""
+"""The content of a checkpoint: for each topic the fields of an `operations.position.Position`."""
 
 _log = logging.getLogger("eventkit.spark")
 
@@ -79,7 +79,7 @@ class Streams:
         return {topic: self._proved[topic]._asdict() for topic in offsets}
 
     def offsets(self, position: Position) -> dict[str, int]:
-        """What stands in a checkpoint, which has to be one of this database and of the topics that are read.
+        """Read the content of a checkpoint, which has to be one of this database and of the topics that are read.
 
         Where the database has gone back behind it, that is an error, or the place where the two part.
         """

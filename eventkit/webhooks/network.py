@@ -55,7 +55,7 @@ class WatchedStream(httpcore.AsyncNetworkStream):
         return WatchedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        """What httpcore asks for."""
+        """Return the attribute of the connection that httpcore asks for."""
         if info == "is_readable" and (self._beyond or self._has_decrypted()):
             return True
         return self._stream.get_extra_info(info)

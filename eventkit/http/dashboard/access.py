@@ -1,9 +1,9 @@
-"""Who may see the pages, and who may act: by the session that a browser has in a cookie, as a caller has a key.
+"""The right to see the pages and to act on them, by the session in a browser's cookie.
 
 A session is begun with a key and kept by `Keys` in the database.  With another guard it is kept in this process, with
 what was typed, which the guard gets as the key of each request.  The cookie is read by the pages alone, is out of reach
 for scripts, and is not sent by a request that another site begins.  Without any key the service is for this machine
-alone, and whoever reaches it may do all.
+alone, and every visitor may do everything.
 """
 
 import hmac

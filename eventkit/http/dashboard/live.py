@@ -35,7 +35,7 @@ async def _news(service: Desk, heartbeat: Heartbeat) -> AsyncIterator[ServerSent
             try:
                 await heartbeat.beat()
             except Refusal:
-                return  # The browser asks again, and is told why.
+                return  # The browser asks again, and the answer gives the reason.
             try:
                 sample = await service.watch.look()
             except Unavailable:

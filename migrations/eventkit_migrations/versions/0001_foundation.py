@@ -68,7 +68,7 @@ down_revision = None
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
 
 MOMENT = "CHECK ({} BETWEEN -62135596800000 AND 253402300799999)"
-"""What `datetime` can hold: the years 1 to 9999."""
+"""The range of `datetime`: the years 1 to 9999."""
 
 SQLITE_UPGRADE = (
     "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY, incomplete TEXT) WITHOUT ROWID, STRICT",
