@@ -26,7 +26,7 @@ ifneq ($(MADE_WITH),$(WANTED))
 $(shell rm -f $(VENV)/.made $(VENV)/.core $(VENV)/.dev $(VENV)/.bench)
 endif
 
-.PHONY: help demo test test-slow test-postgres test-oldest with-oldest test-newest bench lint clean
+.PHONY: help demo test test-slow test-postgres test-oldest with-oldest test-newest mutants bench lint clean
 
 help:
 	@echo 'make demo           the main job on an embedded SQLite file, in a few seconds'
@@ -35,6 +35,7 @@ help:
 	@echo 'make test-postgres  the tests on PostgreSQL, with PG=18 on that major version'
 	@echo 'make test-oldest    the contract and its transactions with the oldest SQLAlchemy that is supported'
 	@echo 'make test-newest    the tests with the newest release of every dependency'
+	@echo 'make mutants        break the code in each recorded way, and see whether a test fails'
 	@echo 'make bench          side by side with bare SQLite, bare Postgres and other queues'
 	@echo 'make lint           ruff, mypy and pyright'
 	@echo 'make clean          remove the environment and everything built'
@@ -63,6 +64,9 @@ with-oldest: $(VENV)/.dev
 
 test-newest:
 	$(MAKE) VENV=$(VENV)-newest PYTHON=$(PYTHON) PINNED= test
+
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/mutants/mutation.py --rest
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -54,12 +54,12 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
 def main() -> None:
-    """Measure, and write down."""
+    """Run the benchmarks, and write the report."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure eventkit against its bars.")
-    parser.add_argument("--quick", action="store_true", help="only see that everything runs; the numbers mean little")
+    parser.add_argument("--quick", action="store_true", help="only check that everything runs; the numbers mean little")
     parser.add_argument("--only", action="append", choices=GROUPS, metavar="GROUP", help=" · ".join(GROUPS))
-    parser.add_argument("--output", type=Path, help="where to write; without it RESULTS.md, after a whole run")
-    parser.add_argument("--folder", help="where the databases are, for another file system")
+    parser.add_argument("--output", type=Path, help="the file to write; default RESULTS.md, after a whole run")
+    parser.add_argument("--folder", help="the folder of the databases, for another file system")
     options = parser.parse_args()
     chosen = options.only or list(GROUPS)
     output = options.output or (None if options.quick or options.only else RESULTS)
@@ -80,11 +80,11 @@ def main() -> None:
 
 def _introduction(settings: Settings) -> str:
     if settings.quick:
-        return "A smoke run: it shows that everything runs, and the numbers mean nothing.\n"
+        return "A smoke run: it shows that everything runs; its numbers mean nothing.\n"
     return (
         "Written by `python -m benchmarks`. Contestants take turns, each in a process of its own, "
-        f"{settings.rounds} rounds after one to warm up; a ratio is taken within a round, and given as the "
-        "median with the least and the most. On SQLite all at `durability=normal` unless it says otherwise.\n"
+        f"{settings.rounds} rounds after one to warm up; a ratio is computed within a round, and shown as the "
+        "median with minimum and maximum. SQLite runs at `durability=normal` unless stated otherwise.\n"
     )
 
 

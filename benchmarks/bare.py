@@ -1,7 +1,7 @@
 """The reference: apsw without eventkit, executing the statements that eventkit's backend executes.
 
 Rows stay tuples, payloads are encoded and decoded by msgspec, and nothing is checked, shared between
-threads, or told to anybody.
+threads, or notified.
 """
 
 import os
@@ -28,11 +28,11 @@ decode = msgspec.json.Decoder().decode
 
 
 def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
-    """The backend's statement, whose parameters come in this order."""
+    """Return the backend's statement, with its parameters in this order."""
     statement = STATEMENTS[operation]
     if statement.parameters != parameters:
         raise LookupError(
-            f"{operation.__name__} takes {statement.parameters} by now, not {parameters}: follow it in bare.py"
+            f"{operation.__name__} has the parameters {statement.parameters}, not {parameters}: update bare.py"
         )
     return statement.sql
 
@@ -49,7 +49,7 @@ _READ_EVENTS = _sql(ReadEvents, "topic", "after", "limit")
 
 
 class Bare(Contestant):
-    """Runs each operation's statements in straight lines, on a connection set up like the backend's."""
+    """The statements of each operation without other logic, on a connection configured like the backend's."""
 
     def __init__(self, folder: str) -> None:
         path = f"{folder}/{type(self).__name__}.db"
@@ -57,22 +57,22 @@ class Bare(Contestant):
         self._connection = self._open(path)
 
     def _open(self, path: str) -> Any:
-        """A connection with the settings of the backend's own."""
+        """Return a connection with the settings of the backend's own."""
         return open_connection("apsw", path, "NORMAL", 5)
 
     def fill(self, count: int) -> None:
-        """Add tasks, as fast as may be."""
+        """Add tasks as fast as possible."""
         texts = [encode(payload).decode() for payload in payloads(count)]
         self._connection.execute(_ENQUEUE_PLAIN, ("work", encode(texts).decode())).fetchall()
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         execute = self._connection.execute
         for payload in payloads(count):
             execute(_ENQUEUE, ("other", encode(payload).decode(), None, 0, None)).fetchall()
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction."""
+        """Enqueue tasks, *size* per transaction."""
         execute = self._connection.execute
         source = payloads(count)
         for _ in range(count // size):
@@ -99,13 +99,13 @@ class Bare(Contestant):
             execute(_ACK_MANY, (encode([(row[0], token) for row in rows]).decode(),)).fetchall()
 
     def publish(self, count: int) -> None:
-        """Events, one per transaction."""
+        """Publish events, one per transaction."""
         execute = self._connection.execute
         for payload in payloads(count):
             execute(_PUBLISH, ("topic", None, encode(payload).decode(), None)).fetchall()
 
     def publish_many(self, count: int, size: int) -> None:
-        """Events, *size* per transaction."""
+        """Publish events, *size* per transaction."""
         execute = self._connection.execute
         source = payloads(count)
         for _ in range(count // size):
@@ -113,7 +113,7 @@ class Bare(Contestant):
             execute(_PUBLISH_PLAIN, ("topic", encode(texts).decode())).fetchall()
 
     def read(self, count: int) -> None:
-        """The first events, a thousand at a time, payloads decoded."""
+        """Read the first events, a thousand at a time, and decode the payloads."""
         execute = self._connection.execute
         after = 0
         for _ in range(count // 1000):
@@ -130,21 +130,21 @@ class Bare(Contestant):
 
 
 class ByHand(Bare):
-    """What somebody writes who needs no more than this: ``executemany``, and a claim that heeds no settings."""
+    """A minimal implementation for the same work: ``executemany``, and a claim that ignores settings."""
 
     def _open(self, path: str) -> Any:
-        """A connection as apsw opens it, with the same durability and patience."""
+        """Return a connection with apsw's defaults, and the same durability and timeout."""
         connection = apsw.Connection(path)
         connection.set_busy_timeout(5000)
         connection.execute("PRAGMA synchronous = NORMAL")
         return connection
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction; their ids are not asked for."""
+        """Enqueue tasks, *size* per transaction, without their ids."""
         self._insert_many("INSERT INTO eventkit_task (queue, payload) VALUES ('other', ?)", count, size)
 
     def claim(self, count: int) -> None:
-        """One UPDATE and one DELETE a task: no pause, rate, retry setting or due task is looked at."""
+        """Claim and ack by one UPDATE and one DELETE a task, ignoring pauses, rates, retry settings and due tasks."""
         execute = self._connection.execute
         for _ in range(count):
             token = _token()
@@ -153,7 +153,7 @@ class ByHand(Bare):
             execute(_ACK, (row[0], token)).fetchall()
 
     def claim_many(self, count: int, size: int) -> None:
-        """One UPDATE for the batch, and ``executemany`` for the DELETE."""
+        """Claim and ack by one UPDATE for the batch, and ``executemany`` for the DELETE."""
         execute = self._connection.execute
         for _ in range(count // size):
             token = _token()
@@ -165,7 +165,7 @@ class ByHand(Bare):
             execute("COMMIT")
 
     def publish_many(self, count: int, size: int) -> None:
-        """Events, *size* per transaction; their offsets are not asked for."""
+        """Publish events, *size* per transaction, without their offsets."""
         self._insert_many("INSERT INTO eventkit_event (topic, payload) VALUES ('topic', ?)", count, size)
 
     def _insert_many(self, sql: str, count: int, size: int) -> None:

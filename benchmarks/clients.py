@@ -1,4 +1,4 @@
-"""Clients of a server, with as little to them as there can be, so that what is measured is the server."""
+"""Minimal clients of a server, so that the measurement is that of the server."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import uvloop
 
 
 class Client(asyncio.Protocol):
-    """A connection that is kept, on which one request at a time is made."""
+    """A persistent connection with one request at a time."""
 
     _transport: asyncio.WriteTransport
     _answer: "asyncio.Future[bytes]"
@@ -19,11 +19,11 @@ class Client(asyncio.Protocol):
         self._received = b""
 
     def connection_made(self, transport: Any) -> None:
-        """Requests can be made."""
+        """Store the transport."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """An answer, or a part of it."""
+        """Process a response or a part of it."""
         self._received += data
         head, end, body = self._received.partition(b"\r\n\r\n")
         at = head.find(b"content-length: ") + 16
@@ -35,13 +35,13 @@ class Client(asyncio.Protocol):
                 self._answer.set_exception(RuntimeError(f"{head!r} {body!r}"))
 
     def ask(self, request: bytes) -> "asyncio.Future[bytes]":
-        """The body of the answer."""
+        """Send a request, and return a future for the body of the response."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._answer
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._transport.close()
 
 
@@ -54,31 +54,31 @@ class Load:
         self._loop = uvloop.new_event_loop()
 
     def prepare(self) -> None:
-        """Make the queues."""
+        """Create the queues."""
         for name in ("in", "out"):
             body = json.dumps({"name": name}).encode()
             self._loop.run_until_complete(self._once(request("POST", "/queues", body)))
 
     def post(self, path: str, body: bytes, connections: int, seconds: float) -> float:
-        """Requests a second."""
+        """Return the requests a second."""
         return self._loop.run_until_complete(self._all(connections, seconds, request("POST", path, body), 0.0))[0]
 
     def steady(self, path: str, body: bytes, connections: int, rate: float, seconds: float) -> float:
-        """The 99th percentile of the answers' delays at so many requests a second."""
+        """Return the 99th percentile of the response times at a rate of requests a second."""
         pause, one = connections / rate, request("POST", path, body)
         _, delays = self._loop.run_until_complete(self._all(connections, seconds, one, pause))
         return sorted(delays)[int(len(delays) * 0.99)]
 
     def drain(self, connections: int, seconds: float) -> float:
-        """Messages a second that are polled and acked, 32 at a time."""
+        """Return the messages a second that are polled and acked, 32 at a time."""
         return self._loop.run_until_complete(self._drain(connections, seconds))
 
     def wait(self, number: int) -> None:
-        """Have so many poll, and as many listen."""
+        """Start a number of polling clients, and as many listening ones."""
         self._loop.run_until_complete(self._wait(number))
 
     def listen(self, number: int) -> list[int]:
-        """When each of so many events was heard."""
+        """Return when each of a number of events was received."""
         return self._loop.run_until_complete(self._listen(number))
 
     async def _client(self) -> Client:
@@ -148,7 +148,7 @@ class Load:
 
 
 def request(method: str, path: str, body: bytes) -> bytes:
-    """A request, as it goes over the wire."""
+    """Return the bytes of a request."""
     fields = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": len(body)}
     head = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*head, "", ""]).encode() + body

@@ -1,4 +1,4 @@
-"""The command line: how soon it is there, and how fast a file of a million lines goes in."""
+"""The command line: its start, and the import of a file of a million lines."""
 
 import json
 import re
@@ -18,11 +18,11 @@ _EVENTKIT = (sys.executable, "-m", "eventkit.cli")
 _HELP = 0.3
 _LINES = 60_000
 _CONSTANT = 1.1
-"""Times the memory that a tenth of the file takes."""
+"""The largest accepted ratio to the memory for a tenth of the file."""
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The help, and a file into a file."""
+    """Measure the help, and a file into a file."""
     yield _help(settings)
     folder = settings.folder("commands")
     yield files(settings, "", f"sqlite:///{folder}/kit.db", folder, _LINES)
@@ -38,14 +38,14 @@ def _help(settings: Settings) -> Table:
             times.append(perf_counter() - begun)
         best = min(times)
         named = f"eventkit {' '.join(words)}"
-        # A command of its own loads what reads its options, which nobody waits for who only looks around.
+        # A subcommand also loads the code for its options; the bar is for the help, which loads none.
         bar = (f"≤ {milliseconds(_HELP)}", verdict(best <= _HELP)) if words == ("--help",) else ("–", "–")
         table.add([named, milliseconds(best), *bar])
     return table
 
 
 def files(settings: Settings, title: str, url: str, folder: str, bar: int) -> Table:
-    """A table of files of two lengths that go into a queue and a stream, by the command."""
+    """Return a table of files of two lengths that the command enqueues and publishes."""
     eventkit.connect(url).close()
     most = settings.count(1_000_000, least=4_000)
     table = Table(
@@ -79,7 +79,7 @@ def files(settings: Settings, title: str, url: str, folder: str, bar: int) -> Ta
 
 
 def _fed(words: tuple[str, ...], file: Path, url: str) -> tuple[float, float]:
-    """Lines a second, the start of the process included; and its greatest size in megabytes."""
+    """Return the lines a second, including the start of the process, and its maximum size in megabytes."""
     begun = perf_counter()
     process = subprocess.Popen(
         [*_EVENTKIT, *words, "--file", str(file), "--url", url, "--json"], stdout=subprocess.PIPE
@@ -96,7 +96,7 @@ def _fed(words: tuple[str, ...], file: Path, url: str) -> tuple[float, float]:
 
 
 def _greatest(pid: int) -> float:
-    """The most megabytes that a process had so far; what `wait4` tells has those of its parent at the fork in it."""
+    """Return the maximum megabytes of a process so far; those of `wait4` include its parent's at the fork."""
     try:
         status = Path(f"/proc/{pid}/status").read_text("utf-8")
     except OSError:

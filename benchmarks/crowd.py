@@ -1,4 +1,4 @@
-"""Claiming beside a crowd: whether tasks that are not handed out slow down those that are."""
+"""Claims beside many other tasks: whether tasks that cannot be claimed slow down claims."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +14,7 @@ _BAR = 0.9
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Claim + ack, one by one, in queues that differ in what else they hold."""
+    """Measure claim + ack, one by one, in queues with different other tasks."""
     crowd = settings.count(100_000, least=1000)
     count = settings.count(2_000, least=100)
     table = Table(

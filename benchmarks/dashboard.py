@@ -1,4 +1,4 @@
-"""The pages of the dashboard beside a million tasks: how long one takes when the database has to be asked for it."""
+"""The pages of the dashboard beside a million tasks: the time of one that queries the database."""
 
 import asyncio
 import statistics
@@ -33,12 +33,12 @@ PAGES = {
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Pages of a file."""
+    """Measure pages on a file."""
     yield pages(settings, "", f"sqlite:///{settings.folder('dashboard')}/kit.db")
 
 
 def pages(settings: Settings, title: str, url: str) -> Table:
-    """A table of how long pages take, each with a look into the database that nobody has had before."""
+    """Return a table of the times of pages, each with queries that are not cached."""
     crowd = settings.count(1_000_000, least=400)
     rounds = settings.count(50, least=3)
     with eventkit.connect(url) as kit:
@@ -46,8 +46,8 @@ def pages(settings: Settings, title: str, url: str) -> Table:
     table = Table(
         f"{title}pages of the dashboard at {crowd:,} tasks and {crowd // 4:,} events".strip(),
         ("page", "median", "slowest", "processor's time", "bar for the median", "reached"),
-        note=f"{rounds} requests one after the other, in the service's process; what was seen before is forgotten each "
-        "time. The processor's time is that of the whole process, which a busy machine changes less.",
+        note=f"{rounds} requests one after the other, in the service's process; caches are cleared before each. "
+        "The processor's time is that of the whole process, on which a busy machine has less effect.",
     )
     for name, (took, worked) in asyncio.run(_ask(url, rounds)).items():
         median = statistics.median(took)
@@ -66,7 +66,7 @@ async def _ask(url: str, rounds: int) -> dict[str, tuple[list[float], list[float
                 await client.get(path)
                 took, worked = found[name] = ([], [])
                 for _ in range(rounds):
-                    service.state.desk.watch.forget()
+                    service.state.context.watch.forget()
                     began, idle = time.perf_counter(), time.process_time()
                     answer = await client.get(path)
                     took.append(time.perf_counter() - began)
@@ -77,7 +77,7 @@ async def _ask(url: str, rounds: int) -> dict[str, tuple[list[float], list[float
 
 
 def _fill(kit: EventKit, crowd: int) -> None:
-    """A quarter of the tasks in each of four states, and events of which few have a certain key."""
+    """Add a quarter of the tasks in each of four states, and events, a few of them with a certain key."""
     quarter = crowd // 4
     for start in range(0, quarter, _AT_ONCE):
         some = list(payloads(min(_AT_ONCE, quarter - start)))

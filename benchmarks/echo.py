@@ -1,4 +1,4 @@
-"""What the service's framework and server do by themselves: one route that gives a JSON body back."""
+"""The service's framework and server alone: one route that returns a JSON body."""
 
 import socket
 from typing import Any
@@ -10,12 +10,12 @@ from litestar.params import JSONBody
 
 @post("/echo", status_code=201)
 async def echo(data: JSONBody[dict[str, Any]]) -> dict[str, Any]:
-    """The body."""
+    """Return the body."""
     return data
 
 
 def main() -> None:
-    """Serve on a port that is free, and say which."""
+    """Serve on a free port, and print it."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     application = Litestar([echo], openapi_config=None, logging_config=None)

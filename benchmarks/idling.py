@@ -1,4 +1,4 @@
-"""What it costs to wait: processor time and threads."""
+"""The cost of waiting: processor time and threads."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ _MOST_THREADS = 4
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Waiting consumers, with and without somebody who commits what concerns none of them."""
+    """Measure waiting consumers, with and without unrelated commits by another process."""
     idle = Table(
         "Idle consumers",
         ("flavour", "consumers", "processor, of a core", "threads beside the callers'", "bar", "reached"),
@@ -64,7 +64,7 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 class Waiters:
-    """Consumers in threads that wait for what never comes."""
+    """Consumers in threads that wait for messages that never arrive."""
 
     def __init__(self, url: str, number: int, apart: bool = False) -> None:
         self._kit = eventkit.connect(url)
@@ -75,7 +75,7 @@ class Waiters:
         time.sleep(0.3)
 
     def cost(self, seconds: float) -> tuple[float, int]:
-        """The share of a core that this process uses for so long, and its threads beside the callers' own."""
+        """Return the share of a core that this process uses for *seconds*, and its threads beside the callers' own."""
         return _share(seconds), _threads() - self._own_threads
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class Waiters:
 
 
 class AsyncWaiters:
-    """Consumers in an event loop that wait for what never comes.  The loop runs while `cost` does."""
+    """Consumers in an event loop that wait for messages that never arrive.  The loop runs during `cost`."""
 
     def __init__(self, url: str, number: int, apart: bool = False) -> None:
         self._runner = asyncio.Runner()
@@ -101,7 +101,7 @@ class AsyncWaiters:
         return tasks
 
     def cost(self, seconds: float) -> tuple[float, int]:
-        """The share of a core that this process uses for so long, and its threads beside the callers' own."""
+        """Return the share of a core that this process uses for *seconds*, and its threads beside the callers' own."""
 
         async def share() -> float:
             before = time.process_time(), time.monotonic()
@@ -125,7 +125,7 @@ class Stranger:
         self._connection.execute("CREATE TABLE business (id INTEGER PRIMARY KEY, at)")
 
     def commit(self, rate: int, seconds: float) -> float:
-        """Commit *rate* rows a second for so long; the rate that came out."""
+        """Commit *rate* rows a second for *seconds*, and return the rate reached."""
         start = time.monotonic()
         done = 0
         while (now := time.monotonic()) < start + seconds:
@@ -149,7 +149,7 @@ def _share(seconds: float) -> float:
 
 
 def _threads() -> int:
-    """The threads of this process, those of C libraries included."""
+    """Return the threads of this process, including those of C libraries."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
 

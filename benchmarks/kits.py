@@ -20,7 +20,7 @@ class Kit(Contestant):
         self._topic = self._kit.stream("topic")
 
     def fill(self, count: int) -> None:
-        """Add tasks, as fast as may be."""
+        """Add tasks as fast as possible."""
         self._work.enqueue_many(payloads(count))
 
     def crowd(self, state: str, count: int) -> None:
@@ -37,17 +37,17 @@ class Kit(Contestant):
                 self._work.enqueue_many(eventkit.NewTask(payload, expires=0) for payload in payloads(1000))
                 self._work.sweep()
         stats = self._work.stats()
-        if state != "nothing" and getattr(stats, state) != min(count, 10_000):  # stats counts no further.
+        if state != "nothing" and getattr(stats, state) != min(count, 10_000):  # stats counts up to that.
             raise AssertionError(f"{count} tasks should be {state}: {stats}")
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         enqueue = self._other.enqueue
         for payload in payloads(count):
             enqueue(payload)
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction."""
+        """Enqueue tasks, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             self._other.enqueue_many(islice(source, size))
@@ -66,25 +66,25 @@ class Kit(Contestant):
             queue.ack_many(queue.claim("worker", size))
 
     def publish(self, count: int) -> None:
-        """Events, one per transaction."""
+        """Publish events, one per transaction."""
         publish = self._topic.publish
         for payload in payloads(count):
             publish(payload)
 
     def publish_many(self, count: int, size: int) -> None:
-        """Events, *size* per transaction."""
+        """Publish events, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             self._topic.publish_many(islice(source, size))
 
     def read(self, count: int) -> None:
-        """The first events, a thousand at a time, payloads decoded."""
+        """Read the first events, a thousand at a time, and decode the payloads."""
         after = 0
         for _ in range(count // 1000):
             after = self._topic.read(after)[-1].offset
 
     def subscribe(self, count: int) -> None:
-        """The first events, one by one."""
+        """Read the first events, one by one."""
         with self._topic.subscribe(start="earliest") as events:
             for _ in islice(events, count):
                 pass
@@ -104,7 +104,7 @@ class AsyncKit(Contestant):
         self._topic = self._kit.stream("topic")
 
     def time(self, work: str, *arguments: Any) -> float:
-        """The seconds that the work took, inside the event loop."""
+        """Return the seconds that the work took, inside the event loop."""
 
         async def run() -> float:
             start = perf_counter()
@@ -114,7 +114,7 @@ class AsyncKit(Contestant):
         return self._runner.run(run())
 
     def fill(self, count: int) -> None:
-        """Add tasks, as fast as may be."""
+        """Add tasks as fast as possible."""
 
         async def fill() -> None:
             await self._work.enqueue_many(payloads(count))
@@ -122,12 +122,12 @@ class AsyncKit(Contestant):
         self._runner.run(fill())
 
     async def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         for payload in payloads(count):
             await self._other.enqueue(payload)
 
     async def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction."""
+        """Enqueue tasks, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             await self._other.enqueue_many(islice(source, size))
@@ -146,24 +146,24 @@ class AsyncKit(Contestant):
             await queue.ack_many(await queue.claim("worker", size))
 
     async def publish(self, count: int) -> None:
-        """Events, one per transaction."""
+        """Publish events, one per transaction."""
         for payload in payloads(count):
             await self._topic.publish(payload)
 
     async def publish_many(self, count: int, size: int) -> None:
-        """Events, *size* per transaction."""
+        """Publish events, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             await self._topic.publish_many(islice(source, size))
 
     async def read(self, count: int) -> None:
-        """The first events, a thousand at a time, payloads decoded."""
+        """Read the first events, a thousand at a time, and decode the payloads."""
         after = 0
         for _ in range(count // 1000):
             after = (await self._topic.read(after))[-1].offset
 
     async def subscribe(self, count: int) -> None:
-        """The first events, one by one."""
+        """Read the first events, one by one."""
         async with self._topic.subscribe(start="earliest") as events:
             left = count
             async for _ in events:

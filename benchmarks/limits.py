@@ -1,4 +1,4 @@
-"""Locks, limits and results: how many a second one caller has of each; and what limits cost a claim."""
+"""Locks, limits and results: calls a second of one caller, and the cost of limits in a claim."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -17,17 +17,17 @@ from .rounds import SLICES, Contestant, Spread, contest
 from .settings import Settings
 
 COUNT = 4_000
-"""How often each thing is done in a round."""
+"""Repetitions in a round."""
 
 _BATCHES = {1: 2_000, 32: 16_000}
-"""How many tasks a claim asks for, and how many are claimed in a round."""
+"""Tasks per claim, and tasks claimed in a round."""
 
 _DEARER = 1.5
-"""How many times what a claim costs it may cost in a queue with limits."""
+"""The largest accepted cost of a claim in a queue with limits, as a multiple of one without."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What is done, and how often a second it should be."""
+    """A call, and its required rate a second."""
 
     title: str
     method: str
@@ -35,7 +35,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def works(lock: int, limit: int) -> tuple[Work, ...]:
-    """The works, with the bars of a database."""
+    """Return the calls, with the bars of a database."""
     return (
         Work("acquire and release a lock", "lock", lock),
         Work("rate_limit, let through", "window", limit),
@@ -47,41 +47,41 @@ def works(lock: int, limit: int) -> tuple[Work, ...]:
 
 
 class Sync(Contestant):
-    """A kit whose calls block."""
+    """A kit with blocking calls."""
 
     def __init__(self, url: str) -> None:
         self._kit = eventkit.connect(url)
         self._kit.results.save("there", {"rows": 3})
 
     def lock(self, count: int) -> None:
-        """One handle, one holder after the other."""
+        """Acquire and release a lock with one handle."""
         lock = self._kit.lock("lock")
         for _ in range(count):
             assert lock.acquire()
             assert lock.release()
 
     def window(self, count: int) -> None:
-        """Calls within the limit."""
+        """Count calls within the limit."""
         for _ in range(count):
             assert self._kit.rate_limit("wide", 10**9, 60)
 
     def refused(self, count: int) -> None:
-        """Calls beyond it."""
+        """Count calls beyond the limit."""
         for _ in range(count):
             self._kit.rate_limit("narrow", 1, 86_400)
 
     def bucket(self, count: int) -> None:
-        """Tokens of a deep bucket."""
+        """Take tokens from a deep bucket."""
         for _ in range(count):
             assert self._kit.token_bucket("deep", 10**6, 10**9)
 
     def save(self, count: int) -> None:
-        """A result over the one before."""
+        """Replace a result."""
         for _ in range(count):
             self._kit.results.save("saved", {"rows": 3})
 
     def wait(self, count: int) -> None:
-        """The same result again and again."""
+        """Wait for the same result repeatedly."""
         for _ in range(count):
             self._kit.results.wait("there", 0)
 
@@ -91,7 +91,7 @@ class Sync(Contestant):
 
 
 class Async(Contestant):
-    """A kit whose calls are awaited, one after the other."""
+    """A kit with awaited calls, one after the other."""
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
@@ -99,7 +99,7 @@ class Async(Contestant):
         self._runner.run(self._kit.results.save("there", {"rows": 3}))
 
     def lock(self, count: int) -> None:
-        """One handle, one holder after the other."""
+        """Acquire and release a lock with one handle."""
         lock = self._kit.lock("lock")
 
         async def once() -> None:
@@ -109,23 +109,23 @@ class Async(Contestant):
         self._repeat(once, count)
 
     def window(self, count: int) -> None:
-        """Calls within the limit."""
+        """Count calls within the limit."""
         self._repeat(lambda: self._kit.rate_limit("wide", 10**9, 60), count)
 
     def refused(self, count: int) -> None:
-        """Calls beyond it."""
+        """Count calls beyond the limit."""
         self._repeat(lambda: self._kit.rate_limit("narrow", 1, 86_400), count)
 
     def bucket(self, count: int) -> None:
-        """Tokens of a deep bucket."""
+        """Take tokens from a deep bucket."""
         self._repeat(lambda: self._kit.token_bucket("deep", 10**6, 10**9), count)
 
     def save(self, count: int) -> None:
-        """A result over the one before."""
+        """Replace a result."""
         self._repeat(lambda: self._kit.results.save("saved", {"rows": 3}), count)
 
     def wait(self, count: int) -> None:
-        """The same result again and again."""
+        """Wait for the same result repeatedly."""
         self._repeat(lambda: self._kit.results.wait("there", 0), count)
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class Async(Contestant):
 
 
 class Claims(Contestant):
-    """A queue to claim from, with limits that are not reached, or without any."""
+    """A queue to claim from, with limits that are not reached, or without limits."""
 
     def __init__(self, url: str, limited: bool) -> None:
         self._kit = eventkit.connect(url)
@@ -155,7 +155,7 @@ class Claims(Contestant):
         self._queue.enqueue_many(payloads(count))
 
     def time(self, work: str, *arguments: Any) -> float:
-        """The seconds that the claims took, without the acks."""
+        """Return the seconds that the claims took, without the acks."""
         seconds: float = getattr(self, work)(*arguments)
         return seconds
 
@@ -175,7 +175,7 @@ class Claims(Contestant):
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The tables of locks and limits on SQLite."""
+    """Measure locks and limits on SQLite."""
     folder = settings.folder("limits")
     names = ("sync", "async", "without", "with")
     urls = {name: f"sqlite:////{folder}/{name}.db" for name in names}
@@ -184,7 +184,7 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def table(title: str, urls: Mapping[str, str], chosen: tuple[Work, ...], settings: Settings, note: str = "") -> Table:
-    """What a kit of each flavour does, on a database of its own."""
+    """Return a table of the rates of a kit of each flavour, on a database of its own."""
     table = Table(
         title,
         ("work", "sync /s (spread)", "bar", "reached", "async /s", "of sync (spread)"),
@@ -205,11 +205,11 @@ def table(title: str, urls: Mapping[str, str], chosen: tuple[Work, ...], setting
 
 
 def claims(title: str, urls: Mapping[str, str], settings: Settings, note: str = "") -> Table:
-    """What a claim costs in a queue with a rate and a bound for what is running, beside one without either."""
+    """Return a table of the cost of a claim in a queue with a rate and a limit of running tasks, beside one without."""
     table = Table(
         title,
         ("work", "without limits /s", "with limits /s", "times the cost (spread)", "bar", "reached"),
-        note=f"{note}Tasks a second, in claims alone: each is acked before the next, and that is not counted.",
+        note=f"{note}Tasks a second, for claims alone; the ack of each before the next claim is not counted.",
     )
     with ExitStack() as stack:
         parties = {

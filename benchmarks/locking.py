@@ -1,4 +1,4 @@
-"""What goes on while somebody else holds the write lock."""
+"""The effects of a write lock that another process holds."""
 
 import asyncio
 import threading
@@ -18,11 +18,11 @@ from .settings import Settings
 
 _LOCKED_FOR = 2.0
 _STALL = 0.1
-"""What still counts as no stall, in seconds: a busy machine may keep anybody waiting for that long."""
+"""Seconds that do not count as a stall: a busy machine may pause any process for that long."""
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """What goes on while another process holds the write lock."""
+    """Measure the effects of a write lock that another process holds."""
     seconds = settings.seconds(_LOCKED_FOR)
     table = Table(
         f"Another process holds the write lock for {seconds:g} s",
@@ -38,8 +38,8 @@ def measure(settings: Settings) -> Iterator[Table]:
         ),
         note=(
             "Measured every millisecond by a task or thread that does nothing else, while another one reads and "
-            "`subscribe`, `work` and `listen` wait. In parentheses the same without the lock. What is below "
-            f"{_STALL * 1000:.0f} ms counts as no stall: the machine itself keeps a process waiting now and then."
+            "`subscribe`, `work` and `listen` wait. In parentheses the same without the lock. Below "
+            f"{_STALL * 1000:.0f} ms is not a stall: the machine itself sometimes pauses a process for that long."
         ),
     )
     for flavour, bystander in (("sync", SyncBystander), ("async", AsyncBystander)):
@@ -78,14 +78,14 @@ class Holder:
         self._connection = apsw.Connection(path)
 
     def hold(self, seconds: float) -> None:
-        """Keep the write lock for so long."""
+        """Keep the write lock for *seconds*."""
         self._connection.execute("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS business (id)")
         time.sleep(seconds)
         self._connection.execute("COMMIT")
 
 
 class SyncBystander:
-    """A kit in threads: three iterators that wait, and what `watch` starts."""
+    """A kit in threads: three waiting iterators, and the calls that `watch` starts."""
 
     def __init__(self, url: str) -> None:
         self._kit = eventkit.connect(url)
@@ -101,7 +101,7 @@ class SyncBystander:
             threading.Thread(target=self._iterate, args=(name, messages), daemon=True).start()
 
     def watch(self, seconds: float) -> dict[str, Any]:
-        """The longest stalls in the time, and what became of a write."""
+        """Return the longest stalls, and the outcome of a write."""
         end = perf_counter() + seconds
         found: dict[str, Any] = {}
 
@@ -122,7 +122,7 @@ class SyncBystander:
         return found
 
     def alive(self) -> int:
-        """How many of the iterators still deliver."""
+        """Return how many of the iterators still deliver."""
         self._topic.publish(1)
         self._queue.enqueue(1)
         self._channel.notify(1)
@@ -142,7 +142,7 @@ class SyncBystander:
 
 
 class AsyncBystander:
-    """A kit in an event loop: three iterators that wait, and what `watch` starts."""
+    """A kit in an event loop: three waiting iterators, and the calls that `watch` starts."""
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner()
@@ -162,7 +162,7 @@ class AsyncBystander:
         return [asyncio.create_task(self._iterate(*item)) for item in iterators.items()]
 
     def watch(self, seconds: float) -> dict[str, Any]:
-        """The longest stalls in the time, and what became of a write."""
+        """Return the longest stalls, and the outcome of a write."""
         return self._runner.run(self._watch(seconds))
 
     async def _watch(self, seconds: float) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class AsyncBystander:
         return found
 
     def alive(self) -> int:
-        """How many of the iterators still deliver."""
+        """Return how many of the iterators still deliver."""
         return self._runner.run(self._alive())
 
     async def _alive(self) -> int:
@@ -223,7 +223,7 @@ class AsyncBystander:
 
 
 def _longest(end: float, call: Callable[[], object]) -> float:
-    """The longest time that *call* took, beyond the millisecond slept before it."""
+    """Return the longest time of *call*, beyond the millisecond slept before it."""
     longest = 0.0
     while (start := perf_counter()) < end:
         time.sleep(0.001)

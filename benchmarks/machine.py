@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""Description of the machine that the numbers were measured on."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from .peers import PEERS
 
 
 def describe(folder: str) -> str:
-    """A list of what matters: software, processor, kernel, and the file system of *folder*."""
+    """Return a list of software, processor, kernel, and the file system of *folder*."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("eventkit", "apsw", "msgspec", *PEERS))
     return "\n".join(
         (
@@ -31,13 +31,13 @@ def describe(folder: str) -> str:
 
 
 def describe_load() -> str:
-    """How busy the machine was, our own work included: the busier, the wider the spreads and the later the wakes."""
+    """Return the load, including the benchmarks: under load, spreads are wider and wake-ups later."""
     one, five, fifteen = os.getloadavg()
     return f"Load average at the end: {one:.1f} over 1 minute, {five:.1f} over 5, {fifteen:.1f} over 15."
 
 
 def version(distribution: str) -> str:
-    """The installed version; "not installed" for none."""
+    """Return the installed version; "not installed" for none."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -53,7 +53,7 @@ def _processor() -> str:
 
 
 def _file_system(folder: str) -> str:
-    """The kind of the file system that *folder* is on."""
+    """Return the type of the file system of *folder*."""
     folder = os.path.realpath(folder)
     try:
         with open("/proc/mounts") as file:
@@ -65,7 +65,7 @@ def _file_system(folder: str) -> str:
 
 
 def _priority() -> str:
-    """How the run was told to push in before others, if it was."""
+    """Return the raised priority of the run, if any."""
     nice = os.nice(0)
     return f"; run at niceness {nice}" if nice else ""
 

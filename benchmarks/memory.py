@@ -1,4 +1,4 @@
-"""How much memory a process with one listener takes."""
+"""The memory of a process with one listener."""
 
 import asyncio
 import threading
@@ -14,14 +14,14 @@ _BAR = 60.0
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """A process that has connected and waits in `listen`, and one that has only started."""
+    """Measure a process that has connected and waits in `listen`, and one that has only started."""
     table = Table(
         "Memory",
         ("process", "resident", "bar", "reached"),
-        note="A new database is migrated by the process itself, with SQLAlchemy and Alembic.",
+        note="The process migrates a new database itself, with SQLAlchemy and Alembic.",
     )
     with Remote(Nothing) as nothing:
-        table.add(["Python, with what starts it here", _megabytes(nothing.call("resident")), "–", "–"])
+        table.add(["Python, with the code that starts it here", _megabytes(nothing.call("resident")), "–", "–"])
     url = f"sqlite:///{settings.folder('memory')}/"
     for flavour, listener in (("sync", Listener), ("async", AsyncListener)):
         for place in ("a new database", "an existing database"):
@@ -36,7 +36,7 @@ class Nothing:
     """A process that has not imported eventkit."""
 
     def resident(self) -> float:
-        """Its resident megabytes."""
+        """Return the resident memory in megabytes."""
         return _resident()
 
 
@@ -52,7 +52,7 @@ class Listener:
         time.sleep(0.3)
 
     def resident(self) -> float:
-        """Its resident megabytes."""
+        """Return the resident memory in megabytes."""
         return _resident()
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class AsyncListener:
             pass
 
     def resident(self) -> float:
-        """Its resident megabytes."""
+        """Return the resident memory in megabytes."""
         return _resident()
 
     def close(self) -> None:

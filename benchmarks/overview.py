@@ -1,4 +1,4 @@
-"""Looking at a large database: whether the numbers of millions of tasks are there at once."""
+"""Statistics of a large database: whether the numbers of millions of tasks are returned at once."""
 
 import random
 import statistics
@@ -19,20 +19,20 @@ _LONG = 86_400
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The numbers of a file."""
+    """Measure the statistics of a file."""
     yield looks(settings, "", f"sqlite:///{settings.folder('overview')}/kit.db")
 
 
 def looks(settings: Settings, title: str, url: str, note: str = "") -> Table:
-    """A table of `stats` of queues whose tasks are all in one state, and of `overview` of what is there by then."""
+    """Return a table of `stats` of queues whose tasks are all in one state, and of `overview` after each."""
     crowd = settings.count(1_000_000, least=200)
     rounds = settings.count(100, least=5)
     soon = settings.seconds(20)
     table = Table(
         f"{title}numbers of queues of {crowd:,} tasks each".strip(),
         ("all are", "stats, median", "slowest", "overview, median", "slowest", "bar for the medians", "reached"),
-        note=f"{rounds} looks one after the other. An overview tells of the queues above it too, and of a topic of "
-        f"{crowd:,} events with a consumer who has read none. {note}".strip(),
+        note=f"{rounds} calls one after the other. An overview includes the queues above it, and a topic of "
+        f"{crowd:,} events with a consumer that has read none. {note}".strip(),
     )
     with eventkit.connect(url) as kit:
         _publish(kit, crowd)
@@ -84,7 +84,7 @@ def _make_scheduled(queue: TaskQueue[Any], count: int) -> None:
 
 
 def _make_due(queue: TaskQueue[Any], count: int, soon: float) -> None:
-    """In another order than that of their rows."""
+    """Make tasks due in another order than that of their rows."""
     queue.enqueue_many(NewTask(payload, delay=random.uniform(soon / 2, soon)) for payload in payloads(count))
 
 

@@ -1,4 +1,4 @@
-"""What is sent: small JSON objects, no two in a row the same."""
+"""Payloads: small JSON objects, no two of them in a row the same."""
 
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -11,5 +11,5 @@ _PAYLOADS = [
 
 
 def payloads(count: int) -> Iterator[Any]:
-    """*count* payloads."""
+    """Yield *count* payloads."""
     return islice(cycle(_PAYLOADS), count)

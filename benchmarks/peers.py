@@ -1,7 +1,7 @@
-"""Other queues on SQLite, through their public calls, brought to the same durability (WAL, synchronous NORMAL).
+"""Other queues on SQLite, through their public calls, at the same durability (WAL, synchronous NORMAL).
 
-What they promise differs.  huey has no ack: a task that was dequeued is gone.  litequeue and persist-queue
-keep finished rows.  Neither of the three hands out batches or has streams.
+Their guarantees differ.  huey has no ack: a dequeued task is gone.  litequeue and persist-queue
+keep finished rows.  None of the three has batches or streams.
 """
 
 import json
@@ -24,7 +24,7 @@ class Huey(Contestant):
 
         @self._huey.task()  # type: ignore[untyped-decorator]
         def send(payload: Any) -> None:
-            """Never run here."""
+            """Do nothing: it never runs here."""
 
         self._send = send
 
@@ -33,7 +33,7 @@ class Huey(Contestant):
         self.enqueue(count)
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         for payload in payloads(count):
             self._send(payload)
 
@@ -49,7 +49,7 @@ class Huey(Contestant):
 
 
 class Litequeue(Contestant):
-    """litequeue, which sets WAL and NORMAL by itself."""
+    """litequeue, which sets WAL and NORMAL itself."""
 
     def __init__(self, folder: str) -> None:
         from litequeue import LiteQueue
@@ -61,12 +61,12 @@ class Litequeue(Contestant):
         self.enqueue(count)
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         for payload in payloads(count):
             self._queue.put(json.dumps(payload))
 
     def claim(self, count: int) -> None:
-        """Pop and done."""
+        """Pop and mark as done."""
         for _ in range(count):
             message = self._queue.pop()
             json.loads(message.data)
@@ -91,7 +91,7 @@ class PersistQueue(Contestant):
         self.enqueue(count)
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         for payload in payloads(count):
             self._queue.put(payload)
 
@@ -106,7 +106,7 @@ class PersistQueue(Contestant):
 
 
 class Honker(Contestant):
-    """honker, where its wheel loads."""
+    """honker, if its wheel can be loaded."""
 
     def __init__(self, folder: str) -> None:
         import honker
@@ -120,12 +120,12 @@ class Honker(Contestant):
         self._enqueue_in_one(self._work, payloads(count))
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         for payload in payloads(count):
             self._other.enqueue(payload)
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction, in the way its documentation gives."""
+        """Enqueue tasks, *size* per transaction, as its documentation shows."""
         source = payloads(count)
         for _ in range(count // size):
             self._enqueue_in_one(self._other, islice(source, size))
@@ -144,12 +144,12 @@ class Honker(Contestant):
             self._work.ack_batch([job.id for job in jobs if job.payload], "worker")
 
     def publish(self, count: int) -> None:
-        """Events, one per transaction."""
+        """Publish events, one per transaction."""
         for payload in payloads(count):
             self._topic.publish(payload)
 
     def publish_many(self, count: int, size: int) -> None:
-        """Events, *size* per transaction."""
+        """Publish events, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             with self._database.transaction() as tx:
@@ -175,10 +175,10 @@ PEERS: dict[str, type[Contestant]] = {
 
 
 def why_not(name: str, error: Exception) -> str:
-    """Why a peer could not be started, in a few words."""
+    """Return the reason why a peer could not be started, in a few words."""
     reason = str(error).strip().splitlines()[-1].partition(" (required by")[0]
     if name == "honker" and reason.startswith("ModuleNotFoundError"):
         return (
-            f"not installed; its Linux wheels want glibc 2.38, and this system has {platform.libc_ver()[1] or 'none'}"
+            f"not installed; its Linux wheels need glibc 2.38, and this system has {platform.libc_ver()[1] or 'none'}"
         )
     return reason

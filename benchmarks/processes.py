@@ -1,7 +1,7 @@
-"""Objects that live in processes of their own.
+"""Objects in processes of their own.
 
-What is measured is never in the process that measures it: peers bring another SQLite library, state must be
-fresh, and threads of one would slow down the other.
+Contestants never run in the measuring process: peers bring another SQLite library, state must be
+fresh, and their threads would slow each other down.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _PATIENCE = 300.0
 
 
 class Remote:
-    """The object that *factory* makes in a new process; its methods are called by name."""
+    """The object that *factory* creates in a new process; its methods are called by name."""
 
     def __init__(self, factory: Callable[..., Any], *arguments: Any) -> None:
         self._pipe, theirs = _spawn.Pipe()
@@ -26,23 +26,23 @@ class Remote:
         self._made = False
 
     def ready(self) -> None:
-        """Return when the object is made; if it cannot be, that is a failure here.  Any call waits for it."""
+        """Wait until the object is created, or raise its error.  Any call waits for it."""
         if not self._made:
             self._made = True
             self.result()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What the method returns; a failure there is a failure here."""
+        """Call the method, and return its result or raise its error."""
         self.begin(method, *arguments)
         return self.result()
 
     def begin(self, method: str, *arguments: Any) -> None:
-        """Let the method run; `result` waits for it."""
+        """Start the method; `result` waits for it."""
         self.ready()
         self._pipe.send((method, arguments))
 
     def result(self) -> Any:
-        """What the method that was begun returns."""
+        """Return the result of the started method."""
         if not self._pipe.poll(_PATIENCE):
             raise TimeoutError(f"{self._process.name} has not answered for {_PATIENCE:.0f} s")
         good, answer = self._pipe.recv()
@@ -52,7 +52,7 @@ class Remote:
 
     def close(self) -> None:
         """Close the object and end its process."""
-        with contextlib.suppress(OSError):  # It may have failed, and be gone.
+        with contextlib.suppress(OSError):  # It may have failed and ended.
             self._pipe.send(None)
         self._process.join(10)
         self._process.kill()

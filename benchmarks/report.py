@@ -1,4 +1,4 @@
-"""Tables, as Markdown."""
+"""Tables in Markdown."""
 
 from collections.abc import Iterable
 
@@ -15,11 +15,11 @@ class Table:
         self.rows: list[list[str]] = []
 
     def add(self, cells: Iterable[str]) -> None:
-        """One more row."""
+        """Add a row."""
         self.rows.append(list(cells))
 
     def markdown(self) -> str:
-        """The section."""
+        """Return the section."""
         lines = [f"## {self.title}", "", _line(self.columns), _line("---" for _ in self.columns)]
         lines += [_line(row) for row in self.rows]
         if self.note:
@@ -28,27 +28,27 @@ class Table:
 
 
 def thousands(number: float | None) -> str:
-    """A rate, with thousands apart; a dash for none."""
+    """Return a rate with separators; a dash for None."""
     return "–" if number is None else f"{number:,.0f}"
 
 
 def ratio(spread: Spread | None) -> str:
-    """A ratio with its least and most."""
+    """Return a ratio with its minimum and maximum."""
     return "–" if spread is None else f"**{spread.median:.2f}** ({spread.least:.2f}–{spread.most:.2f})"
 
 
 def milliseconds(seconds: float) -> str:
-    """A duration."""
+    """Return a duration."""
     return f"{seconds * 1000:.3f} ms" if abs(seconds) < 0.01 else f"{seconds * 1000:.0f} ms"
 
 
 def percent(share: float) -> str:
-    """A share of one."""
+    """Return a fraction as a percentage."""
     return f"{share:.2%}".replace("%", " %")
 
 
 def verdict(reached: bool) -> str:
-    """Whether a bar is reached."""
+    """Return whether a bar is reached, as text."""
     return "yes" if reached else "**no**"
 
 

@@ -1,9 +1,9 @@
-"""Contestants, and how they take turns.
+"""Contestants, and the alternation between them.
 
 In every round each contestant does the same work, in slices of some milliseconds that alternate with those of
-the others, in an order that turns around.  A contestant's ratio to another is taken within a round, so what
-the machine does besides hits both alike; the median over the rounds is the result, and the least and the most
-show how far to trust it.
+the others, in an order that reverses.  The ratio of two contestants is computed within a round, so that other load
+affects both alike; the median over the rounds is the result, and the minimum and maximum show how reliable it
+is.
 """
 
 import statistics
@@ -14,28 +14,28 @@ from typing import Any, Protocol
 import msgspec
 
 SLICES = 10
-"""How many slices a round has."""
+"""Slices in a round."""
 
 
 class Contestant:
-    """Somebody who can do some of the work.  What a contestant has no method for, it cannot do."""
+    """A contestant with a method for each work that it supports."""
 
     def can(self, work: str) -> bool:
-        """Whether there is such a method."""
+        """Return whether the contestant supports *work*."""
         return hasattr(self, work)
 
     def time(self, work: str, *arguments: Any) -> float:
-        """The seconds that the work took."""
+        """Return the seconds that the work took."""
         start = perf_counter()
         getattr(self, work)(*arguments)
         return perf_counter() - start
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A median, and the least and the most."""
+    """A median, with minimum and maximum."""
 
     median: float
     least: float
@@ -43,21 +43,21 @@ class Spread(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, values: list[float]) -> "Spread":
-        """The spread of *values*."""
+        """Return the spread of *values*."""
         return cls(statistics.median(values), min(values), max(values))
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What became of a contest: each contestant's rates, a round each."""
+    """The result of a contest: the rates of each contestant, by round."""
 
     rates: dict[str, list[float]]
 
     def rate(self, name: str) -> float | None:
-        """Items a second, in the median; None for somebody who could not take part."""
+        """Return the median of items a second; None for a contestant that did not take part."""
         return statistics.median(self.rates[name]) if name in self.rates else None
 
     def ratio(self, name: str, reference: str) -> Spread | None:
-        """How fast *name* was, as a fraction of *reference*, by rounds."""
+        """Return the rate of *name* as a fraction of that of *reference*, by rounds."""
         if name not in self.rates or reference not in self.rates:
             return None
         pairs = zip(self.rates[name], self.rates[reference], strict=True)
@@ -65,10 +65,10 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Party(Protocol):
-    """A contestant as seen from here: somewhere else, and called by the names of its methods."""
+    """A contestant, possibly in another process, whose methods are called by name."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What the method returns."""
+        """Call the method, and return its result."""
 
 
 def contest(
@@ -80,9 +80,9 @@ def contest(
     prepare: Callable[[Any, int], object] = lambda contestant, count: None,
     slices: int = SLICES,
 ) -> Result:
-    """Let those who can do *work* on *count* items *rounds* times, after a slice that does not count.
+    """Run *work* on *count* items in *rounds* rounds for each contestant that supports it, after a warm-up slice.
 
-    *prepare* makes ready what a slice of so many items will use up.
+    *prepare* adds the items that a slice consumes.
     """
     able = {name: remote for name, remote in contestants.items() if remote.call("can", work)}
     rates: dict[str, list[float]] = {name: [] for name in able}

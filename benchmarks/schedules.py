@@ -1,4 +1,4 @@
-"""Ticking beside a crowd: whether schedules that are not due slow down those that are."""
+"""Ticks beside many schedules: whether schedules that are not due slow down ticks."""
 
 import statistics
 from collections.abc import Callable, Iterator
@@ -14,12 +14,12 @@ _BAR = 0.005
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Ticks on a file."""
+    """Measure ticks on a file."""
     yield ticks(settings, "", f"sqlite:///{settings.folder('schedules')}/kit.db")
 
 
 def ticks(settings: Settings, title: str, url: str, note: str = "") -> Table:
-    """A table of ticks that fire nothing, and of ticks that fire one schedule."""
+    """Return a table of ticks that fire nothing, and of ticks that fire one schedule."""
     crowd = settings.count(10_000, least=200)
     rounds = settings.count(1_000, least=20)
     table = Table(

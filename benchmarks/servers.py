@@ -1,4 +1,4 @@
-"""Servers as processes of their own: the service, and what it is measured beside."""
+"""Servers in processes of their own: the service, and its reference."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from .settings import Settings
 
 
 class _Process:
-    """A server as a process of its own."""
+    """A server in a process of its own."""
 
     def __init__(self, command: list[str], folder: str) -> None:
         self._log = Path(folder, "log")
@@ -31,12 +31,12 @@ class _Process:
         raise RuntimeError(self._log.read_text("utf-8"))
 
     def memory(self) -> float:
-        """Megabytes that are resident."""
+        """Return the resident memory in megabytes."""
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text("utf-8").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def processor(self) -> float:
-        """Seconds of the processor that it has had."""
+        """Return the seconds of processor time used."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text("utf-8").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -58,7 +58,7 @@ class Service(_Process):
 
 
 class Echo(_Process):
-    """The framework and the server, with one route that gives back what it gets."""
+    """The framework and the server, with one route that returns the request's body."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__([sys.executable, "-m", "benchmarks.echo"], settings.folder("log"))

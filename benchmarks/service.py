@@ -1,6 +1,6 @@
-"""The service: how fast messages go in and out over HTTP, and what those cost who wait.
+"""The service: the rate of messages over HTTP, and the cost of waiting clients.
 
-The load comes from a process of its own, over connections that are kept.
+The load comes from another process, over persistent connections.
 """
 
 import json
@@ -24,12 +24,12 @@ _ROUNDS = 5
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """On a file."""
+    """Measure the service on a file."""
     yield from tables(settings, "", lambda name: f"sqlite:///{settings.folder(f'http-{name}')}/kit.db", 20_000)
 
 
 def tables(settings: Settings, title: str, new_database: Callable[[str], str], bar: int) -> Iterator[Table]:
-    """What goes in and out, what waiting costs, and how soon a client hears of a commit."""
+    """Yield tables of throughput, of the cost of waiting, and of the delay from a commit to a client."""
     yield _throughput(settings, title, new_database("throughput"), bar)
     yield _waiting(settings, title, new_database("waiting"))
     yield _hearing(settings, title, new_database("hearing"))
@@ -41,7 +41,7 @@ def _throughput(settings: Settings, title: str, url: str, bar: int) -> Table:
         ("what", "messages/s", "beside it", "ratio", "p99 at half the load", "bar", "reached"),
         note=(
             f"{_CONNECTIONS} connections; rounds take turns, {settings.seconds(3):g} s each. *echo* is the same "
-            "framework and server with one route that gives a JSON body back. The library's own is one process that "
+            "framework and server with one route that returns a JSON body. The library's own is one process that "
             "enqueues 100 at a time, one call after the other."
         ),
     )
@@ -85,26 +85,26 @@ def _throughput(settings: Settings, title: str, url: str, bar: int) -> Table:
 def _waiting(settings: Settings, title: str, url: str) -> Table:
     number = settings.count(_WAITING, least=20)
     table = Table(
-        f"{title}Service: who waits",
-        ("who", "memory of the service", "processor, of a core", "bar", "reached"),
+        f"{title}Service: waiting clients",
+        ("clients", "memory of the service", "processor, of a core", "bar", "reached"),
         note=(
-            f"Over {settings.seconds(15):g} s, as long after they have come; "
-            "the listeners are told every 15 s that the service is there."
+            f"Over {settings.seconds(15):g} s, beginning as long after they have connected; "
+            "the service sends the listeners a heartbeat every 15 s."
         ),
     )
     with Service(url, settings) as service, Remote(Load, service.port) as load:
         load.call("prepare")
         before = service.memory()
         load.call("wait", number)
-        # Whoever has just fallen asleep looks a few times more.
+        # Clients that have just begun to wait poll a few times more.
         time.sleep(settings.seconds(15))
         began, spent = time.monotonic(), service.processor()
         time.sleep(settings.seconds(15))
         share, memory = (service.processor() - spent) / (time.monotonic() - began), service.memory()
         good = verdict(memory <= 150 and share <= 0.03)
-        who = f"{number:,} long-polls and {number:,} listeners"
-        table.add(["nobody", f"{before:.0f} MB", "–", "–", "–"])
-        table.add([who, f"{memory:.0f} MB", percent(share), "≤ 150 MB, ≤ 3 %", good])
+        clients = f"{number:,} long-polls and {number:,} listeners"
+        table.add(["none", f"{before:.0f} MB", "–", "–", "–"])
+        table.add([clients, f"{memory:.0f} MB", percent(share), "≤ 150 MB, ≤ 3 %", good])
     return table
 
 
@@ -139,7 +139,7 @@ class Library:
         self._kit = eventkit.connect(url)
 
     def enqueue_many(self, seconds: float) -> float:
-        """Messages a second, 100 at a time."""
+        """Return the messages a second, 100 at a time."""
         queue, batch, number = self._kit.queue("in"), list(payloads(100)), 0
         began = time.perf_counter()
         while time.perf_counter() - began < seconds:
@@ -148,14 +148,14 @@ class Library:
         return number / (time.perf_counter() - began)
 
     def fill(self, number: int) -> None:
-        """Have so many messages ready, and no others."""
+        """Leave exactly *number* messages ready."""
         queue = self._kit.queue("out")
         queue.purge("ready")
         for _ in range(number // 1000):
             queue.enqueue_many(list(payloads(1000)))
 
     def publish(self, number: int) -> list[int]:
-        """Publish events one at a time; when each was committed."""
+        """Publish events one at a time, and return when each was committed."""
         stream, moments = self._kit.stream("orders"), []
         for n in range(number):
             time.sleep(0.01)
@@ -164,5 +164,5 @@ class Library:
         return moments
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
         self._kit.close()

@@ -1,4 +1,4 @@
-"""What a SQLAlchemy session pays for its events: beside another row, and beside one call with all of them."""
+"""The cost of events in a SQLAlchemy session: beside another row, and beside one call with all of them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -19,11 +19,11 @@ from .rounds import SLICES, Contestant, Result, Spread, contest
 from .settings import Settings
 
 SIZE = 1000
-"""How many are collected in one session."""
+"""The number of calls collected in one session."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Whose transactions cost how many times those of whom, and how many times they may."""
+    """A transaction, the one it is compared with, and the largest accepted ratio of their times."""
 
     title: str
     mine: str
@@ -50,7 +50,7 @@ class Base(DeclarativeBase):
 
 
 class Order(Base):
-    """A row like any other."""
+    """An ordinary row."""
 
     __tablename__ = "shop_order"
 
@@ -60,10 +60,10 @@ class Order(Base):
 
 
 @emits("orders", on=("insert",))
-class Told(Base):
-    """The same, which is an event by itself."""
+class EmittingOrder(Base):
+    """The same row, which emits events."""
 
-    __tablename__ = "shop_told"
+    __tablename__ = "shop_emitting_order"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str]
@@ -85,7 +85,7 @@ class Application(Contestant):
         self._each = 1 if transaction.startswith(("two", "row")) else SIZE
 
     def commit(self, count: int) -> None:
-        """Bring in so many payloads, each transaction as many as it is for."""
+        """Commit *count* payloads, as many per transaction as it is for."""
         source = payloads(count)
         while batch := list(islice(source, self._each)):
             self._transaction(batch)
@@ -112,7 +112,7 @@ class Application(Contestant):
 
     def _row_that_emits(self, batch: list[Any]) -> None:
         with self._sessions.begin() as session:
-            session.add(Told(name=batch[0]["to"], total=batch[0]["total"]))
+            session.add(EmittingOrder(name=batch[0]["to"], total=batch[0]["total"]))
 
     def _published(self, batch: list[Any]) -> None:
         with self._sessions.begin() as session:
@@ -153,11 +153,11 @@ CONTESTANTS = {
     "publish_many, tx=": "publish_many_in_a_session",
     "enqueue_many, tx=": "enqueue_many_in_a_session",
 }
-"""By name, the transaction of each."""
+"""The transactions by name."""
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of sessions on SQLite."""
+    """Measure sessions on SQLite."""
     folder = settings.folder("sessions")
 
     def urls(number: int) -> tuple[str, str]:
@@ -168,13 +168,13 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def table(title: str, urls: Callable[[int], tuple[str, str]], settings: Settings, note: str = "") -> Table:
-    """What sessions cost on the databases at *urls*, where the kit's and the engine's are for the number given."""
+    """Return a table of the cost of sessions on the databases at *urls*, called with a number for each pair."""
     table = Table(
         title,
         ("transaction", "µs", "beside, µs", "times as long (spread)", "bar", "reached"),
-        note=f"{note}A row and an event are one transaction of one session, which is made for it. A thousand are "
+        note=f"{note}A row and an event are one transaction of one session, which is created for it. A thousand are "
         "collected call by call in one session, and times are for one of them, the calls and the commit together; in "
-        "a session, the other call gets `tx=`; where it does not, it has no session to pay for.",
+        "a session, the other call gets `tx=`; otherwise it has no session.",
     )
     with ExitStack() as stack:
         parties = {

@@ -1,4 +1,4 @@
-"""Many who write at once: whether they share the fsyncs."""
+"""Concurrent writers: whether they share fsyncs."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ _MANY = 64
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Enqueueing one each, at ``durability=full``, from one thread and from many."""
+    """Measure enqueueing one by one, at ``durability=full``, from one thread and from many."""
     table = Table(
-        f"{_MANY} who enqueue one each, durability=full",
-        ("disk", "who", "enqueued /s", "of one thread (spread)", "bar", "reached"),
+        f"{_MANY} callers that enqueue one each, durability=full",
+        ("disk", "caller", "enqueued /s", "of one thread (spread)", "bar", "reached"),
         note=(
             f"*fsync of {FSYNC * 1000:.0f} ms*: SQLite's VFS is replaced by one whose fsync sleeps for that long "
             "instead of calling the disk."
@@ -31,17 +31,17 @@ def measure(settings: Settings) -> Iterator[Table]:
         folder = settings.folder(f"sharing-{slow}")
         with ExitStack() as stack:
             parties = {
-                who: stack.enter_context(Remote(party, f"sqlite:///{folder}/{who}.db?durability=full", slow))
-                for who, party in _PARTIES.items()
+                name: stack.enter_context(Remote(party, f"sqlite:///{folder}/{name}.db?durability=full", slow))
+                for name, party in _PARTIES.items()
             }
             number = settings.count(20 * _MANY, least=SLICES * _MANY)
             result = contest(parties, "enqueue", number, rounds=min(5, settings.rounds))
-        for who in _PARTIES:
-            spread = result.ratio(who, "one thread")
+        for name in _PARTIES:
+            spread = result.ratio(name, "one thread")
             assert spread is not None
-            judged = slow and who != "one thread"
+            judged = slow and name != "one thread"
             bar = ("≥ 10", verdict(spread.median >= 10)) if judged else ("–", "–")
-            table.add([disk, who, thousands(result.rate(who)), ratio(spread), *bar])
+            table.add([disk, name, thousands(result.rate(name)), ratio(spread), *bar])
     yield table
 
 

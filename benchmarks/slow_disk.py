@@ -1,4 +1,4 @@
-"""A disk whose fsync takes a millisecond, whatever the real one does."""
+"""A disk whose fsync takes a millisecond, regardless of the real one."""
 
 import time
 from typing import Any
@@ -11,16 +11,16 @@ _NATIVE = apsw.vfs_names()[0]
 
 class _File(apsw.VFSFile):
     def xSync(self, flags: int) -> None:
-        """Take the time, and leave the real disk alone."""
+        """Sleep instead of syncing the real disk."""
         time.sleep(FSYNC)
 
 
 class SlowDisk(apsw.VFS):
-    """From when it is made, the default for every connection of the process that apsw opens."""
+    """A VFS that becomes the default for every later connection of apsw in the process."""
 
     def __init__(self) -> None:
         super().__init__("slow", _NATIVE, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        """The file, with an fsync of its own."""
+        """Return the file, with a slow fsync."""
         return _File(_NATIVE, name, flags)

@@ -1,4 +1,4 @@
-"""How fast tasks and events go in and out, as a fraction of bare apsw."""
+"""Throughput of tasks and events, as a fraction of bare apsw."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,7 +16,7 @@ from .settings import Settings
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What to do how often, in units of how many, and the fraction of bare apsw that is to be reached."""
+    """The work, its count, its batch size, and the fraction of bare apsw to be reached."""
 
     title: str
     work: str
@@ -41,7 +41,7 @@ KITS: dict[str, type[Contestant]] = {"bare": Bare, "by hand": ByHand, "sync": Ki
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of throughput, and one of what the peers do."""
+    """Measure throughput beside bare apsw, and that of the peers."""
     yield _beside_bare(settings)
     yield _beside_peers(settings)
 
@@ -63,10 +63,10 @@ def _beside_bare(settings: Settings) -> Table:
         ),
         note=(
             "*Bare* runs the statements of eventkit's backend in the same transactions, on a connection with the "
-            "same settings; the verdict is about it. *By hand* is what one would write for this alone, on a "
-            "connection as apsw opens it: `executemany` of an INSERT that answers no ids, and a claim that looks "
-            "at no setting of the queue; the single statements are the same. *async* awaits one call after the "
-            "other, so each pays for two changes of thread. In replay, payloads are decoded on both sides."
+            "same settings; the verdict refers to it. *By hand* is a minimal implementation for this work, on a "
+            "connection with apsw's defaults: `executemany` of an INSERT that returns no ids, and a claim that ignores "
+            "the settings of the queue; the single statements are the same. *async* awaits one call after the "
+            "other, each with two thread switches. In replay, payloads are decoded on both sides."
         ),
     )
     with _contestants(settings.folder("throughput"), KITS) as (contestants, _):
@@ -93,9 +93,9 @@ def _beside_peers(settings: Settings) -> Table:
                     ]
                 )
     table.note = (
-        "In the same minutes, at the same durability. Peers keep fewer promises: huey's dequeue has no ack, "
-        "litequeue and persist-queue have no leases, and none of the three hands out batches or has streams; – "
-        "stands where there is no such call. "
+        "In the same minutes, at the same durability. The peers guarantee less: huey's dequeue has no ack, "
+        "litequeue and persist-queue have no leases, and none of the three has batches or streams; – "
+        "means that there is no such call. "
         + " ".join(f"{name} takes no part: {reason}." for name, reason in missing.items())
     )
     return table
@@ -133,7 +133,7 @@ def _cells(row: Row, result: Result) -> list[str]:
 def _contestants(
     folder: str, factories: dict[str, Callable[[str], Any]]
 ) -> Iterator[tuple[dict[str, Remote], dict[str, str]]]:
-    """Those who could be started; and why the others could not."""
+    """Provide the contestants that could be started, and the reasons for the others."""
     contestants: dict[str, Remote] = {}
     missing: dict[str, str] = {}
     with ExitStack() as stack:

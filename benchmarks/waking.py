@@ -1,4 +1,4 @@
-"""From a commit in one process to the handler in another."""
+"""The delay from a commit in one process to the handler in another."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import msgspec
-from eventkit_sqlite import inotify
+from eventkit_sqlite import watcher
 from eventkit_sqlite.library import open_connection
 from eventkit_sqlite.statements import STATEMENTS
 
@@ -28,12 +28,12 @@ _BLOCKS = 10
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The delays of messages that are sent one at a time to somebody who sleeps."""
+    """Measure the delays of single messages to a sleeping receiver."""
     number = settings.count(1000, least=_BLOCKS) // _BLOCKS
     table = Table(
         "Cross-process wake",
         (
-            "who waits",
+            "receiver",
             "in",
             "median since the commit returned",
             "p99",
@@ -44,9 +44,9 @@ def measure(settings: Settings) -> Iterator[Table]:
         ),
         note=(
             f"{number * _BLOCKS} messages a row, sent by the other process after pauses of 5 to 20 ms, so that the "
-            f"waiter really sleeps; the rows take turns, {number} messages at a time. *bare* is a loop of inotify, "
+            f"waiter sleeps; the rows take turns, {number} messages at a time. *bare* is a loop of inotify, "
             "`PRAGMA data_version` and the statement that reads the events. The clock is CLOCK_MONOTONIC, which "
-            "processes share. A handler can run before the publisher's call has returned, which counts as less "
+            "processes share. A handler may run before the publisher's call returns, which counts as less "
             "than zero."
         ),
     )
@@ -71,7 +71,7 @@ def measure(settings: Settings) -> Iterator[Table]:
         reached = verdict(median <= _MEDIAN and p99 <= _P99)
         table.add(
             [
-                row.who,
+                row.name,
                 row.way,
                 f"**{milliseconds(median)}**",
                 milliseconds(p99),
@@ -84,14 +84,14 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def _pair(stack: ExitStack, settings: Settings, row: "Row") -> tuple[Remote, Remote]:
-    folder = settings.folder(f"waking-{row.who}-{row.way}".replace(" ", "-"))
+    folder = settings.folder(f"waking-{row.name}-{row.way}".replace(" ", "-"))
     url = f"sqlite:///{folder}/kit.db?watch={row.watch}"
     receiver = stack.enter_context(Remote(row.waiter, url, row.way))
     return receiver, stack.enter_context(Remote(Publisher, url, row.way))
 
 
 class Publisher:
-    """Sends to whoever waits in *way*."""
+    """A publisher to receivers that wait in *way*."""
 
     def __init__(self, url: str, way: str) -> None:
         self._kit = eventkit.connect(url)
@@ -103,7 +103,7 @@ class Publisher:
         self._send = calls[way]
 
     def publish(self, number: int) -> list[tuple[int, int]]:
-        """Send so many; when each call began and returned."""
+        """Send *number* messages, and return when each call began and returned."""
         moments = []
         for _ in range(number):
             time.sleep(random.uniform(0.005, 0.020))
@@ -118,22 +118,22 @@ class Publisher:
 
 
 class Receiver:
-    """Notes when each message came; *wait* runs in a thread and calls `arrived`."""
+    """A receiver that records when each message arrived; *wait* runs in a thread and calls `arrived`."""
 
     def __init__(self, url: str, way: str) -> None:
         self._arrivals: list[int] = []
         self._ready = threading.Event()
         threading.Thread(target=self._wait, args=(url, way), daemon=True).start()
         if not self._ready.wait(30):
-            raise TimeoutError("nobody waits after 30 s")
+            raise TimeoutError("no receiver waits after 30 s")
         time.sleep(0.1)
 
     def arrivals(self, number: int) -> list[int]:
-        """When each of so many messages came; they are forgotten then."""
+        """Return when each of *number* messages arrived, and forget them."""
         deadline = time.monotonic() + 30
         while len(self._arrivals) < number:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(self._arrivals)} of {number} messages came within 30 s")
+                raise TimeoutError(f"{len(self._arrivals)} of {number} messages arrived within 30 s")
             time.sleep(0.01)
         arrivals, self._arrivals = self._arrivals, []
         return arrivals
@@ -143,7 +143,7 @@ class Receiver:
 
 
 class Waiter(Receiver):
-    """Waits in a thread."""
+    """A receiver that waits in a thread."""
 
     def _wait(self, url: str, way: str) -> None:
         with eventkit.connect(url) as kit:
@@ -154,7 +154,7 @@ class Waiter(Receiver):
 
 
 class AsyncWaiter(Receiver):
-    """Waits in an event loop."""
+    """A receiver that waits in an event loop."""
 
     def _wait(self, url: str, way: str) -> None:
         asyncio.run(self._wait_in_loop(url, way))
@@ -168,7 +168,7 @@ class AsyncWaiter(Receiver):
 
 
 class BareWaiter(Receiver):
-    """Waits for a stream with nothing but inotify and apsw, in one thread."""
+    """A receiver for a stream with only inotify and apsw, in one thread."""
 
     def _wait(self, url: str, way: str) -> None:
         eventkit.connect(url).close()
@@ -176,17 +176,17 @@ class BareWaiter(Receiver):
         connection = open_connection("apsw", path, "NORMAL", 5)
         sql = STATEMENTS[ReadEvents].sql
         version: Any = connection.execute("PRAGMA data_version").fetchall()
-        log = inotify.open_descriptor()
-        inotify.watch(log, path + "-wal", inotify.MODIFIED)
+        log = watcher.open_descriptor()
+        watcher.watch(log, path + "-wal", watcher.MODIFIED)
         poll = select.poll()
         poll.register(log, select.POLLIN)
         after = 0
         self._ready.set()
         while True:
-            # The log is written just before the commit can be seen, so looking goes on for a while; and a commit
-            # that takes longer than that is found by looking every few milliseconds.
+            # The log is written just before the commit is visible, so polling continues for a while; a commit that
+            # takes longer is found by a poll every few milliseconds.
             until = time.monotonic() + 0.001 if poll.poll(5) else 0.0
-            inotify.drain(log)
+            watcher.drain(log)
             while (now := connection.execute("PRAGMA data_version").fetchall()) == version:
                 if time.monotonic() > until:
                     break
@@ -200,9 +200,9 @@ class BareWaiter(Receiver):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Somebody who waits."""
+    """A receiver to measure."""
 
-    who: str
+    name: str
     waiter: type[Receiver]
     way: str
     watch: str = "inotify"
@@ -227,5 +227,5 @@ def _messages(kit: Any, way: str) -> Any:
 
 
 def _p99(values: list[float]) -> float:
-    """The value that 99 % of the sorted *values* do not exceed."""
+    """Return the value that 99 % of the sorted *values* do not exceed."""
     return values[max(0, -(-len(values) * 99 // 100) - 1)]

@@ -1,4 +1,4 @@
-"""A worker: no-op async tasks a second in one process, how soon a task begins, and what a worker takes of memory."""
+"""A worker: no-op async tasks a second in one process, the delay to the start of a task, and its memory."""
 
 import asyncio
 import random
@@ -22,11 +22,11 @@ _COUNT = 60_000
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """On SQLite, beside huey."""
+    """Measure a worker on SQLite, beside huey."""
     table = Table(
         "Worker: no-op tasks in one process",
         ("slots", "eventkit /s", "huey /s", "of huey (spread)", "bar", "reached"),
-        note="Tasks that wait in the queue are run until none is left, from the start of the worker to its end. huey "
+        note="The worker runs all waiting tasks, from its start to its end. huey "
         "dequeues and executes them in a loop; it deletes a task before it runs it, and keeps no lease.",
     )
     folder = settings.folder("working")
@@ -53,7 +53,7 @@ def measure(settings: Settings) -> Iterator[Table]:
 
 
 def race(workers: Mapping[str, Remote], settings: Settings) -> Result:
-    """Who works off as many tasks, in whole rounds."""
+    """Return the result of a contest between workers, in whole rounds."""
     return contest(
         workers,
         "work",
@@ -65,7 +65,7 @@ def race(workers: Mapping[str, Remote], settings: Settings) -> Result:
 
 
 def beginnings(settings: Settings, title: str, url: str, bar: float) -> Table:
-    """A table of how soon a worker in another process begins with a task that is enqueued, and of its memory."""
+    """Return a table of the delay until a worker in another process starts an enqueued task, and of its memory."""
     table = Table(
         f"{title}Worker: how soon a task begins".strip(),
         ("when", "median", "99 of 100 within", "bar for the median", "reached", "memory of the worker", "bar for it"),
@@ -101,7 +101,7 @@ def beginnings(settings: Settings, title: str, url: str, bar: float) -> Table:
 
 
 def starts(settings: Settings, title: str, url: str) -> Table:
-    """A table of how soon a worker that is started begins with its first task."""
+    """Return a table of the delay from the start of a worker to its first task."""
     table = Table(
         f"{title}Worker: from its start to its first task".strip(),
         ("median", "longest", "bar for the median", "reached"),
@@ -119,7 +119,7 @@ def starts(settings: Settings, title: str, url: str) -> Table:
 
 
 class AppWorker(Contestant):
-    """A worker with so many slots."""
+    """A worker with *slots* slots."""
 
     def __init__(self, url: str, slots: int, prefetch: int = 0) -> None:
         self._app = eventkit.App(url)
@@ -154,7 +154,7 @@ class AppWorker(Contestant):
 
 
 class HueyWorker(Huey):
-    """huey, which runs what it dequeues."""
+    """huey, which executes the tasks that it dequeues."""
 
     def work(self, count: int) -> None:
         """Dequeue and execute."""
@@ -163,7 +163,7 @@ class HueyWorker(Huey):
 
 
 class Beginner:
-    """A worker that notes when each task begins."""
+    """A worker that records when each task begins."""
 
     def __init__(self, url: str) -> None:
         self._moments: list[int] = []
@@ -178,7 +178,7 @@ class Beginner:
         time.sleep(2)
 
     def moments(self, number: int) -> list[int]:
-        """When each of so many tasks began; they are forgotten then."""
+        """Return when each of *number* tasks began, and forget them."""
         deadline = time.monotonic() + 30
         while len(self._moments) < number:
             if time.monotonic() > deadline:
@@ -188,14 +188,14 @@ class Beginner:
         return moments
 
     def megabytes(self) -> float:
-        """What this process has in memory."""
+        """Return the resident memory of this process."""
         with open("/proc/self/status") as status:
             [size] = [line.split()[1] for line in status if line.startswith("VmRSS")]
         return int(size) / 1024
 
 
 class Starter:
-    """A worker that was not started yet, for which a task waits; all that it needs is imported."""
+    """A worker that is not started yet, with a waiting task and everything imported."""
 
     def __init__(self, url: str) -> None:
         self._app = eventkit.App(url)
@@ -214,7 +214,7 @@ class Starter:
         self._worker: Any = self._app.worker(concurrency=100)
 
     def first_task(self) -> float:
-        """How many seconds it takes from the start to the task."""
+        """Return the seconds from the start to the task."""
         called = time.monotonic()
         asyncio.run(self._worker.serve())
         return self._begun - called

@@ -1,4 +1,4 @@
-"""Processes that write to one file back to back: what share each of them gets."""
+"""Processes that write to one file without pauses: the share of each."""
 
 import random
 import time
@@ -30,7 +30,7 @@ class Share(NamedTuple):
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Transactions of 2 to 20 ms, back to back, from 4 and from 16 processes."""
+    """Measure transactions of 2 to 20 ms without pauses, from 4 and from 16 processes."""
     seconds = settings.seconds(_SECONDS)
     table = Table(
         f"Processes that write to one file back to back for {seconds:g} s",
@@ -88,11 +88,11 @@ class Writer:
     """A process that writes."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """A transaction that has the write lock."""
+        """Return a transaction with the write lock."""
         raise NotImplementedError
 
     def write(self, start: float, seconds: float) -> Share:
-        """Write back to back, from the moment *start* on."""
+        """Write without pauses, from the time *start* on."""
         time.sleep(max(0.0, start - time.monotonic()))
         count, refused, longest, held = 0, 0, 0.0, 0.0
         while (asked := time.monotonic()) < start + seconds:
@@ -110,7 +110,7 @@ class Writer:
 
 
 class Bare(Writer):
-    """SQLite and its busy handler."""
+    """SQLite with its busy handler."""
 
     def __init__(self, path: str) -> None:
         self._connection = apsw.Connection(path)
@@ -144,7 +144,7 @@ class Kit(Writer):
 
 
 class Engine(Writer):
-    """An engine, whose transactions begin deferred."""
+    """An engine whose transactions begin deferred."""
 
     def __init__(self, path: str) -> None:
         self._engine = sa.create_engine(f"sqlite+apsw:///{path}")

@@ -5,9 +5,9 @@
     kit = eventkit.connect("sqlite:///shop.db")
     kit.stream("orders").publish({"id": 42})
 
-`eventkit.protocols` is the page to read first.
+Read `eventkit.protocols` first.
 
-What is named here is imported when it is first asked for, so that whoever needs little waits for little.
+Names are imported at their first use, so that programs import no more than they need.
 """
 
 from importlib import import_module
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         TaskHandle,
     )
     from .codec import Undecodable
-    from .copying import copy
     from .errors import (
         Busy,
         Closed,
@@ -49,10 +48,8 @@ if TYPE_CHECKING:
         Unavailable,
         UnknownBackend,
     )
-    from .findings import DeadLetters, Maintained
     from .handling import Permanent, Retry, Snooze
     from .kit import connect, connect_async
-    from .looks import LimitInfo, WorkerInfo
     from .protocols import (
         AsyncEventKit,
         AsyncEventStream,
@@ -73,23 +70,38 @@ if TYPE_CHECKING:
         Schedules,
         TaskQueue,
     )
-    from .records import (
+    from .retry import Delays, Exponential, Fixed, Linear
+    from .stats import (
+        DeadLetters,
+        HeldLock,
+        LimitInfo,
+        Maintained,
+        OutboxStats,
+        Overview,
+        QueueStats,
+        ScheduleStats,
+        TopicStats,
+        WorkerInfo,
+    )
+    from .telemetry import tracing
+    from .transfer import copy
+    from .values import (
+        ChannelSettings,
         Consumer,
         Enqueued,
         Event,
         Fire,
+        InboxSettings,
         Message,
         NewEvent,
         NewTask,
         Notification,
+        QueueSettings,
         Schedule,
+        StreamSettings,
         Task,
         TaskInfo,
     )
-    from .retry import Delays, Exponential, Fixed, Linear
-    from .settings import ChannelSettings, InboxSettings, QueueSettings, StreamSettings
-    from .stats import HeldLock, OutboxStats, Overview, QueueStats, ScheduleStats, TopicStats
-    from .telemetry import tracing
 
 __all__ = [
     "App",
@@ -189,7 +201,6 @@ _PLACES = {
         "TaskHandle",
     ),
     "codec": ("Undecodable",),
-    "copying": ("copy",),
     "errors": (
         "Busy",
         "Closed",
@@ -210,7 +221,6 @@ _PLACES = {
         "Unavailable",
         "UnknownBackend",
     ),
-    "findings": ("DeadLetters", "Maintained"),
     "handling": (
         "Permanent",
         "Retry",
@@ -219,10 +229,6 @@ _PLACES = {
     "kit": (
         "connect",
         "connect_async",
-    ),
-    "looks": (
-        "LimitInfo",
-        "WorkerInfo",
     ),
     "protocols": (
         "AsyncEventKit",
@@ -244,46 +250,49 @@ _PLACES = {
         "Schedules",
         "TaskQueue",
     ),
-    "records": (
-        "Consumer",
-        "Enqueued",
-        "Event",
-        "Fire",
-        "Message",
-        "NewEvent",
-        "NewTask",
-        "Notification",
-        "Schedule",
-        "Task",
-        "TaskInfo",
-    ),
     "retry": (
         "Delays",
         "Exponential",
         "Fixed",
         "Linear",
     ),
-    "settings": (
-        "ChannelSettings",
-        "InboxSettings",
-        "QueueSettings",
-        "StreamSettings",
-    ),
     "stats": (
+        "DeadLetters",
         "HeldLock",
+        "LimitInfo",
+        "Maintained",
         "OutboxStats",
         "Overview",
         "QueueStats",
         "ScheduleStats",
         "TopicStats",
+        "WorkerInfo",
     ),
     "telemetry": ("tracing",),
+    "transfer": ("copy",),
+    "values": (
+        "ChannelSettings",
+        "Consumer",
+        "Enqueued",
+        "Event",
+        "Fire",
+        "InboxSettings",
+        "Message",
+        "NewEvent",
+        "NewTask",
+        "Notification",
+        "QueueSettings",
+        "Schedule",
+        "StreamSettings",
+        "Task",
+        "TaskInfo",
+    ),
 }
-"""Which module each name is of: what is imported above, for those who run it."""
+"""The module of each name, with the same names as the imports above."""
 
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
-if not TYPE_CHECKING:  # Or any name would be one.
+if not TYPE_CHECKING:  # A type checker would accept any name otherwise.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:

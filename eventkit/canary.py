@@ -1,8 +1,8 @@
-"""`Canary`: whether a message still comes through, and how long it takes, by sending some.
+"""`Canary`: sends test messages, and measures whether and how fast they arrive.
 
-A round puts a task into the queue ``eventkit.canary`` and an event into the stream of that name, for somebody who
-sleeps until they come; so what is measured is all that an application has to do with: the commit, the wake and the
-claim.  Of any number of canaries on a database one is at it at a time, under a lock.
+A round puts a task into the queue ``eventkit.canary`` and an event into the stream of that name, for a consumer that
+sleeps until they arrive; so it measures the commit, the wake and the claim, as an application does.  Of several
+canaries on a database, one runs at a time, under a lock.
 """
 
 import asyncio
@@ -10,54 +10,55 @@ import logging
 from time import monotonic, time
 from typing import Any
 
-from . import arguments
-from .arguments import Duration
+from . import checks
+from .checks import Duration
 from .errors import EventkitError
 from .metrics import Counter, Gauge, Histogram, Registry
+from .plans import completed
 from .protocols import AsyncEventKit
 
 logger = logging.getLogger("eventkit.canary")
 
 NAME = "eventkit.canary"
-"""The queue, the stream and the lock."""
+"""The name of the queue, the stream and the lock."""
 
 _ASLEEP = 0.05
-"""Seconds after which whoever waits for the message has looked, found nothing, and sleeps."""
+"""Seconds after which the consumer has found nothing, and sleeps."""
 
 _KEPT = 10
 
 
 class Metrics(Registry):
-    """What canaries of a process have measured."""
+    """The measurements of the canaries of a process."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(
-            "eventkit_canary_seconds", "From sending a canary's message to having it in hand.", "path"
+            "eventkit_canary_seconds", "Time from sending a canary's message until it was received.", "path"
         )
         self.failures = Counter(
-            "eventkit_canary_failures_total", "Canary's messages that did not come in time.", "path"
+            "eventkit_canary_failures_total", "Messages of a canary that did not arrive in time.", "path"
         )
-        self.last = Gauge("eventkit_canary_last_success_seconds", "When the last one came, since 1970.", "path")
+        self.last = Gauge("eventkit_canary_last_success_seconds", "When the last one arrived, since 1970.", "path")
 
 
 class Canary:
-    """Sends messages to itself; one that takes longer than *timeout* seconds has failed."""
+    """A sender of test messages to itself; one that takes longer than *timeout* seconds has failed."""
 
     def __init__(self, kit: AsyncEventKit, *, timeout: Duration = 10) -> None:
-        self._timeout = arguments.milliseconds("timeout", timeout, least=1) / 1000
+        self._timeout = checks.milliseconds("timeout", timeout, least=1) / 1000
         self._lock = kit.lock(NAME, ttl=4 * self._timeout + 10)
         self._queue, self._stream = kit.queue(NAME), kit.stream(NAME)
         self.metrics = Metrics()
 
     async def run(self, every: Duration = 10) -> None:
-        """A round once in *every* seconds, for ever."""
-        pause = arguments.milliseconds("every", every, least=1) / 1000
+        """Run a round once in *every* seconds, for ever."""
+        pause = checks.milliseconds("every", every, least=1) / 1000
         while True:
             await self.sing()
             await asyncio.sleep(pause)
 
     async def sing(self) -> dict[str, float | None]:
-        """One round: how many seconds a task and an event took, and None for what did not come."""
+        """Run one round; return the seconds that a task and an event took, with None for one that did not arrive."""
         took: dict[str, float | None] = {"queue": None, "stream": None}
         try:
             if await self._lock.acquire(wait=self._timeout):
@@ -65,9 +66,9 @@ class Canary:
                     took["queue"] = await self._through("queue", self._task)
                     took["stream"] = await self._through("stream", self._event)
                 finally:
-                    await self._lock.release()
+                    await completed(self._lock.release())
         except EventkitError as error:
-            logger.warning("the canary could not begin or end: %s", error)
+            logger.warning("the canary could not start or finish its round: %s", error)
         for path, seconds in took.items():
             if seconds is None:
                 self.metrics.failures.of(path).value += 1
@@ -82,13 +83,13 @@ class Canary:
                 seconds: float = await send()
                 return seconds
         except TimeoutError:
-            logger.warning("the canary's %s did not bring its message within %g s", path, self._timeout)
+            logger.warning("the canary's %s did not arrive within %g s", path, self._timeout)
         except EventkitError as error:
-            logger.warning("the canary's %s brought no message: %s", path, error)
+            logger.warning("the canary's %s failed: %s", path, error)
         return None
 
     async def _task(self) -> float:
-        # What a canary has left that died in its round.
+        # A canary that died in its round may have left a task.
         await self._queue.purge()
         waiting = asyncio.ensure_future(self._queue.claim(NAME, wait=self._timeout))
         try:

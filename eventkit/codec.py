@@ -1,8 +1,8 @@
 """Payloads and headers as JSON text, strictly.
 
-What is written reads back as what was given, or it is refused before anything is written.  The proof is
-the reading itself: every payload is decoded once on its way in and compared, which also catches what the
-JSON library would have turned into something else without a word (NaN into null, a datetime into a string).
+A payload reads back equal to what was passed, or it is refused before anything is written.  To prove it, each payload
+is decoded once on its way in and compared, which also detects values that the JSON library would silently convert (NaN
+into null, a datetime into a string).
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 
 DecodeError = Exception
-"""The exceptions of `Codec.decode`: a caller's type may raise any when an object of it is made."""
+"""The exceptions of `Codec.decode`: a caller's type may raise any while an object is constructed."""
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -33,13 +33,13 @@ class Undecodable(msgspec.Struct, frozen=True):
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """A payload that was encoded, and with that checked, by the codec of the handle that it is for."""
+    """A payload that the codec of its handle has encoded, and so checked."""
 
     text: str
 
 
 class Codec:
-    """Encodes payloads to JSON text and back; as *type*, if one is given."""
+    """The encoding of payloads to JSON text and back, as *type* if one is given."""
 
     __slots__ = ("_decode_lines", "decode", "largest", "type")
 
@@ -51,7 +51,7 @@ class Codec:
         self._decode_lines = decoder.decode_lines
 
     def encode(self, payload: Any) -> str:
-        """*payload* as JSON text that decodes to an equal value, or ``ValueError``/``TypeError``."""
+        """Return *payload* as JSON text that decodes to an equal value; raise ``ValueError`` or ``TypeError``."""
         try:
             data = _encode(payload)
             if len(data) > _SHALLOW and data.count(b"[") + data.count(b"{") > DEEPEST:
@@ -72,20 +72,20 @@ class Codec:
         return data.decode()
 
     def encode_many(self, payloads: list[Any]) -> list[str]:
-        """`encode` for each; small payloads are proved to be exact all at once, which is several times faster."""
+        """Run `encode` for each; small payloads are checked all at once, which is several times faster."""
         try:
             data = _encode_lines(payloads)
             texts = data.decode().split("\n")[:-1]
-            # A character has four bytes at most; a `msgspec.Raw` may bring line breaks of its own.
+            # A character has at most four bytes; a `msgspec.Raw` may contain line breaks.
             small = max(map(len, texts), default=0) <= _SHALLOW <= self.largest // 4
             if small and len(texts) == len(payloads) and self._decode_lines(data) == payloads:
                 return texts
         except Exception:
-            pass  # One of them cannot be encoded; below it says so itself.
+            pass  # One of them cannot be encoded, and raises its error below.
         return [self.encode(payload) for payload in payloads]
 
     def check(self, text: str) -> str:
-        """*text*, which is the JSON of a payload already, or ``ValueError``."""
+        """Return *text*, which is JSON already; raise ``ValueError`` if it is not."""
         data = text.encode()
         if len(data) > self.largest:
             raise too_large(len(data), self.largest)
@@ -100,7 +100,7 @@ class Codec:
         return text
 
     def decode_or_wrap(self, text: str | bytes, headers: str | bytes | None) -> tuple[Any, dict[str, str]]:
-        """The payload of *text* and the *headers*; an `Undecodable` payload where either does not decode."""
+        """Return the payload of *text* and the *headers*; an `Undecodable` payload if either does not decode."""
         names: dict[str, str] = {}
         try:
             names = decode_headers(headers)
@@ -110,7 +110,7 @@ class Codec:
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> str | None:
-    """*headers* as JSON text; NULL for none."""
+    """Return *headers* as JSON text; NULL for none."""
     if not headers:
         return None
     for name, value in headers.items():
@@ -123,22 +123,22 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
 
 
 def decode_headers(text: str | bytes | None) -> dict[str, str]:
-    """The headers of *text*, empty for NULL."""
+    """Return the headers of *text*, empty for NULL."""
     return _decode_headers(text) if text else {}
 
 
 def as_text(stored: str | bytes) -> str:
-    """Text of the database that may be any bytes, with U+FFFD for what is not UTF-8."""
+    """Return text of the database, which may be any bytes, with U+FFFD for what is not UTF-8."""
     return stored if isinstance(stored, str) else stored.decode("utf-8", "replace")
 
 
 def encode_json(value: Any) -> str:
-    """*value*, made of our own rows and numbers, as JSON text."""
+    """Return *value*, made of the library's own rows and numbers, as JSON text."""
     return _encode(value).decode()
 
 
 def too_large(size: int, largest: int) -> ValueError:
-    """The error for a payload of *size* bytes, where *largest* are the most."""
+    """Return the error for a payload of *size* bytes, above the maximum *largest*."""
     return ValueError(
         f"the payload has {size:,} bytes as JSON, more than {largest:,}: "
         f"store the data elsewhere and send a reference, or raise max_payload in the URL"
@@ -146,7 +146,7 @@ def too_large(size: int, largest: int) -> ValueError:
 
 
 def _decode_raw(stored: str | bytes) -> msgspec.Raw:
-    """The JSON as it is, where it is text at all."""
+    """Return the JSON unchanged, if it is text."""
     if not isinstance(stored, str):
         stored.decode()
     return msgspec.Raw(stored)
@@ -167,7 +167,7 @@ def _check_depth(value: Any, depth: int = 0) -> None:
 
 
 def _explain_difference(value: Any) -> None:
-    """Raise for the part of *value* that JSON cannot carry; tuples are the one difference that is none."""
+    """Raise an error for the part of *value* that JSON cannot represent; tuples are allowed."""
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError(f"{value} is not a JSON number: send null or a string")

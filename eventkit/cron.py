@@ -1,10 +1,9 @@
-"""When a schedule fires: cron expressions in a time zone, and plain intervals.
+"""The fires of a schedule: cron expressions in a time zone, and plain intervals.
 
-A cron expression speaks of the clock on the wall, which a zone sets forward and back.  Where its hour field
-begins with ``*`` the expression follows real time: it fires at every moment at which the clock on the wall shows
-what it asks for, in a repeated hour again, in a skipped one not.  Any other hour field means the wall's own day: a
-time that is skipped fires once, at the first moment after the gap, and a time that is repeated fires the first
-time only.
+A cron expression refers to the local clock, which a zone sets forward and back.  If its hour field begins with ``*``,
+the expression follows real time: it fires whenever the local clock matches, again in a repeated hour, and not in a
+skipped one.  Any other hour field refers to the local day: a time that is skipped fires once, at the first moment after
+the gap, and a time that is repeated fires the first time only.
 """
 
 import re
@@ -32,39 +31,39 @@ _CHANCE = re.compile(r"(?<![a-z])[rh](?![a-z])")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NUMBERS = {name: number for names in (_MONTHS, _DAYS) for number, name in enumerate(names, 1)}
-"""The numbers of months and days, as far as the order in a range goes: Sunday is the last day here."""
+"""The numbers of months and days in the order of ranges: Sunday is the last day here."""
 
 _SECOND = timedelta(seconds=1)
 _DAY = timedelta(days=1)
 
 
 class Interval(NamedTuple):
-    """Every so often, counted from the fire before."""
+    """A fixed interval, counted from the previous fire."""
 
     length: timedelta
 
     def after(self, moment: datetime) -> datetime:
-        """The next fire after one at *moment*."""
+        """Return the next fire after one at *moment*."""
         return moment.astimezone(UTC) + self.length
 
 
 class Cron(NamedTuple):
-    """A cron expression with its seconds, in a zone."""
+    """A cron expression with seconds, in a zone."""
 
     expression: str
     zone: tzinfo
     real: bool
-    """Whether it follows real time rather than the wall's."""
+    """True if it follows real time rather than the local clock."""
 
     def after(self, moment: datetime) -> datetime:
-        """The first fire later than *moment*."""
+        """Return the first fire later than *moment*."""
         moment = moment.astimezone(UTC)
         return self._real_after(moment) if self.real else self._wall_after(moment)
 
     def _match_after(self, local: datetime) -> datetime:
-        """The first match after a time on the wall, which may be one that the zone skips."""
+        """Return the first match after a local time; the zone may skip it."""
         search = copy(_search(self.expression))
-        # Parts of a second in what croniter begins with are no part of the answer, and its own search would round them.
+        # croniter would round fractions of a second, and they are no part of the answer.
         search.set_current(local.replace(microsecond=0))
         found: datetime = search.get_next(datetime)
         return found
@@ -73,7 +72,7 @@ class Cron(NamedTuple):
         begin = moment
         while True:
             offset = self._offset(begin)
-            # What the wall would show if the zone's offset stayed as it is.
+            # The local time if the zone's offset did not change.
             found = self._match_after((begin + offset).replace(tzinfo=None)).replace(tzinfo=UTC) - offset
             change = self._change(begin, found)
             if change is None:
@@ -104,7 +103,7 @@ class Cron(NamedTuple):
         return offset
 
     def _change(self, begin: datetime, end: datetime) -> datetime | None:
-        """The first moment after *begin*, up to *end*, at which the zone's offset is another one, to the second."""
+        """Return the first time after *begin*, up to *end*, at which the zone's offset changes, to the second."""
         offset = self._offset(begin)
         while begin < end:
             following = min(begin + _DAY, end)
@@ -125,13 +124,13 @@ When = Interval | Cron
 
 @lru_cache(1000)
 def _search(expression: str) -> croniter:
-    """What to copy for a search: to read an expression takes longer than to search by it."""
+    """Return a search to copy: parsing an expression takes longer than a search."""
     return croniter(expression, datetime(2000, 1, 1), second_at_beginning=True)
 
 
 @lru_cache(1000)
 def parse(when: str, tz: str = "UTC") -> When:
-    """What *when* says, in the zone *tz*; a `ValueError` for what can never be, or never will."""
+    """Parse *when*, in the zone *tz*; raise `ValueError` for one that is invalid or never fires."""
     zone = _zone(tz)
     text = " ".join(when.split()).lower() if isinstance(when, str) else ""
     if text.startswith("@every"):
@@ -140,7 +139,7 @@ def parse(when: str, tz: str = "UTC") -> When:
     if len(fields) not in (5, 6):
         raise _refused(when, "it takes five fields, six with the seconds first, @hourly and the like, or '@every 30s'")
     if any(_CHANCE.search(field) for field in fields):
-        raise _refused(when, "the moments of a schedule are not left to chance: write the number")
+        raise _refused(when, "random fields are not supported: write the number")
     fields = [_with_ranges(when, field) for field in fields]
     cron = Cron(" ".join(["0", *fields] if len(fields) == 5 else fields), zone, fields[-4].startswith("*"))
     try:
@@ -162,7 +161,7 @@ def _interval(when: str, text: str) -> Interval:
 
 
 def _with_ranges(when: str, field: str) -> str:
-    """*field*, whose ranges go upwards; one of a single number is that number."""
+    """Return *field* with ascending ranges; a range of one number becomes that number."""
 
     def checked(found: re.Match[str]) -> str:
         low, high = (_NUMBERS.get(bound, bound) for bound in found.groups())
@@ -183,7 +182,7 @@ def _zone(tz: str) -> tzinfo:
         return ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise ValueError(
-            f"there is no time zone {tz!r}: name one as 'Europe/Berlin'; where the system has none, pip install tzdata"
+            f"there is no time zone {tz!r}: use one such as 'Europe/Berlin'; if the system has none, pip install tzdata"
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""The main job, to watch: ``python -m eventkit.demo``.
+"""A demonstration of the library's purpose: ``python -m eventkit.demo``.
 
-One process puts a row, an event, a task and a notification into a file, in one SQLAlchemy transaction; a
-second process, which slept, has them a moment after the commit.  Then the same, rolled back: nothing comes.
+One process puts a row, an event, a task and a notification into a file, in one SQLAlchemy transaction; a second
+process, which sleeps, receives them a moment after the commit.  Then the same with a rollback: nothing arrives.
 
 ``python -m eventkit.demo listen`` and ``python -m eventkit.demo order tea`` are the two halves, for two terminals.
 """
@@ -21,10 +21,10 @@ import eventkit
 
 FILE = "shop.db"
 PATIENCE = 10.0
-"""Seconds after which what has not arrived will not."""
+"""The seconds to wait for an item."""
 
-Tell = Callable[[float, str, Any], object]
-"""Is told when something arrived, what it is, and its payload."""
+Report = Callable[[float, str, Any], object]
+"""Called with the time of arrival, the kind of an item, and its payload."""
 
 
 class Base(DeclarativeBase):
@@ -40,7 +40,7 @@ class Order(Base):
 
 
 def place(kit: eventkit.EventKit, engine: Engine, item: str, fails: bool = False) -> float:
-    """Store an order and all that follows from it, or nothing of it; the moment before the commit."""
+    """Store an order with its event, task and notification, or none of them; return the time before the commit."""
     orders, emails, alerts = kit.stream("orders"), kit.queue("emails"), kit.channel("alerts")
     with Session(engine) as session, session.begin():
         order = Order(item=item)
@@ -54,26 +54,26 @@ def place(kit: eventkit.EventKit, engine: Engine, item: str, fails: bool = False
         return time.time()
 
 
-def consume(kit: eventkit.EventKit, tell: Tell) -> list[threading.Thread]:
-    """Tell of every event, task and notification, until the kit is closed."""
+def consume(kit: eventkit.EventKit, report: Report) -> list[threading.Thread]:
+    """Report every event, task and notification, until the kit is closed."""
     events = kit.stream("orders").subscribe("demo")
     tasks = kit.queue("emails")
     alerts = kit.channel("alerts").listen()
 
     def follow() -> None:
         for event in events:
-            tell(time.time(), "event", event.payload)
+            report(time.time(), "event", event.payload)
 
     def work() -> None:
         for task in tasks.work("demo"):
             arrived = time.time()
             with tasks.handling(task):
                 pass
-            tell(arrived, "task", task.payload)
+            report(arrived, "task", task.payload)
 
     def listen() -> None:
         for alert in alerts:
-            tell(time.time(), "notification", alert.payload)
+            report(time.time(), "notification", alert.payload)
 
     threads = [threading.Thread(target=target) for target in (follow, work, listen)]
     for thread in threads:
@@ -82,7 +82,7 @@ def consume(kit: eventkit.EventKit, tell: Tell) -> list[threading.Thread]:
 
 
 def second_process(url: str, pipe: Any) -> None:
-    """Consume until the pipe says otherwise."""
+    """Consume until the pipe ends it."""
     with eventkit.connect(url) as kit:
         threads = consume(kit, lambda *news: pipe.send(news))
         pipe.send(None)
@@ -92,7 +92,7 @@ def second_process(url: str, pipe: Any) -> None:
 
 
 def tour(url: str, engine: Engine) -> int:
-    """Both processes, one transaction that commits, and one that does not."""
+    """Run both processes, with one transaction that commits, and one that does not."""
     process_context = get_context("spawn")
     pipe, their_pipe = process_context.Pipe()
     process = process_context.Process(target=second_process, args=(url, their_pipe), daemon=True)
@@ -100,7 +100,7 @@ def tour(url: str, engine: Engine) -> int:
     with eventkit.connect(url) as kit:
         _receive(pipe)
         while pipe.poll(0.3):
-            pipe.recv()  # What an earlier, interrupted run left behind.
+            pipe.recv()  # Items left by an earlier, interrupted run.
         print(f"\n  One file, {FILE}, and two processes: this one, and {process.pid}, which waits.\n")
         print(_COMMIT)
         committed = place(kit, engine, "tea")
@@ -128,12 +128,12 @@ def tour(url: str, engine: Engine) -> int:
 def listen(url: str) -> int:
     """Print what arrives until interrupted."""
 
-    def tell(arrived: float, kind: str, payload: Any) -> None:
+    def report(arrived: float, kind: str, payload: Any) -> None:
         moment = time.strftime("%H:%M:%S", time.localtime(arrived))
         print(f"{moment}.{int(arrived % 1 * 1000):03}  {kind:<14}{payload}", flush=True)
 
     with eventkit.connect(url) as kit:
-        consume(kit, tell)
+        consume(kit, report)
         print("waiting for orders, emails and alerts; Ctrl-C ends it", flush=True)
         try:
             threading.Event().wait()
@@ -143,7 +143,7 @@ def listen(url: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """The tour, or one half of it."""
+    """Run the tour, or one half of it."""
     url = f"sqlite:///{FILE}"
     engine = create_engine(f"sqlite+apsw:///{FILE}")
     if os.path.exists(FILE) and not inspect(engine).has_table(Order.__tablename__):
@@ -177,7 +177,7 @@ def _count(engine: Engine) -> str:
 
 
 def _python() -> str:
-    """The interpreter as one would type it here."""
+    """Return the interpreter as a user would type it here."""
     near = os.path.relpath(sys.executable)
     return sys.executable if near.startswith("..") else near
 
@@ -207,7 +207,7 @@ _NEXT = """
 
     {python} -m eventkit.demo listen
 
-  and another one gives it work, with eventkit or without:
+  and another one sends it work, with eventkit or without:
 
     {python} -m eventkit.demo order coffee
 

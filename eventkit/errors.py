@@ -1,6 +1,6 @@
-"""What can go wrong, as a tree.
+"""The errors of the library, as a tree.
 
-Expected outcomes are return values (a lost lease is ``False``); what is raised is a surprise, and every
+Expected outcomes are return values (a lost lease is ``False``); exceptions are for the unexpected, and every
 message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeError``.
 
 ::
@@ -11,16 +11,16 @@ message names the remedy.  Bad arguments are plain ``ValueError`` and ``TypeErro
     ├── ForeignTransaction             tx belongs to another database or another SQLite library
     ├── Closed                         the kit was closed, or inherited through fork()
     ├── QueueFull                      the queue's max_size is reached
-    ├── LockHeld                       somebody else holds the lock
+    ├── LockHeld                       another holder has the lock
     ├── TaskFailed                     the task whose result was waited for is dead
     ├── TimedOut (TimeoutError)        the result, or the next item of an iterator, did not come in time
     ├── LeaseLost                      another process may have the task, or the consumer's name, by now
     ├── TaskCancelled                  the task that is running was cancelled
     ├── Truncated                      events the reader had not seen were pruned
-    ├── CopyDiffers                    a copy is not what it was made from
+    ├── CopyDiffers                    a copy differs from its source
     ├── DatabaseReplaced               the database is no longer the one that was opened or read
-    ├── DatabaseError                  the database refuses a statement, for a reason of its own
-    └── Unavailable                    worth another try
+    ├── DatabaseError                  the database refuses a statement, as by a constraint
+    └── Unavailable                    the database is unavailable; try again
         ├── Busy                       a lock was not obtained in time
         └── Disconnected               the connection broke
 """
@@ -29,7 +29,7 @@ import datetime
 
 
 class EventkitError(Exception):
-    """The base of everything this library raises on its own account."""
+    """The base of the library's own errors."""
 
 
 class UnknownBackend(EventkitError, LookupError):
@@ -49,9 +49,9 @@ class Closed(EventkitError):
 
 
 class QueueFull(EventkitError):
-    """Raised by `enqueue` when the queue's ``max_size`` is reached; wait for room with ``wait=`` or raise it.
+    """Raised by `enqueue` when the queue's ``max_size`` is reached; wait with ``wait=``, or raise ``max_size``.
 
-    ``fits`` is False for a batch that is larger than ``max_size``, for which no waiting makes room.
+    ``fits`` is False for a batch that is larger than ``max_size``, which never fits.
     """
 
     fits = True
@@ -60,7 +60,7 @@ class QueueFull(EventkitError):
 class LockHeld(EventkitError):
     """Raised on entering a lock that is held; wait with ``acquire(wait=seconds)``.
 
-    ``holder`` and ``until`` say by whom and until when at the latest; both are None if it has been let go since.
+    ``holder`` has the lock until at most ``until``; both are None if it has been released since.
     """
 
     def __init__(self, name: str, holder: str | None, until: datetime.datetime | None) -> None:
@@ -75,10 +75,10 @@ class LockHeld(EventkitError):
 
 
 class TaskFailed(EventkitError):
-    """Raised to who waits for the result of a task that is dead.
+    """Raised when the result of a dead task is waited for.
 
-    ``reason`` is ``"failed"``, ``"exhausted"``, ``"expired"`` or ``"poison"``, and ``error`` the task's error, if it
-    has left one.
+    ``reason`` is ``"failed"``, ``"exhausted"``, ``"expired"`` or ``"poison"``, and ``error`` is the task's error, or
+    None.
     """
 
     def __init__(self, id: int, reason: str, error: str | None) -> None:
@@ -89,7 +89,7 @@ class TaskFailed(EventkitError):
 
     def __str__(self) -> str:
         error = f": {self.error}" if self.error else ""
-        return f"task {self.id} is dead ({self.reason}; requeue() gives it a new life){error}"
+        return f"task {self.id} is dead ({self.reason}; requeue() makes it ready again){error}"
 
 
 class TimedOut(EventkitError, TimeoutError):
@@ -97,16 +97,16 @@ class TimedOut(EventkitError, TimeoutError):
 
 
 class LeaseLost(EventkitError):
-    """Raised when the lease has run out under which work was done; what was to be stored by it is not stored.
+    """Raised when a lease runs out during the work; the changes that depend on it are not stored.
 
-    At the end of `TaskContext.transaction` another worker has the task or will have it: let the error through, or give
-    the queue a longer lease.  In a loop over `subscribe` another process has the consumer's name: subscribe again to
-    wait until it is free.
+    At the end of `TaskContext.transaction`, another worker has the task or will claim it: let the error propagate, or
+    give the queue a longer lease.  In a loop over `subscribe`, another process has the consumer's name: subscribe again
+    to wait until it is free.
     """
 
 
 class TaskCancelled(EventkitError):
-    """Raised by `TaskContext.raise_if_cancelled` in a task that was cancelled while it runs; let it through."""
+    """Raised by `TaskContext.raise_if_cancelled` in a task that was cancelled while running; let it propagate."""
 
     def __init__(self, id: int) -> None:
         super().__init__(id)
@@ -125,7 +125,7 @@ class Truncated(EventkitError):
     def __init__(self, topic: str, first: int, last: int) -> None:
         super().__init__(
             f"events {first} to {last} of topic {topic!r} were pruned before they were read: "
-            f"go on behind the gap with on_truncated='skip', or seek() to where you want to be"
+            f"continue after the gap with on_truncated='skip', or seek() to another offset"
         )
         self.topic = topic
         self.first = first
@@ -133,10 +133,10 @@ class Truncated(EventkitError):
 
 
 class CopyDiffers(EventkitError):
-    """Raised by `copy` when the target has something else than the source; nothing was changed at the source.
+    """Raised by `copy` when the target differs from the source; the source is unchanged.
 
-    ``table`` says where, ``expected`` and ``found`` are the first rows that differ: that of the source, and that of the
-    target, or None where there is none.
+    ``table`` names the table; ``expected`` and ``found`` are the first rows that differ, of the source and of the
+    target, or None if a row is missing.
     """
 
     def __init__(
@@ -158,16 +158,16 @@ class CopyDiffers(EventkitError):
 class DatabaseReplaced(EventkitError):
     """Raised when the SQLite file or its log was replaced, deleted, truncated or overwritten; connect again.
 
-    `subscribe` without a consumer's name raises it, too, when the database has gone back behind the reader's position:
-    a backup was restored, or an asynchronous standby was promoted.  Subscribe again from where you want to be.
+    `subscribe` without a consumer's name also raises it when the database has gone back behind the reader's position: a
+    backup was restored, or an asynchronous standby was promoted.  Subscribe again with the start you need.
     """
 
 
 class DatabaseError(EventkitError):
     """Raised when the database refuses a statement for a reason that eventkit does not know, such as a constraint.
 
-    The same call would fail again, so nothing repeats it.  ``sqlstate`` is the SQLSTATE of a Postgres server, and None
-    where there is none, as on SQLite.  The driver's own error is the cause.
+    The same call would fail again, so it is not retried.  ``sqlstate`` is the SQLSTATE of a Postgres server, or None,
+    as on SQLite.  The driver's own error is the cause.
     """
 
     def __init__(self, message: str, sqlstate: str | None = None) -> None:
@@ -179,7 +179,7 @@ class DatabaseError(EventkitError):
 
 
 class Unavailable(EventkitError):
-    """Raised when the database cannot serve the call now; another try may succeed."""
+    """Raised when the database cannot serve the call now; another attempt may succeed."""
 
 
 class Busy(Unavailable):
@@ -191,4 +191,4 @@ class Disconnected(Unavailable):
 
 
 PASSING = (Busy, Disconnected)
-"""What passes by itself, so that whoever iterates for ever looks again instead of ending."""
+"""Transient errors, after which iterators continue instead of ending."""

@@ -1,14 +1,14 @@
-"""The plans of the iterators of `subscribe`, `work` and `listen`, step by step, one text for both flavours.
+"""The plans of the iterators of `subscribe`, `work` and `listen`, the same for both flavours.
 
-A feed reads, hands out what it finds, and sleeps on a probe when there is nothing.  A database that is busy for longer
-than a call may wait is no reason for an iterator to end: it looks again.
+A feed reads, hands out items, and sleeps on a probe when there are none.  A database that is busy for longer than a
+call may wait does not end an iterator: it tries again.
 """
 
 import sys
 from time import monotonic
 from typing import Any
 
-from .arguments import MOST, default_worker
+from .checks import MOST, default_worker
 from .codec import Codec
 from .errors import PASSING, LeaseLost
 from .handling import logger
@@ -18,15 +18,15 @@ from .operations import Operation, Origin, Probe, channel, finish, stream
 from .operations import Plan as OperationPlan
 from .operations.claim import fresh_token
 from .operations.position import Position, ReadPosition
-from .records import Event, Notification, Task
 from .rota import Rota
+from .values import Event, Notification, Task
 
 _LINGER = 0.1
-"""Seconds without an event after which progress is saved."""
+"""Seconds without an event after which the offset is saved."""
 
 
 class Events(Feed[Event[Any]]):
-    """The events after *origin*, and then those to come; with *exclusive*, while no other process has the consumer."""
+    """The events after *origin*, and then the new ones; with *exclusive*, only while the consumer's name is held."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class Events(Feed[Event[Any]]):
         self._lease: SingleLease | None = None
         self._placed = False
         self._follows = False
-        """Whether another process may have gone on for the consumer since the place was found."""
+        """True if another process may have moved the consumer since the position was read."""
         self._position: Position | None = None
         self._saved = -1
         self._seen: frozenset[int] = frozenset()
         self._save_at = self.look_at = monotonic() + self._every_s
 
     def attach(self) -> OperationPlan[None]:
-        """Find the offset to begin after."""
+        """Find the offset after which to start."""
         if self._position is None:
             after, self._seen = yield from _located(self._origin)
             position: Any = yield ReadPosition(self._topic, after)
             self._position, self._saved = position, after
 
     def steps(self) -> Plan:
-        """Get hold of the consumer's name; then read, hand out, save from time to time and while idle."""
+        """Acquire the consumer's name; then read, hand out, and save from time to time and when idle."""
         left = self._window
         while True:
             try:
@@ -94,7 +94,7 @@ class Events(Feed[Event[Any]]):
                     left = self._window
                 if len(found) < wanted:
                     ahead = stream.EventsAhead.of(self._topic, position)
-                    # What comes at once is waited for, or a busy stream would cost a write for each few events.
+                    # Wait for events that follow at once: a save for each few events of a busy stream would be costly.
                     if self._unsaved[0] and (yield Sleep(ahead, monotonic() + _LINGER)):
                         continue
                     yield from self._save()
@@ -103,7 +103,7 @@ class Events(Feed[Event[Any]]):
                 continue
 
     def leave(self) -> OperationPlan[None]:
-        """Save what was handled, and let another process have the name; the rest is read again."""
+        """Save the offset of handled events, and release the name; later events are read again."""
         if self._position is not None and self.current is not None and self.current.offset > self._position.offset:
             self._position = self._position.at(self.current.offset, self.current.created_ms)
         self.items.clear()
@@ -119,17 +119,17 @@ class Events(Feed[Event[Any]]):
 
     @property
     def _unsaved(self) -> tuple[int, int]:
-        """The offset that is to be saved, and the moment of its event; 0 and 0 for none."""
+        """The offset to save, and the time of its event; 0 and 0 for none."""
         handled = self.handled
         if self._automatic and handled is not None and handled.offset > self._saved:
             return handled.offset, handled.created_ms
         return 0, 0
 
     def _rewind(self, saved: Position) -> None:
-        """Forget what the database has lost."""
+        """Move back to the saved position, after the database has gone back."""
         logger.warning(
-            "the database has gone back, to a backup or to what a standby had: consumer %r of topic %r goes on after "
-            "offset %s, where it is saved",
+            "the database has gone back, to a backup or a standby's state: consumer %r of topic %r continues after "
+            "its saved offset %s",
             self._consumer,
             self._topic,
             saved.offset,
@@ -143,7 +143,7 @@ class Events(Feed[Event[Any]]):
         if self._hold is not None and self._lease is None:
             yield from self._take_name(self._hold)
         if self._hold is not None and (self._follows or isinstance(self._origin, stream.ReadOffset)):
-            # A holder before may have moved it until now.
+            # An earlier holder may have moved it until now.
             saved: Any = yield stream.ReadOffset(self._topic, self._hold.consumer)
             assert self._position is not None
             ours = self._position.offset
@@ -172,18 +172,18 @@ class Events(Feed[Event[Any]]):
         self._look_later()
 
     def _lost(self) -> None:
-        """Another process has the name, or had it."""
+        """Fail: another process has or had the name."""
         if self._lease is not None:
             self._lease = None
             self.failure = LeaseLost(
-                f"consumer {self._consumer!r} of stream {self._topic!r} was taken over while this process stood still: "
-                f"nothing more is saved; subscribe again to wait until the name is free"
+                f"consumer {self._consumer!r} of stream {self._topic!r} was taken over by another process: "
+                f"its offset is saved no more; subscribe again to wait until the name is free"
             )
             self.stop.set()
             self.look_at = 0.0
 
     def _look(self) -> Any:
-        """Save if it is time; and hand out nothing that may be another process's by now."""
+        """Save if it is time; and hand out no event that may be another holder's by now."""
         if monotonic() >= self._save_at:
             yield from self._save()
         while self._lease is not None and monotonic() >= self._lease.until:
@@ -207,15 +207,15 @@ class Events(Feed[Event[Any]]):
                 return
             self._saved = max(self._saved, offset)
         except PASSING:
-            pass  # The next occasion will do: what is not saved is only delivered again.
+            pass  # The next save includes it; until then, events would only be delivered again.
 
 
 HOLD_MS = 12_000
-"""Milliseconds after which a consumer's holder that has died is replaced."""
+"""The milliseconds after which a dead holder of a consumer's name is replaced."""
 
 
 class _Hold:
-    """A consumer's name, and the operations of one who wants it."""
+    """A consumer's name, and the operations of a subscriber that wants it."""
 
     def __init__(self, topic: str, consumer: str) -> None:
         self.topic, self.consumer = topic, consumer
@@ -241,10 +241,10 @@ class _Hold:
 
 
 class Tasks(Feed[Task[Any]]):
-    """The tasks of the queues of *rota*, claimed as they come.
+    """The tasks of the queues of *rota*, claimed as needed.
 
-    While the first tasks of a batch are worked on, the leases of the others are renewed; a task whose lease may have
-    run out all the same, because this process stood still, is not handed out.
+    While the first tasks of a batch are processed, the leases of the others are renewed; a task whose lease may have
+    run out, because this process was suspended, is not handed out.
     """
 
     def __init__(self, rota: Rota, probe: Probe) -> None:
@@ -265,7 +265,7 @@ class Tasks(Feed[Task[Any]]):
                 continue
 
     def leave(self) -> OperationPlan[None]:
-        """Give back what was claimed and not handed out."""
+        """Release tasks that were claimed and not handed out."""
         self._end_lease()
         held = []
         while (task := self._first()) is not None:
@@ -288,11 +288,11 @@ class Tasks(Feed[Task[Any]]):
         yield Sleep(self._probe)
 
     def _drop_lapsed(self) -> None:
-        """Forget the tasks that may be another worker's by now, and look again when the others may be."""
+        """Drop the tasks that may be another worker's by now, and set when to check the others."""
         lease = self._lease
         if not self.items or lease is None:
             return
-        self.look_at = lease.until  # Before `lost` is read, or what is lost from now on would wait for that moment.
+        self.look_at = lease.until  # Set before `lost` is read; a lease lost later would otherwise wait for that time.
         now, lost, kept = monotonic(), lease.lost, list[Task[Any]]()
         if now < lease.until and not lost:
             return
@@ -309,7 +309,7 @@ class Tasks(Feed[Task[Any]]):
             self._lease = None
 
     def _first(self) -> Task[Any] | None:
-        """The next task, unless another thread has taken it."""
+        """Return the next task, unless another thread has taken it."""
         try:
             return self.items.popleft()
         except IndexError:
@@ -328,11 +328,11 @@ class _BatchLease(Lease):
 
     @property
     def renewal(self) -> finish.ExtendMany:
-        """For the tasks that are left."""
+        """Return the renewal of the remaining tasks."""
         return finish.ExtendMany(sorted((task.id, task.token) for task in self._held()), self._milliseconds)
 
     def answered(self, began: float, held: list[int]) -> bool:
-        """Go on with those that are held; let the plan drop the others."""
+        """Continue with the held tasks; let the plan drop the others."""
         super().answered(began, True)
         lost = {task.id for task in self._held()}.difference(held)
         if lost:
@@ -356,7 +356,7 @@ class Notifications(Feed[Notification[Any]]):
         self._seen: frozenset[int] = frozenset()
 
     def attach(self) -> OperationPlan[None]:
-        """Find the id to begin after."""
+        """Find the id after which to start."""
         if self._last is None:
             after, self._seen = yield from _located(self._origin)
             last: Any = yield channel.FindNotification(self._channels, after, MOST)
@@ -379,7 +379,7 @@ class Notifications(Feed[Notification[Any]]):
                 continue
 
     def leave(self) -> OperationPlan[None]:
-        """Forget what was not handed out: it is read again."""
+        """Drop items that were not handed out: they are read again."""
         if self.current is not None:
             self._last = (self.current.id, self.current.created_ms)
         self.items.clear()

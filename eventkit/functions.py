@@ -1,6 +1,6 @@
-"""What SQL calls where a backend can give functions to a connection: the calls of the handles.
+"""The functions that SQL calls, on backends that can add functions to a connection: the calls of the handles.
 
-Arguments are what SQL has, and JSON text for payloads, headers and tasks; NULL stands for what is left out.  An answer
+Arguments are SQL values, and JSON text for payloads, headers and tasks; NULL stands for an omitted argument.  An answer
 that is a record is JSON text.
 """
 
@@ -12,28 +12,28 @@ from typing import Any
 
 import msgspec
 
-from . import arguments, limits
+from . import checks, locks
 from .channel import Channel
 from .codec import Codec, encode_json
 from .operations import Operation
 from .operations.claim import fresh_token
-from .operations.lock import AcquireLock, ReleaseLock
+from .operations.coordination import AcquireLock, ReleaseLock
 from .queue import Queue
 from .results import Results
 from .stream import Stream
 
 PREFIX = "eventkit_"
-"""What the names of the functions begin with."""
+"""The prefix of the functions' names."""
 
 _plain = Codec()
 _stored = Codec(msgspec.Raw)
-"""What is in the database goes out as the text that it is there."""
+"""Stored payloads are returned as their text, unchanged."""
 
 _MISSING = object()
 
 
 class Claimed(msgspec.Struct):
-    """Which task is meant, and by whose right: what counts in the JSON of a claimed task."""
+    """The members of a claimed task's JSON that identify the task and its claim."""
 
     id: int
     queue: str
@@ -41,28 +41,28 @@ class Claimed(msgspec.Struct):
 
 
 class Functions:
-    """The functions, for somebody who executes operations: every public method but `execute` is one."""
+    """The functions, given a way to execute operations: every public method but `execute` is one."""
 
     def __init__(self, execute: Callable[[Operation[Any]], Any]) -> None:
         self._run = execute
 
     def execute(self, operation: Operation[Any], tx: None = None) -> Any:
-        """What handles ask of a connection."""
+        """Execute an operation for a handle."""
         return self._run(operation)
 
     def publish(self, topic: Any, payload: Any, key: Any = None, headers: Any = None, dedup: Any = None) -> int:
-        """Append an event; its offset."""
+        """Append an event; return its offset."""
         stream = Stream(self.execute, None, topic, _plain)
         offset: int = stream.publish(_payload(payload), key=key, headers=_headers(headers), dedup=dedup)
         return offset
 
     def read(self, topic: Any, after: Any = None, limit: Any = None) -> str:
-        """The events after an offset, in order."""
+        """Return the events after an offset, in order."""
         stream = Stream(self.execute, None, topic, _stored)
         return encode_json(stream.read(**_given(after=after, limit=limit)))
 
     def save_offset(self, topic: Any, consumer: Any, offset: Any) -> bool:
-        """Move the consumer forward; false if it is there or beyond."""
+        """Move the consumer forward; return false if it is already at or beyond the offset."""
         moved: bool = Stream(self.execute, None, topic, _plain).save_offset(consumer, offset)
         return moved
 
@@ -79,7 +79,7 @@ class Functions:
         key: Any = None,
         headers: Any = None,
     ) -> int:
-        """Add a task; its id, or that of the task which has the key."""
+        """Add a task; return its id, or that of the task that has the key."""
         ends = _moment("expires_at", expires_at) if expires is None else expires
         given = _given(
             delay=delay, run_at=_moment("run_at", run_at), priority=priority, max_attempts=max_attempts, expires=ends
@@ -89,9 +89,9 @@ class Functions:
         return id
 
     def claim(self, queue: Any, worker: Any, limit: Any = None, lease: Any = None) -> str:
-        """Lease the best tasks; in order."""
+        """Lease the first ready tasks; return them in order."""
         tasks = Queue(self.execute, None, queue, _stored).claim(worker, **_given(limit=limit, lease=lease))
-        # Some languages have no integers as large as tokens are.
+        # Some languages have no integers as large as tokens.
         return encode_json([msgspec.structs.asdict(task) | {"token": str(task.token)} for task in tasks])
 
     def ack(self, task: Any, result: Any = None) -> bool:
@@ -113,42 +113,42 @@ class Functions:
         return ours
 
     def extend(self, task: Any, seconds: Any) -> bool:
-        """Let the lease end so many seconds from now."""
+        """Set the lease to end so many seconds from now."""
         held = _claimed(task)
         ours: bool = Queue(self.execute, None, held.queue, _plain).extend(held, seconds)  # type: ignore[arg-type]
         return ours
 
     def cancel(self, queue: Any, id: Any, running: Any = None) -> bool:
-        """Delete a task that waits, or one that is running too."""
+        """Delete a waiting task, or with *running* a leased one."""
         gone: bool = Queue(self.execute, None, queue, _plain).cancel(id, bool(running))
         return gone
 
     def stats(self, queue: Any) -> str:
-        """The queue in numbers."""
+        """Return the queue's numbers."""
         return encode_json(Queue(self.execute, None, queue, _plain).stats())
 
     def notify(self, channel: Any, payload: Any, headers: Any = None) -> int:
-        """Tell everyone who listens; the notification's id."""
+        """Send a notification to all listeners; return its id."""
         notified: int = Channel(self.execute, None, channel, _plain).notify(
             _payload(payload), headers=_headers(headers)
         )
         return notified
 
     def lock_acquire(self, name: Any, ttl: Any = None) -> str | None:
-        """Take the lock, if nobody holds it; its token and its fence."""
-        length = arguments.milliseconds("ttl", 60 if ttl is None else ttl, least=1)
-        operation = AcquireLock(arguments.name("lock", name), fresh_token(), arguments.default_worker(), length)
+        """Acquire the lock, if it is free; return its token and its fence."""
+        length = checks.milliseconds("ttl", 60 if ttl is None else ttl, least=1)
+        operation = AcquireLock(checks.name("lock", name), fresh_token(), checks.default_worker(), length)
         fence = self.execute(operation)
         return None if fence is None else encode_json({"name": name, "token": str(operation.token), "fence": fence})
 
     def lock_release(self, name: Any, token: Any) -> bool:
-        """Let others have the lock."""
-        released: bool = self.execute(ReleaseLock(arguments.name("lock", name), int(token)))
+        """Release the lock."""
+        released: bool = self.execute(ReleaseLock(checks.name("lock", name), int(token)))
         return released
 
     def rate_limit(self, name: Any, limit: Any, per: Any) -> bool:
-        """Count a call in the present window, if there is room."""
-        counted: bool = self.execute(limits.window(name, limit, per))
+        """Count a call in the current window; return whether there was room."""
+        counted: bool = self.execute(locks.window(name, limit, per))
         return counted
 
     def result_save(self, id: Any, value: Any, ttl: Any = None) -> bool:
@@ -157,18 +157,18 @@ class Functions:
         return True
 
     def result_get(self, id: Any) -> str | None:
-        """The value; NULL if there is none."""
+        """Return the value; NULL if there is none."""
         value = Results(self, None, _plain).get(id, _MISSING)
         return None if value is _MISSING else encode_json(value)
 
 
-def _given(**arguments: Any) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if value is not None}
+def _given(**given: Any) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _payload(text: Any) -> Any:
     if text is None:
-        raise ValueError("the payload is JSON, not NULL: for a null say 'null'")
+        raise ValueError("the payload is JSON, not NULL: pass 'null' for a null")
     try:
         return _plain.decode(text)
     except (msgspec.DecodeError, TypeError, RecursionError) as error:
@@ -179,14 +179,14 @@ def _headers(text: Any) -> Any:
     try:
         return None if text is None else msgspec.json.decode(text, type=dict[str, str] | None)
     except (msgspec.DecodeError, TypeError) as error:
-        raise ValueError(f"headers are an object of texts: {error}") from None
+        raise ValueError(f"headers are an object of strings: {error}") from None
 
 
 def _claimed(text: Any) -> Claimed:
     try:
         return msgspec.json.decode(text, type=Claimed, strict=False)
     except (msgspec.DecodeError, TypeError) as error:
-        raise ValueError(f"a task is an object with id, queue and token, as the claim gave it: {error}") from None
+        raise ValueError(f"a task is an object with id, queue and token, as the claim returned it: {error}") from None
 
 
 def _moment(what: str, text: Any) -> datetime | None:
@@ -195,7 +195,7 @@ def _moment(what: str, text: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{what} is a moment like 2030-01-31 12:00:00+00: {error}") from None
+        raise ValueError(f"{what} is a time such as 2030-01-31 12:00:00+00: {error}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

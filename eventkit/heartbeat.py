@@ -1,4 +1,4 @@
-"""Keeping leases while work goes on: one thread for all leases of a kit, or a task of asyncio for each."""
+"""Renewing leases during work: one thread for all leases of a kit, or an asyncio task for each."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from .handling import first_beat, logger
 from .operations import Operation
 from .operations.finish import Extend
 from .protocols import AsyncConnection, Connection
-from .records import Task
+from .values import Task
 
 _AGAIN = 1.0
 
@@ -24,22 +24,22 @@ class Lease:
         now = time.monotonic()
         self.seconds = seconds
         self.until = now + left
-        """The moment of the monotonic clock up to which it is ours for certain."""
+        """The time of the monotonic clock until which it is certainly held."""
         self.due = now + left / 3
 
     @property
     def renewal(self) -> Operation[Any]:
-        """The operation that renews it."""
+        """Return the operation that renews it."""
         raise NotImplementedError
 
     def answered(self, began: float, held: Any) -> bool:
-        """The renewal that *began* then was answered: whether there is something left to renew."""
+        """Process the answer of a renewal that *began* then; return whether there is something left to renew."""
         if held:
             self.until, self.due = began + self.seconds, time.monotonic() + self.seconds / 3
         return bool(held)
 
     def unanswered(self) -> None:
-        """The database was away: try again soon."""
+        """Retry soon: the database was unavailable."""
         self.due = time.monotonic() + min(_AGAIN, self.seconds / 3)
 
 
@@ -53,18 +53,18 @@ class SingleLease(Lease):
 
     @property
     def renewal(self) -> Operation[bool]:
-        """The operation that renews it."""
+        """Return the operation that renews it."""
         return self._renewal
 
     def answered(self, began: float, held: bool) -> bool:
-        """Say so when it is lost."""
+        """Report the loss of the lease."""
         if not held:
             self._lost()
         return super().answered(began, held)
 
 
 def of_task(task: Task[Any]) -> SingleLease:
-    """The lease of *task*, while it is handled."""
+    """Return the lease of *task*, while it is handled."""
     left = 3 * first_beat(task, time.time())
     return SingleLease(Extend(task.id, task.token, task.lease_ms), task.lease_ms / 1000, left, lambda: _report(task))
 
@@ -74,10 +74,10 @@ def _report(task: Task[Any]) -> None:
 
 
 class Heartbeat:
-    """Renews each lease that was added, a third of its time before it gets short."""
+    """A thread that renews each lease when a third of its time has passed."""
 
     def __init__(self, connection: Connection) -> None:
-        # A strong reference would let the thread keep a kit that is never closed.
+        # A strong reference would let the thread keep alive a kit that is never closed.
         self._connection = ref(connection)
         self._changed = threading.Condition()
         self._leases: set[Lease] = set()
@@ -85,7 +85,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     def add(self, lease: Lease) -> None:
-        """Keep *lease* from now on."""
+        """Renew *lease* from now on."""
         with self._changed:
             self._leases.add(lease)
             if self._thread is None:
@@ -95,12 +95,12 @@ class Heartbeat:
                 self._changed.notify()
 
     def remove(self, lease: Lease) -> None:
-        """The work under *lease* has ended."""
+        """Stop renewing *lease*."""
         with self._changed:
             self._leases.discard(lease)
 
     def stop(self) -> None:
-        """Let all leases be."""
+        """Stop renewing all leases."""
         with self._changed:
             self._leases.clear()
             self._thread = None
@@ -145,17 +145,17 @@ class AsyncHeartbeat:
         self._leases: dict[Lease, asyncio.TimerHandle | asyncio.Task[None]] = {}
 
     def add(self, lease: Lease) -> None:
-        """Keep *lease* from now on."""
+        """Renew *lease* from now on."""
         loop = asyncio.get_running_loop()
         self._leases[lease] = loop.call_later(max(0.0, lease.due - time.monotonic()), self._start, lease)
 
     def remove(self, lease: Lease) -> None:
-        """The work under *lease* has ended."""
+        """Stop renewing *lease*."""
         if (beat := self._leases.pop(lease, None)) is not None:
             beat.cancel()
 
     def stop(self) -> None:
-        """Let all leases be."""
+        """Stop renewing all leases."""
         for lease in list(self._leases):
             self.remove(lease)
 

@@ -1,5 +1,6 @@
 """Connecting: from a URL to a kit, and from a kit to its handles."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import cache
@@ -7,45 +8,37 @@ from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from . import arguments, limits
-from .arguments import Duration
+from . import checks, locks
 from .channel import Channel, origin
+from .checks import Duration
 from .codec import Codec
-from .deliveries import Deliveries
-from .deliveries_async import AsyncDeliveries
-from .delivery import PREFIX, Tally
 from .errors import UnknownBackend
 from .feeds import Notifications, Tasks
-from .housekeeping import Housekeeping
-from .housekeeping_async import AsyncHousekeeping
-from .inbox import Inbox
 from .locks import AsyncLock, Lock
-from .loops import Loops
-from .loops_async import AsyncLoops
-from .operations.browse import ListLimits
+from .loops import Deliveries, Housekeeping, Loops, Scheduler
+from .loops_async import AsyncDeliveries, AsyncHousekeeping, AsyncLoops, AsyncScheduler
+from .operations.admin import ListLimits, ReadOverview
 from .operations.claim import ReadOutlooks
-from .operations.overview import ReadOverview
-from .operations.worker import ListWorkers
-from .outbox import Outbox
+from .operations.coordination import ListWorkers
+from .outbox import PREFIX, Inbox, Outbox, Tally
+from .plans import completed
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
 from .queue import Queue
-from .records import Message
 from .results import AsyncResults, Results
 from .rota import Rota
-from .scheduler import Scheduler
-from .scheduler_async import AsyncScheduler
 from .schedules import Schedules
 from .stream import Stream
+from .values import Message
 
 _EXTRAS = {"postgresql": "postgres"}
-"""What to install where it is not called like the scheme."""
+"""The extras to install that are not named like the scheme."""
 
 
 def connect(url: str, *, create: bool = True) -> EventKit:
-    """A kit on the database at *url*.
+    """Connect to the database at *url* and return a kit.
 
-    A place without eventkit's schema gets it, unless *create* is false; an older or newer schema is refused
-    with `NotMigrated`.
+    A database without eventkit's schema gets it, unless *create* is false; an older or newer schema raises
+    `NotMigrated`.
     """
     return Kit(backend_of(url).connect(url, create=create))
 
@@ -56,7 +49,7 @@ def connect_async(url: str, *, create: bool = True) -> "Connecting":
 
 
 def backend_of(url: str) -> Backend:
-    """The backend that serves the URL's scheme."""
+    """Return the backend that serves the URL's scheme."""
     if not isinstance(url, str):
         raise TypeError(f"a database is named by a URL such as 'sqlite:///events.db', not by {type(url).__name__}")
     return _backend(urlsplit(url).scheme)
@@ -67,7 +60,7 @@ def _backend(scheme: str) -> Backend:
     installed = {entry.name: entry for entry in entry_points(group="eventkit.backends")}
     if scheme not in installed:
         raise UnknownBackend(
-            f"no installed backend serves {scheme or 'a URL without a scheme'!r}; there are: "
+            f"no installed backend serves {scheme or 'a URL without a scheme'!r}; installed are: "
             f"{', '.join(sorted(installed))}. Write the URL as in 'sqlite:///events.db'"
         )
     try:
@@ -80,7 +73,7 @@ def _backend(scheme: str) -> Backend:
 
 
 class _Handles:
-    """What kits of both flavours give without any I/O."""
+    """The handles of kits, which are made without I/O."""
 
     _connection: Any
     _loops: Any
@@ -92,22 +85,22 @@ class _Handles:
     _results: Any
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
-        """The stream of a topic."""
+        """Return the stream of a topic."""
         return Stream(self._connection.execute, self._loops, topic, self._codec(type))
 
     def queue(self, name: str, *, type: Any = None) -> Any:
-        """A task queue."""
+        """Return a task queue."""
         return Queue(self._connection.execute, self._loops, name, self._codec(type))
 
     def channel(self, name: str, *, type: Any = None) -> Any:
-        """A notification channel."""
+        """Return a notification channel."""
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
     def listen(self, *channels: str, start: str | int = "now") -> Any:
         """Listen to several channels at once."""
         if not channels:
             raise ValueError("name at least one channel to listen to")
-        names = tuple(arguments.name("channel", name) for name in channels)
+        names = tuple(checks.name("channel", name) for name in channels)
         return self._loops.iterate(Notifications(names, self._codec(None), origin(start, names)))
 
     def work(
@@ -132,30 +125,30 @@ class _Handles:
         ordered: bool = False,
         type: Any = None,
     ) -> Any:
-        """An outbox, which stands on a queue."""
-        arguments.name("outbox", name, 255 - len(PREFIX))
+        """Return an outbox, which stores its messages in a queue."""
+        checks.name("outbox", name, 255 - len(PREFIX))
         queue, execute = self.queue(PREFIX + name, type=type), self._connection.execute
         return Outbox(execute, self._deliveries, queue, self._codec(type), deliver, ordered, self._tallies[name])
 
     def inbox(self, consumer: str) -> Any:
-        """What a consumer has seen."""
+        """Return a consumer's inbox."""
         return Inbox(self._connection.execute, consumer)
 
     def lock(self, name: str, ttl: Duration = 60) -> Any:
-        """A lock, which is not held yet."""
+        """Return a lock, which is not held yet."""
         return self._lock(self._connection.execute, self._loops, name, ttl)
 
     def rate_limit(self, name: str, limit: int, per: Duration) -> Any:
-        """Whether a fixed window has room for this call, which is then counted."""
-        return self._connection.execute(limits.window(name, limit, per))
+        """Count the call in a fixed window; return False if the window is full."""
+        return self._connection.execute(locks.window(name, limit, per))
 
     def token_bucket(self, name: str, rate: float, burst: float | None = None) -> Any:
-        """Whether a bucket has a token for this call, which is then taken."""
-        return self._connection.execute(limits.bucket(name, rate, burst))
+        """Take a token from a bucket; return False if it is empty."""
+        return self._connection.execute(locks.bucket(name, rate, burst))
 
     @property
     def results(self) -> Any:
-        """The results of tasks, and of whatever else has a name."""
+        """The results of tasks, and other named values."""
         return self._results(self._connection, self._loops, self._codec(None))
 
     @property
@@ -168,27 +161,27 @@ class _Handles:
         return self._scheduler.run()
 
     def maintain(self) -> Any:
-        """Put the database in order."""
+        """Move due and expired tasks, and delete expired rows."""
         return self._housekeeping.maintain()
 
     def run_maintenance(self, every: Duration = 60) -> Any:
-        """Put the database in order from time to time, until the kit is closed."""
-        return self._housekeeping.run(arguments.milliseconds("every", every, least=1))
+        """Run `maintain` from time to time, until the kit is closed."""
+        return self._housekeeping.run(checks.milliseconds("every", every, least=1))
 
     def overview(self) -> Any:
-        """Everything in numbers."""
+        """Return all numbers."""
         return self._connection.execute(ReadOverview())
 
     def workers(self) -> Any:
-        """Who works, by name."""
+        """Return the workers, by name."""
         return self._connection.execute(ListWorkers())
 
     def limits(self, limit: int = 1000) -> Any:
-        """The windows and buckets that have something to say, by name."""
-        return self._connection.execute(ListLimits(arguments.count("limit", limit, least=1)))
+        """Return the rate limit windows and token buckets that hold a count at present, by name."""
+        return self._connection.execute(ListLimits(checks.count("limit", limit, least=1)))
 
     def transaction(self) -> Any:
-        """A transaction for ``tx=``."""
+        """Open a transaction for ``tx=``."""
         return self._connection.transaction()
 
     def _codec(self, type: Any) -> Codec:
@@ -196,7 +189,7 @@ class _Handles:
 
 
 class Kit(_Handles):
-    """Behaves as `eventkit.protocols.EventKit` says."""
+    """The implementation of `protocols.EventKit`."""
 
     _lock = Lock
     _results = Results
@@ -210,7 +203,7 @@ class Kit(_Handles):
         self._tallies = defaultdict(Tally)
 
     def close(self) -> None:
-        """Save what was handled, end every iterator, and let go of the database."""
+        """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
             self._connection.end_sleep()
             self._deliveries.close()
@@ -225,7 +218,7 @@ class Kit(_Handles):
 
 
 class AsyncKit(_Handles):
-    """Behaves as `eventkit.protocols.AsyncEventKit` says."""
+    """The implementation of `protocols.AsyncEventKit`."""
 
     _lock = AsyncLock
     _results = AsyncResults
@@ -239,11 +232,16 @@ class AsyncKit(_Handles):
         self._tallies = defaultdict(Tally)
 
     async def close(self) -> None:
-        """Save what was handled, end every iterator, and let go of the database."""
+        """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
             self._connection.end_sleep()
-            await self._deliveries.close()
+            await completed(self._close(asyncio.current_task()))
+
+    async def _close(self, caller: "asyncio.Task[Any] | None") -> None:
+        try:
+            await self._deliveries.close(caller)
             await self._loops.close()
+        finally:
             await self._connection.close()
 
     async def __aenter__(self) -> Self:
@@ -258,15 +256,15 @@ def _weights(queues: Iterable[str | tuple[str, float]]) -> dict[str, float]:
     for entry in [queues] if isinstance(queues, str) else queues:
         name, weight = (entry, 1.0) if isinstance(entry, str) else entry
         if name in weights:
-            raise ValueError(f"queue {name!r} is named twice: give it the weight of both")
-        weights[arguments.name("queue", name)] = arguments.positive("the weight of a queue", weight)
+            raise ValueError(f"queue {name!r} is named twice: name it once, with the sum of the weights")
+        weights[checks.name("queue", name)] = checks.positive("the weight of a queue", weight)
     if not weights:
-        raise ValueError("name at least one queue to work on")
+        raise ValueError("name at least one queue to claim from")
     return weights
 
 
 class Connecting(Awaitable[AsyncEventKit]):
-    """An `AsyncEventKit` in the making: ``await`` it, or enter it with ``async with``."""
+    """A connecting `AsyncEventKit`: ``await`` it, or enter it with ``async with``."""
 
     def __init__(self, url: str, create: bool) -> None:
         self._url = url

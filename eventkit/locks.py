@@ -1,37 +1,46 @@
-"""`Lock`: a right that one holder has at a time, among all processes, until it is given back or has expired.
-
-A handle holds the lock by a token of its own, drawn anew for each time, so one whose time is over cannot renew or
-release what somebody else has got since.
-"""
+"""`Lock`, and limits that all processes share."""
 
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
-from . import arguments
-from .arguments import Duration
+from . import checks
+from .checks import Duration
 from .errors import PASSING, LockHeld
 from .handling import logger
 from .operations.claim import fresh_token
-from .operations.lock import AcquireLock, LockAhead, ReadHolder, ReleaseLock, RenewLock
-from .stopping import completed
+from .operations.coordination import AcquireLock, CountCall, LockAhead, ReadHolder, ReleaseLock, RenewLock, TakeToken
+from .plans import completed
+
+
+def window(name: Any, limit: Any, per: Any) -> CountCall:
+    """Return the operation that allows at most *limit* calls in each window of *per* seconds."""
+    checked = checks.name("limit", name)
+    return CountCall(checked, checks.milliseconds("per", per, least=1), checks.count("limit", limit, least=1))
+
+
+def bucket(name: Any, rate: Any, burst: Any) -> TakeToken:
+    """Return the operation that allows *rate* calls a second, and up to *burst* at once after a pause."""
+    checked, rate = checks.name("limit", name), checks.positive("rate", rate)
+    depth = max(1.0, rate) if burst is None else checks.burst(burst)
+    return TakeToken(checked, rate, depth, int(min(checks.FOREVER, 1 + 1000 * depth / rate)))
 
 
 class Hold(NamedTuple):
-    """That a handle holds its lock."""
+    """The state of a handle that holds its lock."""
 
     token: int
     fence: int
 
 
 class _Handle:
-    """What locks of both flavours know."""
+    """The common part of locks of both flavours."""
 
     def __init__(self, execute: Callable[..., Any], loops: Any, name: str, ttl: Duration) -> None:
-        self.name = arguments.name("lock", name)
+        self.name = checks.name("lock", name)
         self._execute = execute
         self._loops = loops
-        self._ttl = arguments.milliseconds("ttl", ttl, least=1)
+        self._ttl = checks.milliseconds("ttl", ttl, least=1)
         self._hold: Hold | None = None
         self._mutex = threading.Lock()
 
@@ -42,40 +51,40 @@ class _Handle:
         return None if hold is None else hold.fence
 
     def _attempt(self) -> AcquireLock:
-        return AcquireLock(self.name, fresh_token(), arguments.default_worker(), self._ttl)
+        return AcquireLock(self.name, fresh_token(), checks.default_worker(), self._ttl)
 
     def _note(self, attempt: AcquireLock, fence: int | None) -> bool:
-        """Hold the lock if the attempt came to something; whether it did."""
+        """Record the lock as held if the attempt succeeded; return whether it did."""
         if fence is not None:
             with self._mutex:
                 self._hold = Hold(attempt.token, fence)
         return fence is not None
 
     def _forget(self, hold: Hold) -> None:
-        """Hold it no more, unless another thread has acquired it by this handle since."""
+        """Record the lock as not held, unless another thread has acquired it by this handle since."""
         with self._mutex:
             if self._hold is hold:
                 self._hold = None
 
     def _report(self, released: bool) -> None:
         if not released:
-            logger.warning("lock %r was no longer held when its work ended: give it a longer ttl, or renew", self.name)
+            logger.warning("lock %r was no longer held when its work ended: use a longer ttl, or renew()", self.name)
 
     def _report_failure(self) -> None:
-        logger.warning("lock %r could not be released, and stands until it expires", self.name, exc_info=True)
+        logger.warning("lock %r could not be released, and is held until it expires", self.name, exc_info=True)
 
 
 class Lock(_Handle):
-    """Behaves as `eventkit.protocols.Lock` says."""
+    """The implementation of `protocols.Lock`."""
 
     def acquire(self, wait: Duration = 0) -> bool:
-        """Take the lock, waiting for it if asked to."""
-        seconds = arguments.milliseconds("wait", wait) / 1000
+        """Acquire the lock, waiting up to *wait* seconds."""
+        seconds = checks.milliseconds("wait", wait) / 1000
         attempt = self._attempt()
         return self._note(attempt, self._loops.attempt(attempt, LockAhead(self.name), seconds))
 
     def renew(self) -> bool:
-        """Let the lock expire a whole ttl from now."""
+        """Restart the ttl; return False if the lock is lost."""
         hold = self._hold
         if hold is None:
             return False
@@ -85,7 +94,7 @@ class Lock(_Handle):
         return renewed
 
     def release(self) -> bool:
-        """Let others have it."""
+        """Release the lock."""
         hold = self._hold
         if hold is None:
             return False
@@ -106,16 +115,16 @@ class Lock(_Handle):
 
 
 class AsyncLock(_Handle):
-    """Behaves as `eventkit.protocols.AsyncLock` says."""
+    """The implementation of `protocols.AsyncLock`."""
 
     async def acquire(self, wait: Duration = 0) -> bool:
-        """Take the lock, waiting for it if asked to."""
-        seconds = arguments.milliseconds("wait", wait) / 1000
+        """Acquire the lock, waiting up to *wait* seconds."""
+        seconds = checks.milliseconds("wait", wait) / 1000
         attempt = self._attempt()
         return self._note(attempt, await self._loops.attempt(attempt, LockAhead(self.name), seconds))
 
     async def renew(self) -> bool:
-        """Let the lock expire a whole ttl from now."""
+        """Restart the ttl; return False if the lock is lost."""
         hold = self._hold
         if hold is None:
             return False
@@ -125,7 +134,7 @@ class AsyncLock(_Handle):
         return renewed
 
     async def release(self) -> bool:
-        """Let others have it."""
+        """Release the lock."""
         hold = self._hold
         if hold is None:
             return False

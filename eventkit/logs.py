@@ -1,6 +1,6 @@
-"""Logs as lines of text, and as lines of JSON for programs: what was logged, and of which request and task it is.
+"""Logs as lines of text, or as lines of JSON with the request and the task of each record.
 
-What a record has beside its message, such as the ``task_id`` that a worker gives it, becomes fields of the line.
+Extra attributes of a record, such as the ``task_id`` that a worker sets, become fields of the line.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 REQUEST: ContextVar[str | None] = ContextVar("eventkit_request", default=None)
-"""The id of the request that is being answered, wherever something is logged."""
+"""The id of the current request, for all records logged during it."""
 
 _ORDINARY = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"})
 _encode = msgspec.json.Encoder(enc_hook=str).encode
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 class TextLines(logging.Formatter):
     """A line of text for each record, with its traceback below.
 
-    The texts of others, such as the message of an exception, can neither begin a line nor command a terminal.
+    Text from elsewhere, such as the message of an exception, can neither begin a line nor control a terminal.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class TextLines(logging.Formatter):
     def formatException(self, ei: Any) -> str:
         """Return the traceback, with each exception's text in one line."""
         parts = [part.removesuffix("\n") for part in traceback.TracebackException(*ei).format()]
-        # The parts that Python itself writes begin so, and may have several lines; the rest is a text.
+        # Lines that Python itself writes begin like this, and may follow each other; the rest is a message.
         return "\n".join(
             "\n".join(map(escaped, part.split("\n"))) if part.startswith(("  ", "\n", "Traceback ")) else escaped(part)
             for part in parts
@@ -43,15 +43,15 @@ class TextLines(logging.Formatter):
 
 
 def escaped(text: str) -> str:
-    """Return *text* with what does not print, newlines among it, as escape sequences."""
+    """Return *text* with unprintable characters, including newlines, as escape sequences."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 class JSONLines(logging.Formatter):
-    """A line of JSON for each record: ``time``, ``level``, ``logger``, ``message``, and whatever else it has."""
+    """A line of JSON for each record: ``time``, ``level``, ``logger``, ``message``, and its extra attributes."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -67,7 +67,7 @@ class JSONLines(logging.Formatter):
 
 
 def _plain(line: dict[str, Any]) -> dict[str, Any]:
-    """What has no UTF-8 would otherwise be no line at all."""
+    """Replace text that is not valid UTF-8, which would make the line unreadable."""
     return {
         name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
         for name, value in line.items()

@@ -1,7 +1,7 @@
-"""The iterators that `subscribe`, `work` and `listen` give, in both flavours.
+"""The iterators that `subscribe`, `work` and `listen` return, in both flavours.
 
-What an iterator does is a plan of its feed: a generator that yields steps and does no I/O.  The iterator carries them
-out.  A step that is interrupted (a timeout, a cancellation, a signal) stays the next one, so nothing is lost by it.
+The plan of a feed is a generator that yields steps and does no I/O; the iterator carries them out.  A step that is
+interrupted (by a timeout, a cancellation, a signal) remains the next one, so nothing is lost.
 """
 
 import asyncio
@@ -14,33 +14,32 @@ from time import monotonic
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
-from . import arguments, operations
-from .arguments import Duration
+from . import checks, operations
+from .checks import Duration
 from .errors import PASSING, Closed, TimedOut
-from .execute import run, run_async
 from .heartbeat import AsyncHeartbeat, Heartbeat
 from .operations import Operation, Probe
+from .plans import Stop, completed, run, run_async
 from .protocols import AsyncConnection, Connection
-from .stopping import Stop, completed
 
 M = TypeVar("M")
 
 
 class Interrupted(KeyboardInterrupt, SystemExit):
-    """Ctrl-C while an iterator waits: a program that does not catch it ends with exit code 130, without a traceback."""
+    """Raised by Ctrl-C while an iterator waits; if uncaught, the program exits with code 130, without a traceback."""
 
     code = 130
 
 
 class Sleep(NamedTuple):
-    """Sleep until *probe* is ready: True; or until *until* on the monotonic clock: False."""
+    """A step: sleep until *probe* is ready (True), or until *until* on the monotonic clock (False)."""
 
     probe: Probe
     until: float | None = None
 
 
 class Hand:
-    """Hand out items until there are none, or `Feed.look_at` has come."""
+    """A step: hand out items until there are none, or until `Feed.look_at`."""
 
 
 HAND: Final = Hand()
@@ -51,7 +50,7 @@ Plan = Generator[Step, Any, None]
 
 
 class Feed(Generic[M]):
-    """The items and the position of an iterator.  Its plans can be begun anew at any time."""
+    """The items and the position of an iterator.  Its plans can be restarted at any time."""
 
     def __init__(self) -> None:
         self.items: deque[M] = deque()
@@ -59,18 +58,18 @@ class Feed(Generic[M]):
         self.current: M | None = None
         """The item that was handed out last."""
         self.handled: M | None = None
-        """The last item after which another one was asked for."""
+        """The last handled item: the next one was requested after it."""
         self.look_at = float("inf")
-        """From this moment on, the plan has its turn before another item is handed out."""
+        """The time from which the plan runs again before another item is handed out."""
         self.heartbeat: Heartbeat | AsyncHeartbeat
         self.stop: Stop
-        """Ends the iteration; *failure*, where there is one, is raised then."""
+        """The signal that ends the iteration; *failure*, if there is one, is then raised."""
         self.failure: Exception | None = None
         self.asked_at = 0.0
-        """When the last operation of the plan was begun."""
+        """The time at which the last operation of the plan was begun."""
 
     def attach(self) -> operations.Plan[None]:
-        """Find out where to begin, unless that is known."""
+        """Find the start, unless it is known."""
         yield from ()
 
     def steps(self) -> Plan:
@@ -78,7 +77,7 @@ class Feed(Generic[M]):
         raise NotImplementedError
 
     def leave(self) -> operations.Plan[None]:
-        """Save what was handled and give back what was not handed out.  `steps` goes on from there."""
+        """Save the offset of handled events, and release tasks not handed out.  `steps` continues from there."""
         yield from ()
 
 
@@ -100,7 +99,7 @@ class _Iterator(Generic[M]):
 
     @property
     def _may_hand(self) -> bool:
-        """Whether the step is to hand out, and an item can be."""
+        """True if the step is to hand out, and an item is available."""
         return self._step is HAND and bool(self._feed.items) and monotonic() < self._feed.look_at
 
     def _begin(self) -> None:
@@ -108,11 +107,11 @@ class _Iterator(Generic[M]):
         self._step: Step | None = None
 
     def _go_on(self, reply: Any) -> None:
-        """The step was carried out: find the next one."""
+        """Continue with the next step after *reply*."""
         self._step = self._plan.send(reply)
 
     def _fail(self, error: Exception, deadline: float | None) -> None:
-        """The step failed: find the next one, or raise."""
+        """Continue with the next step after an error, or raise it."""
         if isinstance(error, PASSING) and deadline is not None and monotonic() >= deadline:
             raise _timed_out() from error
         self._step = self._plan.throw(error)
@@ -126,7 +125,7 @@ class _Iterator(Generic[M]):
         return ended
 
     def _rested(self, woken: bool, step: Sleep, deadline: float | None) -> bool:
-        """Whether the sleep ended because its probe is ready; `TimedOut` if it was the caller's deadline."""
+        """Return whether the sleep ended because its probe is ready; raise `TimedOut` at the caller's deadline."""
         if woken or self._ended or deadline is None:
             return woken
         now = monotonic()
@@ -146,13 +145,13 @@ class Messages(_Iterator[M]):
         super().__init__(feed, heartbeat, opened)
 
     def __iter__(self) -> Generator[M]:
-        """Iterate; leaving the loop saves and gives back as `close` does, and another loop goes on from there."""
+        """Iterate; leaving the loop saves and releases as `close` does, and another loop continues from there."""
         feed = self._feed
         items = feed.items
         feed.handled = feed.current
         try:
             while True:
-                # A million times a second, so: no more than this for each.
+                # This runs a million times a second, so it does no more than this.
                 if items and monotonic() < feed.look_at:
                     try:
                         item = items.popleft()
@@ -170,7 +169,7 @@ class Messages(_Iterator[M]):
         return self.step(None)
 
     def step(self, deadline: float | None) -> M:
-        """The next item; `TimedOut` after *deadline* on the monotonic clock."""
+        """Return the next item; raise `TimedOut` after *deadline* on the monotonic clock."""
         feed = self._feed
         feed.handled = feed.current
         if (item := self._take(deadline)) is _END:
@@ -179,7 +178,7 @@ class Messages(_Iterator[M]):
         return item
 
     def next(self, timeout: Duration | None = None) -> M:
-        """Return the next item.  Raise `TimedOut` if there is none in *timeout* seconds: call again to wait on."""
+        """Return the next item; raise `TimedOut` if none arrives in *timeout* seconds.  The call may be repeated."""
         return self.step(_deadline(timeout))
 
     def __enter__(self) -> Self:
@@ -189,19 +188,19 @@ class Messages(_Iterator[M]):
         self.close()
 
     def __del__(self) -> None:
-        with suppress(Exception):  # There is no caller to raise to, and leases expire by themselves.
+        with suppress(Exception):  # There is no caller to raise to, and leases expire.
             self.close()
 
     def close(self) -> None:
-        """End the iteration: what was handled is saved, what was not handed out is given back.
+        """End the iteration: save the offset of handled events, and release tasks that were not handed out.
 
-        Any thread may close it.  So may a signal handler that interrupts a waiting step, which then ends by itself.
+        Any thread may close it, and so may a signal handler that interrupts a waiting step; that step then ends.
         """
         self._stop.set()
         self.settle()
 
     def settle(self) -> None:
-        """Save what was handled and give back what was not handed out, as if iteration ended here."""
+        """Save the offset of handled events and release tasks not handed out, as if iteration ended here."""
         with self._mutex:
             if not self._stepping:
                 self._leave()
@@ -209,13 +208,13 @@ class Messages(_Iterator[M]):
     def _take(self, deadline: float | None) -> M:
         with self._mutex:
             if self._stepping:
-                raise RuntimeError("a step is interrupted by this call: a signal handler may close() the iterator only")
+                raise RuntimeError("this call interrupts a step: a signal handler may only close() the iterator")
             self._stepping = True
             try:
                 return self._walk(deadline)
             except KeyboardInterrupt:
                 if hasattr(sys, "ps1"):
-                    raise  # An interactive session is not to be ended.
+                    raise  # An interactive session continues.
                 raise Interrupted from None
             finally:
                 self._stepping = False
@@ -251,11 +250,11 @@ class Messages(_Iterator[M]):
 
     def _end(self) -> None:
         self._stop.set()
-        if not self._connection.closing:  # Closing the kit settles all its iterators.
+        if not self._connection.closing:  # Closing the kit ends all its iterators.
             self._leave()
 
     def _leave(self) -> None:
-        with suppress(Closed, *PASSING):  # What is not saved comes again, what is not given back does so in time.
+        with suppress(Closed, *PASSING):  # Unsaved events are delivered again, and unreleased leases expire.
             run(self._feed.leave(), self._connection.execute)
         self._begin()
 
@@ -289,7 +288,7 @@ class AsyncMessages(_Iterator[M]):
         return self.step(self)
 
     async def step(self, iterated: object, deadline: float | None = None) -> M:
-        """The next item; *iterated*, for which it is, is not dropped meanwhile."""
+        """Return the next item; the reference *iterated* keeps its iterator alive meanwhile."""
         feed = self._feed
         feed.handled = feed.current
         item = feed.items.popleft() if self._may_hand else await self._take(deadline)
@@ -299,7 +298,7 @@ class AsyncMessages(_Iterator[M]):
         return item
 
     async def next(self, timeout: Duration | None = None) -> M:
-        """Return the next item.  Raise `TimedOut` if there is none in *timeout* seconds: call again to wait on."""
+        """Return the next item; raise `TimedOut` if none arrives in *timeout* seconds.  The call may be repeated."""
         return await self.step(self, _deadline(timeout))
 
     async def __aenter__(self) -> Self:
@@ -312,7 +311,7 @@ class AsyncMessages(_Iterator[M]):
         self.leave_soon()
 
     async def aclose(self) -> None:
-        """End the iteration: what was handled is saved, what was not handed out is given back.
+        """End the iteration: save the offset of handled events, and release tasks that were not handed out.
 
         Any task may close it.  A step that waits in another one then ends.
         """
@@ -320,18 +319,18 @@ class AsyncMessages(_Iterator[M]):
         await completed(self.settle())
 
     async def settle(self) -> None:
-        """Save what was handled and give back what was not handed out, as if iteration ended here."""
+        """Save the offset of handled events and release tasks not handed out, as if iteration ended here."""
         async with self._mutex:
             await self._leave()
 
     def leave_soon(self) -> None:
-        """`settle` in a task of its own, for a loop that was left: there is no moment to await it."""
+        """Run `settle` in a task of its own, for a loop that was left, which cannot await it."""
         if self._loop is None or self._ended:
             return
         if asyncio._get_running_loop() is self._loop:
             self._start_leaving()
         else:
-            with suppress(RuntimeError):  # A closed event loop runs nothing any more.
+            with suppress(RuntimeError):  # A closed event loop runs no tasks.
                 self._loop.call_soon_threadsafe(self._start_leaving)
 
     def _start_leaving(self) -> None:
@@ -375,17 +374,17 @@ class AsyncMessages(_Iterator[M]):
 
     async def _end(self) -> None:
         self._stop.set()
-        if not self._connection.closing:  # Closing the kit settles all its iterators.
+        if not self._connection.closing:  # Closing the kit ends all its iterators.
             await self._leave()
 
     async def _leave(self) -> None:
-        with suppress(Closed, *PASSING):  # What is not saved comes again, what is not given back does so in time.
+        with suppress(Closed, *PASSING):  # Unsaved events are delivered again, and unreleased leases expire.
             await completed(run_async(self._feed.leave(), self._connection.execute))
         self._begin()
 
 
 class _Loop(Generic[M]):
-    """The iterator of one ``async for``: leaving the loop saves and gives back."""
+    """The iterator of one ``async for``: leaving the loop saves and releases."""
 
     __slots__ = ("_messages",)
 
@@ -403,14 +402,14 @@ class _Loop(Generic[M]):
 
 
 def _deadline(timeout: Duration | None) -> float | None:
-    return None if timeout is None else monotonic() + arguments.milliseconds("timeout", timeout) / 1000
+    return None if timeout is None else monotonic() + checks.milliseconds("timeout", timeout) / 1000
 
 
 def _seconds(*until: float | None) -> float | None:
-    """The seconds until the first of these moments; None where there is none."""
+    """Return the seconds until the first of these times; None if there is none."""
     first = min((moment for moment in until if moment is not None), default=None)
     return None if first is None else max(0.0, first - monotonic())
 
 
 def _timed_out() -> TimedOut:
-    return TimedOut("there was nothing within the timeout: call next() again to wait on, nothing is lost by it")
+    return TimedOut("no item arrived within the timeout: call next() again to keep waiting; no item is lost")

@@ -1,28 +1,130 @@
-"""`Outbox`: messages that leave the database once the transaction that wrote them has committed."""
+"""`Outbox` and `Inbox`: messages that leave with a transaction, and messages that arrive once."""
 
 import inspect
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
-from . import arguments
+from . import checks
+from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
-from .delivery import MESSAGE_ID, PREFIX, Round, Tally
 from .errors import Closed
+from .operations import Operation
 from .operations.claim import Claim, fresh_token
-from .operations.outbox import AddMessage, ClaimInOrder, Lookout, OpenOutbox, ReadOutbox
-from .records import Message
+from .operations.outbox import AckInLane, AddMessage, ClaimInOrder, Lookout, OpenOutbox, PruneInbox, ReadOutbox, See
+from .operations.settings import ConfigureInbox, ReadInboxSettings
 from .retry import Exponential, encode
 from .rota import Rota
 from .telemetry import with_trace
+from .values import Message, Task
+
+MESSAGE_ID = "message-id"
+"""The header with a message's id, which stays with the task, also as a dead letter and when requeued."""
+
+PREFIX = "outbox:"
+"""The prefix of the names of outboxes' queues."""
+
+_WINDOW = 60
+
+
+class Tally:
+    """The deliveries of the last minute, second by second."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._seconds: deque[tuple[int, int, int, float]] = deque(maxlen=_WINDOW)
+
+    def count(self, delivered: bool, latency: float) -> None:
+        """Count a delivery that ended *latency* seconds after its message was added."""
+        second = int(time.monotonic())
+        last = (second, 0, 0, 0.0)
+        with self._mutex:
+            if self._seconds and self._seconds[-1][0] == second:
+                last = self._seconds.pop()
+            _, successes, failures, total = last
+            if delivered:
+                self._seconds.append((second, successes + 1, failures, total + latency))
+            else:
+                self._seconds.append((second, successes, failures + 1, total))
+
+    def numbers(self) -> tuple[int, int, float | None]:
+        """Return deliveries, failures, and the mean latency of the deliveries."""
+        since = int(time.monotonic()) - _WINDOW
+        with self._mutex:
+            recent = [entry for entry in self._seconds if entry[0] > since]
+        delivered = sum(successes for _, successes, _, _ in recent)
+        latency = sum(total for *_, total in recent) / delivered if delivered else None
+        return delivered, sum(failures for _, _, failures, _ in recent), latency
+
+
+class Round(NamedTuple):
+    """The settings of an outbox's worker."""
+
+    opening: OpenOutbox
+    rota: Rota
+    lookout: Lookout
+    deliver: Callable[[Message[Any]], Any]
+    ordered: bool
+    tally: Tally
+
+
+def message_of(task: Task[Any]) -> Message[Any]:
+    """Return the message of *task*.  One enqueued by plain SQL has no message id, and gets its task's."""
+    headers = dict(task.headers)
+    message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
+    outbox = task.queue.removeprefix(PREFIX)
+    return Message(message_id, outbox, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
+
+
+def when_delivered(task: Task[Any], ordered: bool) -> Operation[bool] | None:
+    """Return the operation to use instead of the ack, for an ordered *task* that others wait for."""
+    return AckInLane(task.id, task.token, task.queue, task.key) if ordered and task.key is not None else None
+
+
+def age_when_claimed(task: Task[Any]) -> float:
+    """Return how many seconds ago *task* was added when it was claimed, by the database's clock."""
+    return max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
+
+
+class Inbox:
+    """The implementation of `protocols.Inbox` and `AsyncInbox`."""
+
+    def __init__(self, execute: Callable[..., Any], consumer: str) -> None:
+        self.consumer = checks.name("consumer", consumer)
+        self._execute = execute
+
+    def once(self, message_id: str, tx: Any) -> Any:
+        """Return whether the consumer sees the message for the first time; recorded inside the caller's transaction."""
+        if tx is None:
+            raise ValueError(
+                "once() runs inside the transaction of the message's effects: pass your session, "
+                "or the one of kit.transaction()"
+            )
+        return self._execute(See(self.consumer, checks.name("message", message_id, 1000)), tx)
+
+    def prune(self, *, older_than: Duration) -> Any:
+        """Forget messages seen longer ago; return their number."""
+        return self._execute(PruneInbox(self.consumer, checks.milliseconds("older_than", older_than)))
+
+    def configure(self, *, retain: Duration | None = KEEP) -> Any:
+        """Store how long `EventKit.maintain` keeps the ids of seen messages; None means for ever."""
+        given = checks.settings(retain=(retain, checks.milliseconds))
+        return self._execute(ConfigureInbox(self.consumer, list(given), **given))
+
+    def settings(self) -> Any:
+        """Return the inbox's settings."""
+        return self._execute(ReadInboxSettings(self.consumer))
+
 
 _ATTEMPTS = 5
 _RETRY = encode(Exponential(base=5.0, jitter=0.0))
 
 
 class Outbox:
-    """Behaves as `eventkit.protocols.Outbox` and `AsyncOutbox` say."""
+    """The implementation of `protocols.Outbox` and `AsyncOutbox`."""
 
     def __init__(
         self,
@@ -44,20 +146,18 @@ class Outbox:
         self._tally = tally
         self._stopped = threading.Event()
         if deliver is not None and not callable(deliver):
-            raise TypeError(f"deliver is called with each message, and {type(deliver).__name__} cannot be")
+            raise TypeError(f"deliver is a callable that takes a message, not {type(deliver).__name__}")
         if inspect.iscoroutinefunction(deliver) and not deliveries.awaits:
             raise TypeError("deliver is a coroutine function, which a sync kit cannot await: use connect_async")
 
     def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        """Add a message inside the caller's transaction; its id."""
+        """Add a message inside the caller's transaction; return its id."""
         if tx is None:
-            raise ValueError(
-                "a message is added inside a transaction: pass your session, or what kit.transaction() gives"
-            )
+            raise ValueError("add() runs inside a transaction: pass your session, or the one of kit.transaction()")
         if headers is not None and MESSAGE_ID in headers:
-            raise ValueError(f"the header {MESSAGE_ID!r} is the outbox's own: leave it out, add() gives the id")
+            raise ValueError(f"the header {MESSAGE_ID!r} is set by the outbox: leave it out, add() returns the id")
         if key is not None:
-            arguments.key(key)
+            checks.key(key)
         message_id = str(uuid4())
         text = encode_headers({**(with_trace(headers) or {}), MESSAGE_ID: message_id})
         return self._execute(AddMessage(self.queue.name, self._codec.encode(payload), text, key, message_id), tx)
@@ -65,9 +165,9 @@ class Outbox:
     def run(self, worker: str | None = None, *, batch: int = 1) -> Any:
         """Deliver messages until the outbox is stopped or the kit is closed."""
         if self._deliver is None:
-            raise ValueError(f"outbox {self.name!r} has nothing to deliver with: kit.outbox({self.name!r}, deliver=…)")
-        worker = arguments.default_worker() if worker is None else arguments.name("worker", worker)
-        arguments.count("batch", batch, least=1)
+            raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
+        worker = checks.default_worker() if worker is None else checks.name("worker", worker)
+        checks.count("batch", batch, least=1)
         queue, kind = self.queue.name, ClaimInOrder if self._ordered else Claim
 
         def claim(queue: str) -> Claim:
@@ -80,11 +180,11 @@ class Outbox:
         return self._deliveries.run(Round(opening, rota, lookout, self._deliver, self._ordered, self._tally))
 
     def stop(self) -> None:
-        """Let every `run` of this handle end once its delivery has."""
+        """End every `run` of this handle after its current delivery."""
         self._stopped.set()
-        # In a thread, because a signal may have interrupted whoever holds the locks that this needs.
+        # In a thread, because the code that a signal interrupted may hold the locks that this needs.
         threading.Thread(target=self._deliveries.rouse, name="eventkit-stop", daemon=True).start()
 
     def stats(self) -> Any:
-        """The outbox in numbers."""
+        """Return the outbox's numbers."""
         return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))

@@ -7,30 +7,68 @@ from typing import Any
 
 import msgspec
 
-from . import arguments, retry, task_rows
-from .arguments import KEEP, Duration
+from . import checks, retry
+from .checks import KEEP, Duration
 from .codec import Codec, Encoded, encode_headers
 from .feeds import Tasks
-from .operations import Operation, finish, queue_settings
+from .operations import Operation, finish, settings
 from .operations import queue as operations
-from .operations.chain import AckThen
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
-from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead
+from .operations.collected import AckThen, CollectedTask
+from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .operations.result import AckManyWithResults, AckWithResult, TaskResult
-from .records import NewTask, Task
 from .rota import Rota
-from .task_rows import following_row, task_row
 from .telemetry import with_trace
+from .values import NewTask, Task
+
+
+def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
+    """Return the row of *task*, for *queue*, whose payloads *codec* encodes."""
+    if task.queue is not None and task.queue != queue:
+        raise ValueError(f"the task is for queue {task.queue!r}, not for {queue!r}: enqueue it there")
+    run_at = expires_in = expires_at = None
+    if task.delay is not None and task.run_at is not None:
+        raise ValueError("a task is due after delay= seconds or at run_at=: pass one of them")
+    if task.run_at is not None:
+        run_at = checks.moment("run_at", task.run_at)
+    if isinstance(task.expires, datetime):
+        expires_at = checks.moment("expires", task.expires)
+    elif task.expires is not None:
+        expires_in = checks.milliseconds("expires", task.expires, least=-checks.FOREVER)
+    return (
+        task.payload.text if isinstance(task.payload, Encoded) else codec.encode(task.payload),
+        encode_headers(with_trace(task.headers)),
+        checked_priority(task.priority),
+        None if task.max_attempts is None else checks.count("max_attempts", task.max_attempts, least=1),
+        None if task.key is None else checks.key(task.key),
+        None if task.delay is None else checks.milliseconds("delay", task.delay, least=-checks.FOREVER),
+        run_at,
+        expires_in,
+        expires_at,
+    )
+
+
+def following_row(codec: Codec, task: Any) -> CollectedTask:
+    """Return the row of a task that names its queue."""
+    if not isinstance(task, NewTask) or task.queue is None:
+        raise TypeError(f"then= takes tasks that name their queue, made by queue.new(payload), not {task!r}")
+    return (checks.name("queue", task.queue), *task_row(codec, task.queue, task))
+
+
+def checked_priority(value: Any) -> int:
+    """Return a priority that any database can store."""
+    return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
+
 
 _NO_RESULT: Any = object()
 _STATES = ("scheduled", "ready", "leased", "dead", "done")
 
 
 class Queue:
-    """Behaves as `eventkit.protocols.TaskQueue` and `AsyncTaskQueue` say."""
+    """The implementation of `protocols.TaskQueue` and `AsyncTaskQueue`."""
 
     def __init__(self, execute: Callable[..., Any], loops: Any, name: str, codec: Codec) -> None:
-        self.name = arguments.name("queue", name)
+        self.name = checks.name("queue", name)
         self._execute = execute
         self._loops = loops
         self._codec = codec
@@ -49,13 +87,13 @@ class Queue:
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Any:
-        """Add a task; its id, and whether it is new."""
+        """Add a task; return its id, and whether it is new."""
         operation: Any
         if delay is None and run_at is None and expires is None and key is None:
             if priority != 0:
-                task_rows.priority(priority)
+                checked_priority(priority)
             if max_attempts is not None:
-                arguments.count("max_attempts", max_attempts, least=1)
+                checks.count("max_attempts", max_attempts, least=1)
             headers = with_trace(headers)
             text = encode_headers(headers) if headers else None
             operation = Enqueue(self.name, self._codec.encode(payload), text, priority, max_attempts)
@@ -65,7 +103,7 @@ class Queue:
         return self._enqueue(operation, 1, wait, tx)
 
     def enqueue_many(self, items: Iterable[Any], tx: Any = None, *, wait: Duration | None = None) -> Any:
-        """Add tasks in one transaction, after waiting for room for all of them; an answer for each, in order."""
+        """Add tasks in one transaction, after waiting for room for all of them; return an answer for each, in order."""
         items = list(items)
         headers = with_trace(None)
         operation: Any
@@ -80,8 +118,8 @@ class Queue:
         if wait is None:
             return self._execute(operation, tx)
         if tx is not None:
-            raise ValueError("wait= cannot be combined with tx=: what makes room may be waiting for that transaction")
-        seconds = arguments.milliseconds("wait", wait) / 1000
+            raise ValueError("wait= cannot be combined with tx=: a worker that makes room may wait for it")
+        seconds = checks.milliseconds("wait", wait) / 1000
         return self._loops.enqueue(operation, RoomAhead(self.name, count), seconds)
 
     def new(
@@ -96,7 +134,7 @@ class Queue:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> NewTask:
-        """A task of this queue that is not enqueued yet."""
+        """Return a task of this queue that is not enqueued yet."""
         task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers, self.name)
         text, *_ = task_row(self._codec, self.name, task)
         return msgspec.structs.replace(task, payload=Encoded(text))
@@ -110,25 +148,25 @@ class Queue:
         wait: Duration = 0,
         tx: Any = None,
     ) -> Any:
-        """Lease the best tasks that are ready, waiting for the first if asked to."""
-        arguments.name("worker", worker)
-        arguments.count("limit", limit, least=1)
-        length = None if lease is None else arguments.milliseconds("lease", lease)
+        """Lease the first ready tasks, waiting up to *wait* seconds for the first."""
+        checks.name("worker", worker)
+        checks.count("limit", limit, least=1)
+        length = None if lease is None else checks.milliseconds("lease", lease)
         operation = Claim(self.name, worker, limit, length, fresh_token(), self._codec)
         if not wait:
             return self._execute(operation, tx)
         if tx is not None:
-            raise ValueError("wait= cannot be combined with tx=: what is waited for may be waiting for it")
-        seconds = arguments.milliseconds("wait", wait) / 1000
+            raise ValueError("wait= cannot be combined with tx=: the task waited for may depend on that transaction")
+        seconds = checks.milliseconds("wait", wait) / 1000
         return self._loops.attempt(operation, ReadOutlook(self.name), seconds)
 
     def receive(self, limit: int = 1, tx: Any = None) -> Any:
         """Claim and delete in one step."""
-        arguments.count("limit", limit, least=1)
+        checks.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
     def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
-        """Finish a task, save its result and enqueue what follows; False if it is no longer ours."""
+        """Finish a task, save its result and enqueue *then*; return False if its lease has run out."""
         operation: Operation[bool] = finish.Ack(task.id, task.token)
         if result is not _NO_RESULT:
             operation = AckWithResult(task.id, task.token, task.queue, self._any.encode(result))
@@ -137,7 +175,7 @@ class Queue:
         return self._execute(operation, tx)
 
     def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None) -> Any:
-        """Finish tasks, and save the results of some; the ids of those that were still ours."""
+        """Finish tasks, and save the results of some; return the ids of those whose lease had not run out."""
         batch = sorted(tasks, key=attrgetter("id"))
         careful = tx is not None or any(task.key is not None for task in batch)
         held = [(task.id, task.token) for task in batch]
@@ -147,15 +185,15 @@ class Queue:
         return self._execute(operation(held), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
-        """Put a task back for another attempt; dead if it has had them all."""
-        pause = None if delay is None else arguments.milliseconds("delay", delay)
+        """Put a task back for another attempt; it is dead if it has used them up."""
+        pause = None if delay is None else checks.milliseconds("delay", delay)
         return self._execute(
-            finish.Retry(task.id, task.token, pause, None if error is None else arguments.text(error)), tx
+            finish.Retry(task.id, task.token, pause, None if error is None else checks.text(error)), tx
         )
 
     def fail(self, task: Task[Any], error: str, tx: Any = None) -> Any:
         """Make a task a dead letter now."""
-        return self._execute(finish.Fail(task.id, task.token, arguments.text(error)), tx)
+        return self._execute(finish.Fail(task.id, task.token, checks.text(error)), tx)
 
     def release(self, task: Task[Any], tx: Any = None) -> Any:
         """Put a task back as if it had not been claimed."""
@@ -163,17 +201,17 @@ class Queue:
 
     def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> Any:
         """Put a task back for later as if it had not been claimed."""
-        pause = arguments.milliseconds("delay", delay)
+        pause = checks.milliseconds("delay", delay)
         return self._execute(finish.Snooze(task.id, task.token, pause), tx)
 
     def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> Any:
-        """Let the lease end so many seconds from now."""
-        lease = arguments.milliseconds("seconds", seconds)
+        """Set the lease to end so many seconds from now."""
+        lease = checks.milliseconds("seconds", seconds)
         return self._execute(finish.Extend(task.id, task.token, lease), tx)
 
     def cancel(self, id: int, running: bool = False, tx: Any = None) -> Any:
-        """Delete a task that waits, or one that is running too."""
-        return self._execute(operations.Cancel(self.name, arguments.count("id", id), running), tx)
+        """Delete a waiting task, or with *running* a leased one."""
+        return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
         """Iterate over the queue's tasks for ever."""
@@ -181,67 +219,65 @@ class Queue:
         return self._loops.iterate(Tasks(rota, ReadOutlook(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
-        """Around the work on a task: keeps the lease, then acks or retries."""
+        """Keep the lease while the body runs, then ack or retry the task."""
         return self._loops.handling(task)
 
     def get(self, id: int) -> Any:
-        """A task, in whatever state."""
-        return self._execute(operations.GetTask(self.name, arguments.count("id", id), self._codec))
+        """Return a task, in any state."""
+        return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
     def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
-        """Tasks by id."""
+        """Return tasks by id."""
         if state is not None:
-            arguments.choice("state", state, _STATES)
-        arguments.count("limit", limit, least=1)
-        return self._execute(
-            operations.ListTasks(self.name, limit, self._codec, state, arguments.count("after", after))
-        )
+            checks.choice("state", state, _STATES)
+        checks.count("limit", limit, least=1)
+        return self._execute(operations.ListTasks(self.name, limit, self._codec, state, checks.count("after", after)))
 
     def peek(self, limit: int = 1) -> Any:
-        """What a claim would hand out, best first."""
-        return self._execute(operations.PeekTasks(self.name, arguments.count("limit", limit, least=1), self._codec))
+        """Return the tasks that a claim would return, in its order."""
+        return self._execute(operations.PeekTasks(self.name, checks.count("limit", limit, least=1), self._codec))
 
     def dead(self, limit: int = 100) -> Any:
-        """The dead letters, newest first."""
-        return self._execute(operations.ListDead(self.name, arguments.count("limit", limit, least=1), self._codec))
+        """Return the dead letters, newest first."""
+        return self._execute(operations.ListDead(self.name, checks.count("limit", limit, least=1), self._codec))
 
     def stats(self) -> Any:
-        """The queue in numbers."""
+        """Return the queue's numbers."""
         return self._execute(operations.ReadStats(self.name))
 
     def size(self) -> Any:
-        """How many tasks are scheduled, ready or leased."""
+        """Return the number of scheduled, ready and leased tasks."""
         return self._execute(operations.ReadSize(self.name))
 
     def next_due(self) -> Any:
-        """When the next task is due."""
+        """Return when the next task is due."""
         return self._execute(operations.ReadNextDue(self.name))
 
     def sweep(self) -> Any:
-        """Move everything that is due or expired; how many tasks."""
+        """Move all due and expired tasks; return their number."""
         return self._execute(Sweep(self.name))
 
     def purge(self, state: str = "ready") -> Any:
-        """Delete the tasks in one state; how many."""
-        return self._execute(operations.Purge(self.name, arguments.choice("state", state, _STATES), None))
+        """Delete the tasks in one state; return their number."""
+        return self._execute(operations.Purge(self.name, checks.choice("state", state, _STATES), None))
 
     def purge_dead(self, older_than: Duration | None = None) -> Any:
-        """Delete dead letters; how many."""
-        age = None if older_than is None else arguments.milliseconds("older_than", older_than)
+        """Delete dead letters; return their number."""
+        age = None if older_than is None else checks.milliseconds("older_than", older_than)
         return self._execute(operations.Purge(self.name, "dead", age))
 
     def requeue(self, ids: Iterable[int] | None = None) -> Any:
-        """Give dead tasks a new life; how many."""
-        chosen = [] if ids is None else [arguments.count("id", id) for id in ids]
+        """Make dead tasks ready again; return their number."""
+        chosen = [] if ids is None else [checks.count("id", id) for id in ids]
         return self._execute(operations.Requeue(self.name, ids is None, chosen))
 
     def pause(self) -> Any:
-        """Hand out nothing until `resume`."""
-        return self._execute(queue_settings.SetPaused(self.name, True))
+        """Stop handing out tasks until `resume`."""
+        return self._execute(settings.SetPaused(self.name, True))
 
     def resume(self) -> Any:
         """Hand out tasks again."""
-        return self._execute(queue_settings.SetPaused(self.name, False))
+        return self._execute(settings.SetPaused(self.name, False))
 
     def configure(
         self,
@@ -259,7 +295,7 @@ class Queue:
         dead_letter_to: str | None = KEEP,
         history: bool | None = KEEP,
     ) -> Any:
-        """Store settings for every process; None is the default again, what is left out stays."""
+        """Store settings for every process; None restores the default, and omitted settings stay as they are."""
         changes = changes_of(
             self.name,
             max_attempts=max_attempts,
@@ -275,53 +311,53 @@ class Queue:
             dead_letter_to=dead_letter_to,
             history=history,
         )
-        return self._execute(queue_settings.Configure(self.name, changes))
+        return self._execute(settings.Configure(self.name, changes))
 
     def settings(self) -> Any:
-        """What the queue is configured to."""
-        return self._execute(queue_settings.ReadSettings(self.name))
+        """Return the queue's settings."""
+        return self._execute(settings.ReadSettings(self.name))
 
     def dead_by_error(self, limit: int = 100) -> Any:
-        """How many dead letters there are of each error."""
-        return self._execute(operations.ListDeadByError(self.name, arguments.count("limit", limit, least=1)))
+        """Return the number of dead letters for each error."""
+        return self._execute(operations.ListDeadByError(self.name, checks.count("limit", limit, least=1)))
 
     def drop(self, *, force: bool = False) -> Any:
-        """Forget the queue; False if there are tasks in it, and not *force*."""
+        """Delete the queue; return False if there are tasks in it, and not *force*."""
         return self._execute(operations.Drop(self.name, bool(force)))
 
     @property
     def _any(self) -> Codec:
-        """For what is not of the handle's type."""
+        """Return a codec for payloads without the handle's type."""
         return Codec(largest=self._codec.largest)
 
 
 def changes_of(queue: str, **given: Any) -> dict[str, Any]:
-    """What `configure` of *queue* is given, checked, as the database gets it; `KEEP` is not given."""
-    checks: dict[str, Callable[[str, Any], Any]] = {
+    """Return the validated arguments of `configure` for the database; those that are `KEEP` are left out."""
+    parsers: dict[str, Callable[[str, Any], Any]] = {
         "max_attempts": _at_least_one,
-        "lease": lambda name, value: arguments.milliseconds(name, value, least=1),
+        "lease": lambda name, value: checks.milliseconds(name, value, least=1),
         "retry": _policy,
         "max_size": _at_least_one,
-        "rate": arguments.positive,
-        "burst": lambda name, value: arguments.burst(value),
+        "rate": checks.positive,
+        "burst": lambda name, value: checks.burst(value),
         "max_running": _at_least_one,
-        "keep_done": arguments.milliseconds,
-        "keep_dead": arguments.milliseconds,
-        "key_ttl": arguments.milliseconds,
+        "keep_done": checks.milliseconds,
+        "keep_dead": checks.milliseconds,
+        "key_ttl": checks.milliseconds,
         "dead_letter_to": lambda name, value: _other_queue(queue, value),
-        "history": arguments.flag,
+        "history": checks.flag,
     }
-    return arguments.settings(**{name: (value, checks[name]) for name, value in given.items()})
+    return checks.settings(**{name: (value, parsers[name]) for name, value in given.items()})
 
 
 def _other_queue(queue: str, name: str) -> str:
-    if arguments.name("queue", name) == queue:
+    if checks.name("queue", name) == queue:
         raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
     return name
 
 
 def _at_least_one(setting: str, value: Any) -> int:
-    return arguments.count(setting, value, least=1)
+    return checks.count(setting, value, least=1)
 
 
 def _policy(setting: str, value: Any) -> str:

@@ -1,7 +1,7 @@
-"""When to try a failed task again.
+"""Retry policies: when to run a failed task again.
 
-A policy is a value, stored with the queue as JSON, so every process follows the same one.  Attempt 1 is
-the first run; the delay after it is ``policy.delay(1)``.
+A policy is a value, stored with the queue as JSON, so every process follows the same one.  Attempt 1 is the first run;
+the delay after it is ``policy.delay(1)``.
 """
 
 import random
@@ -10,54 +10,54 @@ from typing import Any
 
 import msgspec
 
-from .arguments import positive
+from .checks import positive
 
 
 class Exponential(msgspec.Struct, frozen=True, tag="exponential"):
-    """Waits ``base · 2^(n-1)`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
+    """A delay of ``base · 2^(n-1)`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
 
     base: float = 1.0
     jitter: float = 0.3
     cap: float = 300.0
 
     def plain(self, attempt: int) -> float:
-        """The delay before jitter and cap."""
+        """Return the delay before jitter and cap."""
         return self.base * 2.0 ** min(attempt - 1, 1000)
 
 
 class Linear(msgspec.Struct, frozen=True, tag="linear"):
-    """Waits ``base · n`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
+    """A delay of ``base · n`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
 
     base: float = 1.0
     jitter: float = 0.3
     cap: float = 300.0
 
     def plain(self, attempt: int) -> float:
-        """The delay before jitter and cap."""
+        """Return the delay before jitter and cap."""
         return self.base * attempt
 
 
 class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
-    """Waits *base* seconds after every attempt, ± *jitter* of it, at most *cap*."""
+    """A delay of *base* seconds after every attempt, ± *jitter* of it, at most *cap*."""
 
     base: float = 1.0
     jitter: float = 0.3
     cap: float = 300.0
 
     def plain(self, attempt: int) -> float:
-        """The delay before jitter and cap."""
+        """Return the delay before jitter and cap."""
         return self.base
 
 
 class Delays(msgspec.Struct, frozen=True, tag="delays"):
-    """Waits the *n*-th of *seconds* after attempt *n*, the last one from there on, ± *jitter* of it, at most *cap*."""
+    """A delay of the *n*-th of *seconds* after attempt *n*, the last one from there on, ± *jitter*, at most *cap*."""
 
     seconds: tuple[float, ...]
     jitter: float = 0.3
     cap: float = 300.0
 
     def plain(self, attempt: int) -> float:
-        """The delay before jitter and cap."""
+        """Return the delay before jitter and cap."""
         return self.seconds[min(attempt, len(self.seconds)) - 1]
 
 
@@ -65,11 +65,11 @@ Policy = Exponential | Linear | Fixed | Delays
 
 _NAMED: dict[str, Policy] = {"exponential": Exponential(), "linear": Linear(), "fixed": Fixed()}
 decode = msgspec.json.Decoder(Policy).decode
-"""The policy that a text stands for which is stored with a queue."""
+"""The decoder of the policy stored with a queue."""
 
 
 def policy(value: Any) -> Policy:
-    """The policy meant by *value*: one of the classes here, its name, or a list of seconds."""
+    """Return the policy for *value*: one of the classes here, its name, or a list of seconds."""
     if isinstance(value, str):
         if value not in _NAMED:
             raise ValueError(f"retry is one of {', '.join(_NAMED)}, a list of seconds or a policy, not {value!r}")
@@ -90,12 +90,12 @@ def policy(value: Any) -> Policy:
 
 
 def encode(value: Policy) -> str:
-    """*value* as the text that is stored with the queue."""
+    """Return *value* as the text stored with the queue."""
     return msgspec.json.encode(value).decode()
 
 
 def delay_after(attempt: int, stored: str | None) -> int:
-    """Milliseconds to wait after run *attempt*, by the policy *stored* with the queue (NULL: exponential)."""
+    """Return the milliseconds to wait after run *attempt*, by the *stored* policy of the queue (NULL: exponential)."""
     policy = decode(stored) if stored else _NAMED["exponential"]
     jittered = policy.plain(attempt) * random.uniform(1 - policy.jitter, 1 + policy.jitter)
     return round(min(jittered, policy.cap) * 1000)

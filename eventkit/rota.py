@@ -1,27 +1,27 @@
-"""Whose turn it is: from which of several queues a worker claims next."""
+"""The order of queues: from which of several queues a worker claims next."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 from weakref import WeakSet
 
-from . import arguments
-from .arguments import Duration
+from . import checks
+from .checks import Duration
 from .codec import Codec
 from .operations.claim import Claim, fresh_token
 
 logger = logging.getLogger("eventkit")
 
 APPS: WeakSet[Any] = WeakSet()
-"""The applications of this process, which know whether a task of theirs is declared for a queue."""
+"""The applications of this process, which know the queues of their declared tasks."""
 
 
 class Rota:
-    """Queues that are claimed from by their weights, or one after the other where that is *strict*.
+    """Queues that are claimed from by their weights, or one after the other if *strict*.
 
-    A queue of twice the weight has twice the tasks handed out, while both have any.  Each has a clock of its own,
-    which runs the slower the more weight it has; the one that is furthest behind is next.  Who had nothing when
-    its turn came is not owed anything later.
+    A queue with twice the weight has twice as many tasks handed out, while both have any.  Each has a clock of its own,
+    which runs slower the more weight it has; the one that is furthest behind is next.  A queue that was empty when its
+    turn came is owed nothing later.
     """
 
     def __init__(self, weights: Mapping[str, float], claim: Callable[[str], Claim], strict: bool = False) -> None:
@@ -40,10 +40,10 @@ class Rota:
         codec: Codec,
         strict: bool = False,
     ) -> Self:
-        """Plain claims, of up to *batch* tasks each."""
-        worker = arguments.default_worker() if worker is None else arguments.name("worker", worker)
-        arguments.count("batch", batch, least=1)
-        length = None if lease is None else arguments.milliseconds("lease", lease)
+        """Return plain claims, of up to *batch* tasks each."""
+        worker = checks.default_worker() if worker is None else checks.name("worker", worker)
+        checks.count("batch", batch, least=1)
+        length = None if lease is None else checks.milliseconds("lease", lease)
         for queue in weights:
             if any(app.declares(queue) for app in APPS):
                 logger.warning(
@@ -58,12 +58,12 @@ class Rota:
         return cls(weights, claim, strict)
 
     def __iter__(self) -> Iterator[Claim]:
-        """The claims to make, until one comes to something."""
+        """Yield the claims to make, until one returns tasks."""
         names = self._weights if self._strict else sorted(self._weights, key=self._clocks.__getitem__)
         return map(self._claim, names)
 
     def note(self, claim: Claim, found: int) -> None:
-        """*claim* has come to so many tasks."""
+        """Record that *claim* has returned so many tasks."""
         queue = claim.queue
         if found:
             self._clocks[queue] += found / self._weights[queue]

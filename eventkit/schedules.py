@@ -1,21 +1,21 @@
-"""`Schedules`: what makes tasks at certain times."""
+"""`Schedules`: tasks at certain times."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from . import arguments
-from .arguments import KEEP, Duration
+from . import checks
+from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
 from .cron import parse
 from .operations import schedule as operations
-from .records import FIRE, SCHEDULE
+from .values import FIRE, SCHEDULE
 
 _CATCH_UP = ("all", "latest", "none")
 
 
 class Schedules:
-    """Behaves as `eventkit.protocols.Schedules` and `AsyncSchedules` say."""
+    """The implementation of `protocols.Schedules` and `AsyncSchedules`."""
 
     def __init__(self, execute: Callable[..., Any], scheduler: Any, codec: Codec) -> None:
         self._execute = execute
@@ -38,8 +38,8 @@ class Schedules:
         headers: Mapping[str, str] | None = None,
         tx: Any = None,
     ) -> Any:
-        """Keep a schedule, in the place of one of the same name."""
-        arguments.name("schedule", name)
+        """Add a schedule, or replace the one with the same name."""
+        checks.name("schedule", name)
         settings = self._checked(
             when=when,
             tz=tz,
@@ -52,20 +52,20 @@ class Schedules:
             headers=headers,
         )
         return self._execute(
-            operations.AddSchedule(name, operations.Settings(**settings), arguments.flag("paused", paused)), tx
+            operations.AddSchedule(name, operations.Settings(**settings), checks.flag("paused", paused)), tx
         )
 
     def remove(self, name: str, tx: Any = None) -> Any:
-        """Forget a schedule; False if there is none of that name."""
-        return self._execute(operations.RemoveSchedule(arguments.name("schedule", name)), tx)
+        """Delete a schedule; return False if there is none with that name."""
+        return self._execute(operations.RemoveSchedule(checks.name("schedule", name)), tx)
 
     def pause(self, name: str, tx: Any = None) -> Any:
-        """Let a schedule fire no more until `resume`; False if there is none of that name."""
-        return self._execute(operations.ChangeSchedule(arguments.name("schedule", name), {}, True), tx)
+        """Stop a schedule until `resume`; return False if there is none with that name."""
+        return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, True), tx)
 
     def resume(self, name: str, tx: Any = None) -> Any:
-        """Let a schedule fire again; False if there is none of that name."""
-        return self._execute(operations.ChangeSchedule(arguments.name("schedule", name), {}, False), tx)
+        """Let a schedule fire again; return False if there is none with that name."""
+        return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, False), tx)
 
     def update(
         self,
@@ -83,8 +83,8 @@ class Schedules:
         headers: Mapping[str, str] | None = KEEP,
         tx: Any = None,
     ) -> Any:
-        """Change what is given and leave the rest; False if there is no schedule of that name."""
-        arguments.name("schedule", name)
+        """Change the given settings; return False if there is no schedule with that name."""
+        checks.name("schedule", name)
         changes = self._checked(
             when=when,
             tz=tz,
@@ -97,49 +97,49 @@ class Schedules:
             headers=headers,
         )
         return self._execute(
-            operations.ChangeSchedule(name, changes, None if paused is KEEP else arguments.flag("paused", paused)), tx
+            operations.ChangeSchedule(name, changes, None if paused is KEEP else checks.flag("paused", paused)), tx
         )
 
     def get(self, name: str) -> Any:
-        """A schedule; None if there is none of that name."""
-        return self._execute(operations.GetSchedule(arguments.name("schedule", name), self._codec))
+        """Return a schedule; None if there is none with that name."""
+        return self._execute(operations.GetSchedule(checks.name("schedule", name), self._codec))
 
     def soonest(self) -> Any:
-        """When the next schedule fires."""
+        """Return when the next schedule fires."""
         return self._execute(operations.ReadSoonest())
 
     def upcoming(self, name: str, count: int = 10) -> Any:
-        """The next moments at which a schedule fires."""
-        arguments.count("count", count, least=1)
-        return self._execute(operations.ReadUpcoming(arguments.name("schedule", name), count, self._codec))
+        """Return the next times at which a schedule fires."""
+        checks.count("count", count, least=1)
+        return self._execute(operations.ReadUpcoming(checks.name("schedule", name), count, self._codec))
 
     def tick(self, now: datetime | None = None) -> Any:
-        """Fire everything that is due."""
-        return self._scheduler.tick(None if now is None else arguments.moment("now", now))
+        """Fire all due schedules."""
+        return self._scheduler.tick(None if now is None else checks.moment("now", now))
 
     def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
-        """The first fire after a moment."""
-        arguments.moment("moment", moment)
+        """Return the first fire after a time."""
+        checks.moment("moment", moment)
         return parse(_when(when), tz).after(moment)
 
     def list(self) -> Any:
-        """All schedules, by name."""
+        """Return all schedules, by name."""
         return self._execute(operations.ListSchedules(self._codec))
 
     def _checked(self, **given: Any) -> dict[str, Any]:
-        """The settings that are given, as the database gets them."""
-        checks: dict[str, Callable[[Any], Any]] = {
+        """Return the given settings, validated, for the database."""
+        parsers: dict[str, Callable[[Any], Any]] = {
             "when": _when,
             "tz": _zone,
-            "queue": lambda value: arguments.name("queue", value),
+            "queue": lambda value: checks.name("queue", value),
             "payload": self._codec.encode,
-            "priority": lambda value: arguments.count("priority", value, least=-(2**31), most=2**31 - 1),
-            "expires": lambda value: None if value is None else arguments.milliseconds("expires", value),
-            "max_attempts": lambda value: None if value is None else arguments.count("max_attempts", value, least=1),
-            "catch_up": lambda value: arguments.choice("catch_up", value, _CATCH_UP),
+            "priority": lambda value: checks.count("priority", value, least=-(2**31), most=2**31 - 1),
+            "expires": lambda value: None if value is None else checks.milliseconds("expires", value),
+            "max_attempts": lambda value: None if value is None else checks.count("max_attempts", value, least=1),
+            "catch_up": lambda value: checks.choice("catch_up", value, _CATCH_UP),
             "headers": _headers,
         }
-        return {name: checks[name](value) for name, value in given.items() if value is not KEEP}
+        return {name: parsers[name](value) for name, value in given.items() if value is not KEEP}
 
 
 def _when(value: Any) -> str:
@@ -159,5 +159,5 @@ def _zone(value: Any) -> str:
 def _headers(value: Any) -> str | None:
     for own in (SCHEDULE, FIRE):
         if value and own in value:
-            raise ValueError(f"the header {own!r} is the fire's own: leave it out")
+            raise ValueError(f"the header {own!r} is set by the schedule: leave it out")
     return encode_headers(value)

@@ -1,8 +1,8 @@
-"""Signatures of bodies: who holds the secret has sent this, now, and for this.
+"""Signatures of bodies: proof that the holder of the secret has sent a body, now, and for a purpose.
 
-A signature is written ``t=1795053600,v1=5257a8…``: the moment in seconds since 1970, and HMAC-SHA256 over the moment, a
-*subject* and the body, in hexadecimal.  The subject says what the body is for, so that it cannot be sent for something
-else; a body that is signed with several secrets has a ``v1`` for each, so that each side changes its own in its time.
+A signature is written ``t=1795053600,v1=5257a8…``: the time in seconds since 1970, and HMAC-SHA256 over the time, a
+*subject* and the body, in hexadecimal.  The subject is the purpose of the body, so that it cannot be sent for another
+one; a body signed with several secrets has a ``v1`` for each, so that each side can change its own secret at any time.
 """
 
 import hmac
@@ -10,15 +10,15 @@ import time
 from collections.abc import Iterable
 
 TOLERANCE = 300.0
-"""Seconds by which a signature may be older, or younger, than the clock of who reads it."""
+"""The seconds by which a signature may be older, or newer, than the receiver's clock."""
 
 
 class SignatureRefused(ValueError):
-    """Raised for a body that is not signed, or not by whom, for what and when it should be."""
+    """Raised for a body without a valid signature for its sender, its subject and its time."""
 
 
 def sign(body: bytes, *, secrets: Iterable[str], subject: str, at: float | None = None) -> str:
-    """The signature of *body*, for now unless a moment is given."""
+    """Return the signature of *body*, for now unless a time is given."""
     moment = int(time.time() if at is None else at)
     return ",".join([f"t={moment}", *(f"v1={_digest(secret, moment, subject, body)}" for secret in secrets)])
 
@@ -32,10 +32,10 @@ def check(
     tolerance: float = TOLERANCE,
     at: float | None = None,
 ) -> str:
-    """Which of the signatures is right, or `SignatureRefused`; how long that takes does not tell how wrong they are."""
+    """Return the valid signature, or raise `SignatureRefused`; the time taken reveals nothing about invalid ones."""
     secrets = list(secrets)
     if not secrets or not all(secrets):
-        raise ValueError("name the secret that the body is to be signed with")
+        raise ValueError("pass the secret to sign the body with")
     moment, given = _parts(signature)
     expected = [_digest(secret, moment, subject, body) for secret in secrets]
     right = ""
@@ -44,9 +44,9 @@ def check(
             if hmac.compare_digest(one, other.encode()):
                 right = other
     if not right:
-        raise SignatureRefused("the signature is not that of this body: compare the secrets, and sign what is sent")
+        raise SignatureRefused("the signature does not match the body: compare the secrets, and sign the sent bytes")
     if abs((time.time() if at is None else at) - moment) > tolerance:
-        raise SignatureRefused(f"the signature is not of the last {tolerance:g} s: sign anew, or set the clock")
+        raise SignatureRefused(f"the signature is not of the last {tolerance:g} s: sign again, or set the clock")
     return right
 
 
@@ -55,7 +55,7 @@ def _digest(secret: str, moment: int, subject: str, body: bytes) -> str:
 
 
 def _parts(signature: str | None) -> tuple[int, list[bytes]]:
-    """The moment, and what was signed with each secret."""
+    """Return the time, and the digests of all secrets."""
     moments: list[str] = []
     given: list[bytes] = []
     for part in (signature or "").split(","):

@@ -1,7 +1,7 @@
 """Trace context across the database, for applications that use OpenTelemetry.
 
-The publisher's ``traceparent`` travels in the headers of events, tasks and notifications.  Nothing is
-imported on our account: without OpenTelemetry in the process there is no context to carry.
+The publisher's ``traceparent`` is stored in the headers of events, tasks and notifications.  The library does not
+import OpenTelemetry: without it in the process, there is no context to store.
 """
 
 import sys
@@ -11,16 +11,16 @@ from typing import Any, Protocol
 
 
 class Carrier(Protocol):
-    """Anything with headers: an event, a task, a notification."""
+    """A message with headers: an event, a task, a notification."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What travelled along."""
+        """The headers stored with the message."""
         ...
 
 
 def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """*headers* with the ``traceparent`` of the current span, unless they name one or there is none."""
+    """Return *headers* with the ``traceparent`` of the current span, unless they have one or there is none."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None or (headers is not None and "traceparent" in headers):
         return headers
@@ -35,9 +35,9 @@ def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
 
 @contextmanager
 def tracing(message: Carrier) -> Iterator[None]:
-    """Spans begun inside are children of the span that published *message*.
+    """Make spans begun in the body children of the span that published *message*.
 
-    `handling` does this for tasks by itself; around events and notifications it is yours to write.
+    `handling` does this for tasks; around events and notifications, the application calls it.
     """
     if "opentelemetry.trace" not in sys.modules or "traceparent" not in message.headers:
         yield

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of apps: one bound to a fresh kit of the test's flavour, on either database."""
+"""Fixtures for the tests of apps: an app bound to a fresh kit of the test's flavour, on either database."""
 
 import inspect
 from collections.abc import Callable
@@ -16,16 +16,16 @@ __all__ = ["app", "drained", "now", "url"]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh database."""
+    """Return the URL of a fresh database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/shop.db"
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("emptied_url")
     return url
 
 
 @pytest.fixture
 def app(kit: Any, loop: Loop | None) -> Any:
-    """An app on the fresh database."""
+    """Return an app on the fresh database."""
     app: Any = App() if loop is None else AsyncApp()
     app.bind(unwrapped(kit))
     return app
@@ -33,7 +33,7 @@ def app(kit: Any, loop: Loop | None) -> Any:
 
 @pytest.fixture
 def now(loop: Loop | None) -> Callable[[Any], Any]:
-    """What an answer comes to, which is awaited where it has to be, and has not to be elsewhere."""
+    """Return the result of an answer, which the test awaits if the flavour is async."""
 
     def now(answer: Any) -> Any:
         assert inspect.isawaitable(answer) is (loop is not None)
@@ -44,7 +44,7 @@ def now(loop: Loop | None) -> Callable[[Any], Any]:
 
 @pytest.fixture
 def drained(app: Any, loop: Loop | None) -> Callable[..., list[Ran]]:
-    """Drains the app."""
+    """Return a function that drains the app."""
 
     def drained(*, raising: bool = True) -> list[Ran]:
         return drain(app, raising=raising) if loop is None else loop.run(drain_async(app, raising=raising))

@@ -1,4 +1,4 @@
-"""Everything that somebody may wait for, as a table: how it is prepared, made, and looked for."""
+"""A table of everything that a caller can wait for: its preparation, the change and the plan that finds it."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,8 +7,8 @@ from eventkit.operations import Outlook, Plan, Probe
 from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import ReadOutlook
 from eventkit.operations.collected import EnqueueAll, NotifyAll, PublishAll
+from eventkit.operations.coordination import AcquireLock, LockAhead, ReleaseLock
 from eventkit.operations.enqueue import PLAIN, RoomAhead
-from eventkit.operations.lock import AcquireLock, LockAhead, ReleaseLock
 from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
@@ -16,7 +16,7 @@ from eventkit.testing import advance
 
 
 class Change(NamedTuple):
-    """What somebody may wait for."""
+    """A change that a caller can wait for."""
 
     make: Callable[[Any, str, Any], object]
     probe: Callable[[str], Probe] = ReadOutlook
@@ -49,12 +49,12 @@ def _busy(kit: Any, name: str) -> Any:
 
 
 def _locked(kit: Any, name: str) -> int:
-    kit._connection.execute(AcquireLock(name, 7, "somebody", 600_000))
+    kit._connection.execute(AcquireLock(name, 7, "another", 600_000))
     return 7
 
 
 _WAITED_FOR: dict[str, int] = {}
-"""The tasks whose results somebody waits for, by the name of their queue."""
+"""The tasks with awaited results, by the name of their queue."""
 
 
 def _waited_for(kit: Any, name: str) -> Any:
@@ -84,15 +84,15 @@ def _room(name: str) -> Probe:
 
 
 class AnySchedule(Probe, frozen=True):
-    """`SchedulesAhead` for those who need not wait for the fire."""
+    """`SchedulesAhead` for callers that need not wait for the fire."""
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """All schedules."""
+        """Return all schedules."""
         return SchedulesAhead().subjects
 
     def plan(self) -> Plan[Outlook]:
-        """Ready when anything is going to fire."""
+        """Return ready when any schedule is going to fire."""
         rows = yield SchedulesAhead()
         return Outlook(SchedulesAhead().decode(rows).due is not None)
 
@@ -118,7 +118,7 @@ def _paused_schedule(kit: Any, name: str) -> None:
 
 
 def _publish_to_many(kit: Any, name: str, _: Any) -> None:
-    """More topics than a transaction has marks."""
+    """Publish to more topics than a transaction has marks."""
     for n in range(33):
         kit.stream(f"{name} {n}").publish(None)
     kit.stream(name).publish(1)

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Literal, Self
 
 import postgres_binaries
-from owned_folder import NOBODY, PATIENCE, OwnedFolder, open_to_all
+import pytest
+from owned_folder import PATIENCE, UNPRIVILEGED, OwnedFolder, open_to_all
 from postgres_binaries import Binaries
 
 KEEPER = Path(__file__).parent / "keeper.py"
@@ -22,18 +23,18 @@ SETTINGS: dict[str, object] = {
     "listen_addresses": "127.0.0.1",
     "max_connections": 200,
     "max_prepared_transactions": 20,
-    "shared_buffers": "32MB",  # dropping a table looks through all of them
+    "shared_buffers": "32MB",  # dropping a table scans all of them
     "fsync": "off",
     "full_page_writes": "off",
 }
-"""What every cluster starts with.  Without fsync a crash of the server loses nothing; only one of the machine does."""
+"""The settings that every cluster starts with.  Without fsync, only a crash of the machine loses data."""
 
 Mode = Literal["fast", "immediate"]
-"""How to stop: ``fast`` rolls back and disconnects, ``immediate`` is a crash."""
+"""A way to stop: ``fast`` rolls back and disconnects, ``immediate`` is a crash."""
 
 
 class ClusterError(Exception):
-    """A program of the server failed; the message holds what it and the server's log said."""
+    """A server program failed; the message holds its output and the server's log."""
 
 
 class Cluster:
@@ -43,9 +44,9 @@ class Cluster:
     without a password.  It ends with the process that made it, also when that is killed.
 
     Args:
-        binaries: Of which server; by default the newest on the machine, or else in the package.
-        folder: The path of an `OwnedFolder` with whose owner the cluster ends, instead of one of its own.
-        primary: The running cluster of which this one is a hot standby.
+        binaries: The server's programs; by default the newest on the machine, or else in the package.
+        folder: The path of an `OwnedFolder` whose owner ends the cluster, instead of a folder of its own.
+        primary: The running cluster that this one follows as a hot standby.
         settings: Settings of the server, over those in `SETTINGS`.
     """
 
@@ -58,6 +59,8 @@ class Cluster:
     ) -> None:
         self.binaries = binaries or (primary.binaries if primary else postgres_binaries.find())
         self._primary = primary
+        if primary is not None and not (self.binaries.folder / "pg_basebackup").exists():
+            pytest.skip(f"a standby needs pg_basebackup, which is not in {self.binaries.folder}")
         self._own = None
         if folder is None:
             self._own = OwnedFolder()
@@ -82,28 +85,28 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Leads to the database ``postgres``."""
+        """The URL of the database ``postgres``."""
         return f"postgresql://postgres@127.0.0.1:{self._settings['port']}/postgres"
 
     @property
     def socket_url(self) -> str:
-        """Leads there through the Unix socket."""
+        """The URL of the same database through the Unix socket."""
         return f"postgresql://postgres@/postgres?host={self.folder}&port={self._settings['port']}"
 
     @property
     def version(self) -> str:
-        """Such as ``18.4``."""
+        """The version, such as ``18.4``."""
         return self.binaries.version
 
     @property
     def pid(self) -> int | None:
-        """The process that all others of the server are children of; None while it is stopped."""
+        """The process id of the postmaster; None while it is stopped."""
         said = self._attempt("pg_ctl", "status", "--pgdata", self._data).stdout
         running = re.search(r"PID: (\d+)", said)
         return int(running[1]) if running else None
 
     def start(self) -> None:
-        """Start the server, on the same port each time, and return when it takes connections.
+        """Start the server, on the same port each time, and return when it accepts connections.
 
         Raises:
             ClusterError: It does not start.
@@ -113,7 +116,7 @@ class Cluster:
         self._run("pg_ctl", "start", "--wait", "--timeout=60", "--pgdata", self._data, "--log", self._log)
 
     def stop(self, mode: Mode = "fast") -> None:
-        """Stop the server if it runs, and return when it is gone.
+        """Stop the server if it runs, and return when its process has ended.
 
         Raises:
             ClusterError: It does not stop.
@@ -122,15 +125,15 @@ class Cluster:
             self._run("pg_ctl", "stop", "--wait", "--timeout=60", "--mode", mode, "--pgdata", self._data)
 
     def restart(self, mode: Mode = "fast") -> None:
-        """Stop the server in one way or the other, and start it."""
+        """Stop the server in the given mode, and start it."""
         self.stop(mode)
         self.start()
 
     def configure(self, **settings: object) -> None:
-        """Change settings; when this returns they count, even if the server had to be restarted for them.
+        """Change settings, restart the server if one requires it, and return when they apply.
 
         Raises:
-            ClusterError: The server does not take them.
+            ClusterError: The server refuses them.
         """
         self._settings |= settings
         quoted = {name: str(value).replace("'", "''") for name, value in self._settings.items()}
@@ -139,12 +142,12 @@ class Cluster:
             self._reload()
 
     def close(self) -> None:
-        """Stop the server and remove the folder, if it is the cluster's own."""
+        """Stop the server and remove the folder if the cluster owns it."""
         if self._own is not None:
             self._own.close()
 
     def _create(self) -> None:
-        """Make the cluster's files, and see to their end first."""
+        """Make the cluster's files, after arranging their removal."""
         if os.geteuid() == 0 and not open_to_all(self.binaries.folder):
             self.binaries = self.binaries.copy(self.folder / "server")
         self._start_keeper()
@@ -161,7 +164,7 @@ class Cluster:
         )
 
     def _start_keeper(self) -> None:
-        """Start the process that ends the cluster, in a session of its own and as nobody's child."""
+        """Start the process that ends the cluster, in a session of its own and as an orphan."""
         keeper = (sys.executable, KEEPER, self.binaries.folder, self.binaries.version, self.folder)
         subprocess.run(
             ("sh", "-c", '"$@" &', "sh", *map(str, keeper)),
@@ -178,7 +181,7 @@ class Cluster:
             time.sleep(0.005)
 
     def _reload(self) -> None:
-        """Have the running server read its settings, or restart it if they ask for that."""
+        """Make the running server read its settings, or restart it if they require that."""
         import psycopg
 
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -193,30 +196,30 @@ class Cluster:
                 while connection.execute("SELECT pg_conf_load_time(), true").fetchone() == loaded:
                     time.sleep(0.001)
                 return
-        # A running server refuses what needs a restart and what is wrong in the same words.
+        # A running server reports a setting that needs a restart and a wrong one with the same words.
         for name, value, error, at_start in refused:
             if not at_start:
                 raise ClusterError(f"PostgreSQL {self.version} does not take {name} = {value!r}: {error}")
         self.restart()
 
     def _run(self, program: str, *arguments: object) -> None:
-        """Run one of the server's programs, which must succeed."""
+        """Run a program of the server, which must succeed."""
         done = self._attempt(program, *arguments)
         if done.returncode:
             log = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
             raise ClusterError(f"{program} of PostgreSQL {self.version} failed:\n{done.stdout}{done.stderr}{log}")
 
     def _attempt(self, program: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
-        """Run one of the server's programs, as somebody it agrees to run as."""
+        """Run a program of the server as a user that it accepts."""
         as_root = os.geteuid() == 0
         return subprocess.run(
             (self.binaries.folder / program, *map(str, arguments)),
             env=os.environ | {"LC_ALL": "C"},
             cwd=self.folder,
-            user=NOBODY if as_root else None,
-            group=pwd.getpwnam(NOBODY).pw_gid if as_root else None,
+            user=UNPRIVILEGED if as_root else None,
+            group=pwd.getpwnam(UNPRIVILEGED).pw_gid if as_root else None,
             extra_groups=() if as_root else None,
-            start_new_session=True,  # an interrupt is meant for us, not for the server
+            start_new_session=True,  # an interrupt is for the test process, not for the server
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -224,7 +227,7 @@ class Cluster:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on.
+    """Return a free port of 127.0.0.1.
 
     It lies below those that outgoing connections are given, so that it stays free while the server is stopped.
     """

@@ -1,4 +1,4 @@
-"""Running commands: in this process, or in one of their own."""
+"""Commands, run in this process or in one of their own."""
 
 import json
 import os
@@ -18,7 +18,7 @@ EVENTKIT = (sys.executable, "-m", "eventkit.cli")
 
 
 class Ran(NamedTuple):
-    """How a command has ended, and what it has said."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -33,26 +33,26 @@ class Commands:
         self.url = url
 
     def run(self, *arguments: object) -> Ran:
-        """What a command does."""
+        """Run a command and return how it ended."""
         self._capsys.readouterr()
         url = () if self.url is None else ("--url", self.url)
         code = main([*map(str, arguments), *url])
         return Ran(code, *self._capsys.readouterr())
 
     def text(self, *arguments: object) -> str:
-        """What a command prints that is done."""
+        """Return the output of a command that must succeed."""
         ran = self.run(*arguments)
         assert ran.code == 0, ran
         return ran.out
 
     def json(self, *arguments: object) -> Any:
-        """What it prints with ``--json``, which is all that it prints."""
+        """Return its ``--json`` output, which must be its only output."""
         ran = self.run(*arguments, "--json")
         assert (ran.code, ran.err) == (0, ""), ran
         return json.loads(ran.out)
 
     def refusal(self, code: int, *arguments: object) -> str:
-        """The one line by which it ends that is not done."""
+        """Return the one line of error of a command that must fail."""
         ran = self.run(*arguments)
         [line] = ran.err.splitlines()
         assert (ran.code, ran.out) == (code, ""), ran
@@ -61,13 +61,13 @@ class Commands:
 
 
 def environment(**given: str) -> dict[str, str]:
-    """The environment of a process of its own: this one's, without what would decide for it."""
+    """Return the environment for a process: this one's, without the variables that eventkit reads."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTKIT_")}
     return {**kept, "COLUMNS": "100", **given}
 
 
 def process(*arguments: str, stdin: str = "", **given: Any) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, when it has ended."""
+    """Run a command in a process of its own until it ends."""
     given.setdefault("env", environment())
     command = (*EVENTKIT, *arguments)
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, **given)
@@ -75,7 +75,7 @@ def process(*arguments: str, stdin: str = "", **given: Any) -> subprocess.Comple
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database without tables."""
+    """Return the URL of a database without tables."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/shop.db"
     return str(request.getfixturevalue("postgres_url"))
@@ -83,20 +83,20 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def kit(url: str) -> Iterator[EventKit]:
-    """A kit on it, whose tables are there then."""
+    """Return a kit on it, which makes the tables."""
     with eventkit.connect(url) as kit:
         yield kit
 
 
 @pytest.fixture
 def cli(url: str, kit: EventKit, capsys: pytest.CaptureFixture[str]) -> Commands:
-    """Commands on it."""
+    """Return the commands on it."""
     return Commands(capsys, url)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to be in, with a database in ``shop.db``."""
+    """Change to an empty folder, with a database in ``shop.db``."""
     monkeypatch.chdir(tmp_path)
     eventkit.connect("sqlite:///shop.db").close()
     return tmp_path

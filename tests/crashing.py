@@ -1,10 +1,10 @@
-"""Programs to be killed, and what they say before they are.
+"""Programs that are killed, and the facts they report before.
 
 Each runs for ever on one file, and reports a fact as one line on standard output as soon as the library has
-told it that the fact is so.  Whatever was reported must still be true after the program was killed.
+acknowledged it.  Every reported fact must still hold after the kill.
 
-Standard output is a file: a pipe would be full after a few thousand facts, and the program would be killed
-while it waits for somebody to read them.
+Standard output is a file: a pipe would fill up after a few thousand facts, and the program would be killed
+while it blocks on the pipe.
 """
 
 import itertools
@@ -24,17 +24,17 @@ PATIENCE = 60.0
 
 
 def report(fact: str, number: int) -> None:
-    """Say that *fact* holds; one write, so that a line is whole or missing."""
+    """Report that *fact* holds, in one write, so that a line is complete or missing."""
     os.write(1, f"{fact} {number}\n".encode())
 
 
 def pause() -> None:
-    """Give a kill the time to come here."""
+    """Sleep, so that a kill can strike here."""
     time.sleep(random.uniform(0, 0.002))
 
 
 def buy(path: str) -> None:
-    """A business row, an event and a task in one SQLAlchemy transaction, one purchase after another, unhurried."""
+    """Write a business row, an event and a task in one SQLAlchemy transaction, purchase after purchase, with pauses."""
     from sqlalchemy import create_engine, text
     from sqlalchemy.orm import Session
 
@@ -56,7 +56,7 @@ def buy(path: str) -> None:
 
 
 def enqueue(path: str) -> None:
-    """Tasks one by one and in batches."""
+    """Enqueue tasks one by one and in batches."""
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
     report("started", 0)
     jobs = kit.queue("jobs")
@@ -67,7 +67,7 @@ def enqueue(path: str) -> None:
 
 
 def work(path: str) -> None:
-    """Tasks claimed and acked, by hand and in `handling`; the watcher is attached whenever there is nothing to do."""
+    """Claim and ack tasks, by hand and in `handling`; the watcher is attached whenever the queue is empty."""
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
     report("started", 0)
     jobs = kit.queue("jobs")
@@ -82,7 +82,7 @@ def work(path: str) -> None:
 
 
 def follow(path: str) -> None:
-    """A subscription that saves every offset by hand."""
+    """Follow a subscription and save every offset by hand."""
     kit = eventkit.connect(f"sqlite:///{path}?busy_timeout=30")
     report("started", 0)
     purchases = kit.stream("purchases")
@@ -92,7 +92,7 @@ def follow(path: str) -> None:
 
 
 def come_and_go(path: str) -> None:
-    """Kits opened and closed, so that some are killed while the log is written back."""
+    """Open and close kits, so that some are killed while the log is written back."""
     while True:
         with eventkit.connect(f"sqlite:///{path}?busy_timeout=30") as kit:
             report("enqueued", kit.queue("jobs").enqueue("from a visitor").id)
@@ -106,7 +106,7 @@ class Running:
         self._process = subprocess.Popen([sys.executable, __file__, program, path], stdout=self._output)
 
     def wait(self) -> None:
-        """Return once the program is at work."""
+        """Wait until the program works."""
         deadline = time.monotonic() + PATIENCE
         while not os.fstat(self._output.fileno()).st_size:
             assert self._process.poll() is None, f"a program ended with {self._process.returncode}"
@@ -114,7 +114,7 @@ class Running:
             time.sleep(0.001)
 
     def kill(self) -> list[tuple[str, int]]:
-        """Kill the program without a warning; the facts it had reported."""
+        """Kill the program with SIGKILL and return the facts it reported."""
         self._process.kill()
         self.status = self._process.wait()
         self._output.seek(0)
@@ -124,7 +124,7 @@ class Running:
 
 
 def live_for_a_moment(programs: list[str], path: str, *, hurried: bool = False) -> list[tuple[str, int]]:
-    """Start the programs and kill them at some moment when all are at work; all the facts they reported.
+    """Start the programs, kill them at a random moment when all are working, and return the facts they reported.
 
     *hurried*, they may be killed before they have done anything.
     """

@@ -1,8 +1,7 @@
-"""One piece of work, killed at the n-th thing it asks of the file system.
+"""A workload that is killed at its n-th call of the file system.
 
-SQLite reaches its files through a layer that can be replaced.  This one counts what passes through, and at a
-chosen step it kills the process: in the middle of a write, half of which is there, or before a truncation, a
-removal or an fsync.  What a kill at a random moment finds by chance is found here by counting.
+SQLite reaches its files through a replaceable layer (VFS).  This one counts the calls and kills the process at a
+chosen one: in the middle of a write, after half of its bytes, or before a truncation, a removal or an fsync.
 """
 
 import os
@@ -18,19 +17,19 @@ import eventkit
 
 
 class Steps:
-    """Counts what is asked, and dies at step *last*; never if that is 0."""
+    """A counter of calls that kills the process at step *last*; never if that is 0."""
 
     def __init__(self, last: int) -> None:
         self.last = last
         self.count = 0
 
     def next(self) -> bool:
-        """One more; whether it is the last."""
+        """Count one step and return whether it is the last."""
         self.count += 1
         return self.count == self.last
 
     def die_if_last(self) -> None:
-        """One more, perhaps the last."""
+        """Count one step and die if it is the last."""
         if self.next():
             die()
 
@@ -58,7 +57,7 @@ class DeadlyFile(apsw.VFSFile):
 
 
 class DeadlyFiles(apsw.VFS):
-    """The file system, for every connection of this process."""
+    """The file system of every connection of this process."""
 
     def __init__(self, steps: Steps) -> None:
         super().__init__("deadly", "unix", makedefault=True)
@@ -78,12 +77,12 @@ def die() -> None:
 
 
 def report(step: int, fact: str) -> None:
-    """Say that *fact* holds; one write, so that a line is whole or missing."""
+    """Report that *fact* holds, in one write, so that a line is complete or missing."""
     os.write(1, f"{step} {fact}\n".encode())
 
 
 def work(path: str, last: int) -> None:
-    """Something of everything that writes, reported when it is done."""
+    """Make each kind of change, and report it when it is done."""
     steps = Steps(last)
     files = DeadlyFiles(steps)
     kit = eventkit.connect(f"sqlite:///{path}?durability=full")
@@ -112,7 +111,7 @@ def work(path: str, last: int) -> None:
 
 
 def main(template: str, *steps: str) -> None:
-    """For each step: a copy of the template, and a child that works on it and dies there."""
+    """Run a child for each step, which works on a copy of the template and dies there."""
     for step in map(int, steps):
         path = f"{template}.{step}"
         shutil.copy(template, path)

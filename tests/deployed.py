@@ -1,4 +1,4 @@
-"""Programs of the pages, run as whoever deploys them does: in a folder and a process of their own."""
+"""Programs of the pages, run as a deployment runs them: in a folder and a process of their own."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from working import PATIENCE, until
 
 
 def programs(page: Path, folder: Path) -> None:
-    """Write the page's programs: the blocks of Python whose first line is a file's name."""
+    """Write the page's programs: the Python blocks whose first line is a file's name."""
     for _, block in blocks(page, "python"):
         if name := re.match(r"# (\w+\.py)\n", block):
             (folder / name[1]).write_text(block, "utf-8")
@@ -23,7 +23,7 @@ def programs(page: Path, folder: Path) -> None:
 def worker(
     *command: str, folder: Path, begun: Callable[[str], bool] = lambda log: "has begun" in log, **environment: str
 ) -> Iterator[None]:
-    """A worker that has begun, as its log tells; at the end it is told to stop, and has to do so well."""
+    """Run a worker until its log says that it has started; stop it at the end, which must succeed."""
     log = folder / "worker.log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, stderr=stderr)

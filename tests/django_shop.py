@@ -1,4 +1,4 @@
-"""A small Django application, in a process of its own: `test_django` says on which databases, and what to try there."""
+"""A small Django application in a process of its own, run by `test_django` on each database."""
 
 import asyncio
 import json
@@ -20,18 +20,18 @@ import eventkit  # noqa: E402
 
 
 class Order(models.Model):
-    """A row of the application's own."""
+    """A row of the application."""
 
     name = models.CharField(max_length=100, unique=True)
 
     class Meta:
-        """Where the model would be if this were more than one file."""
+        """The app label, which a model outside of an app has to declare."""
 
         app_label = "shop"
 
 
 def fate(kit: eventkit.EventKit) -> Any:
-    """Orders and events are committed and rolled back together, by whatever name the connection goes."""
+    """Check that orders and events commit and roll back together, under any name of the connection."""
     stream, queue = kit.stream("t"), kit.queue("q")
     with connection.schema_editor() as editor:
         editor.create_model(Order)
@@ -63,7 +63,7 @@ def fate(kit: eventkit.EventKit) -> Any:
 
 
 def refusal(kit: eventkit.EventKit) -> str:
-    """What a call is refused with."""
+    """Return the error of a refused call."""
     try:
         kit.stream("t").publish("refused", tx=connection)
     except (ValueError, eventkit.EventkitError) as error:
@@ -72,13 +72,13 @@ def refusal(kit: eventkit.EventKit) -> str:
 
 
 def inside(kit: eventkit.EventKit) -> str:
-    """What is said within a transaction."""
+    """Return the error within a transaction."""
     with transaction.atomic():
         return refusal(kit)
 
 
 def without_atomic(kit: eventkit.EventKit) -> Any:
-    """A transaction that was begun by Django's own autocommit being off is one too."""
+    """Check that a transaction without atomic(), by Django's autocommit being off, works too."""
     transaction.set_autocommit(False)
     kit.stream("t").publish("undone", tx=connection)
     transaction.rollback()
@@ -89,13 +89,13 @@ def without_atomic(kit: eventkit.EventKit) -> Any:
 
 
 def in_a_thread(kit: eventkit.EventKit) -> Any:
-    """Asynchronous code has its transactions in a thread, where a sync kit takes part."""
+    """Check that asynchronous code has its transactions in a thread, with a sync kit."""
     asyncio.run(sync_to_async(inside)(kit))
     return [event.payload for event in kit.stream("t").read()]
 
 
 def awaited(kit: eventkit.EventKit) -> str:
-    """What an async kit says."""
+    """Return the error of an async kit."""
 
     async def main() -> str:
         async with eventkit.connect_async(GIVEN["url"]) as kit:

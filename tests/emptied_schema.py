@@ -1,8 +1,8 @@
-"""A schema that one test after another has, emptied in between.
+"""A schema that successive tests share, emptied in between.
 
-To make the tables and functions anew, and to drop them, takes ten times what it takes to empty the few tables that a
-test has filled.  This is for tests that know of eventkit nothing but what it promises: whoever knows the names of its
-tables may change more than rows, and has a schema of its own (``postgres_url``).
+Creating and dropping the tables and functions takes ten times as long as emptying the few tables that a test has
+filled.  Only tests of the public promises may use it; a test that names the tables may change more than rows, and has a
+schema of its own (``postgres_url``).
 """
 
 import secrets
@@ -18,7 +18,7 @@ FILLED = """
     WHERE relnamespace = to_regnamespace(%s) AND relkind = 'r'
     AND relname NOT IN ('eventkit_version', 'eventkit_identity') AND pg_relation_size(oid) > 0
 """
-"""The tables that anything was ever written to since they were made or truncated."""
+"""The tables with any write since they were created or truncated."""
 
 REWIND = """
     SELECT setval(seqrelid::regclass, seqstart, false) FROM pg_sequence JOIN pg_class ON pg_class.oid = seqrelid
@@ -39,9 +39,9 @@ class EmptiedSchema:
         assert self._filled() == [], "a migration fills tables, which `empty` then has to fill again"
 
     def empty(self) -> None:
-        """Let the schema be as it was when it was made.
+        """Reset the schema to the state after its creation.
 
-        Before a test, not after it: kits save offsets when they are closed.
+        It runs before a test and not after it, because kits save offsets when they are closed.
         """
         end_work(self._connection, self._name)
         if filled := self._filled():
@@ -50,7 +50,7 @@ class EmptiedSchema:
         self._connection.execute(REWIND, (self._name,))
 
     def close(self) -> None:
-        """Drop it."""
+        """Drop the schema."""
         self._connection.close()
         drop_schema(self._database, self._name)
 

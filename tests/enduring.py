@@ -1,7 +1,7 @@
-"""Programs that go on whatever happens to their server, and say what they were told.
+"""Programs that survive faults of their server, and report what was acknowledged.
 
-Each runs for ever on one kit of either flavour, and reports a fact as one line on standard output, a file, as soon
-as the library has told it that the fact is so.  What is refused or unknown they try anew, with another number.
+Each runs for ever on one kit of either flavour, and reports a fact as one line in a file as soon as the library has
+acknowledged it.  A call that fails or whose outcome is unknown is tried again with another number.
 """
 
 import os
@@ -20,12 +20,12 @@ Fact = tuple[int, ...]
 
 
 def report(*fact: int) -> None:
-    """Say so; one write, so that a line is whole or missing."""
+    """Report a fact in one write, so that a line is complete or missing."""
     os.write(1, f"{' '.join(map(str, fact))}\n".encode())
 
 
 def again_and_again(step: Callable[[int], object]) -> None:
-    """Take *step* with a number that nobody else has, and another, and another."""
+    """Call *step* with unique numbers, one after the other."""
     for number in range(os.getpid() * 1_000_000, (os.getpid() + 1) * 1_000_000):
         try:
             step(number)
@@ -35,19 +35,19 @@ def again_and_again(step: Callable[[int], object]) -> None:
 
 
 def publish(kit: Any) -> None:
-    """Reports the number that was published, and its offset."""
+    """Report the number that was published, and its offset."""
     stream = kit.stream("t")
     again_and_again(lambda number: report(number, stream.publish(number)))
 
 
 def enqueue(kit: Any) -> None:
-    """Reports the id of the task."""
+    """Report the id of the task."""
     queue = kit.queue("q")
     again_and_again(lambda number: report(queue.enqueue(number).id))
 
 
 def buy(kit: Any) -> None:
-    """An event and a task in one transaction; reports the number of both when it is committed."""
+    """Write an event and a task in one transaction; report the number of both when it is committed."""
     purchases, parcels = kit.stream("purchases"), kit.queue("parcels")
 
     def step(number: int) -> None:
@@ -65,19 +65,19 @@ def buy(kit: Any) -> None:
 
 
 def notify(kit: Any) -> None:
-    """Reports the id of the notification."""
+    """Report the id of the notification."""
     channel = kit.channel("c")
     again_and_again(lambda number: report(channel.notify(number)))
 
 
 def subscribe(kit: Any) -> None:
-    """Reports the offset of each event, and its number."""
+    """Report the offset of each event, and its number."""
     for event in kit.stream("t").subscribe(start="earliest"):
         report(event.offset, event.payload)
 
 
 def listen(kit: Any) -> None:
-    """Reports the id of each notification."""
+    """Report the id of each notification."""
     heard = kit.channel("c").listen()
     report(0)
     for notification in heard:
@@ -85,7 +85,7 @@ def listen(kit: Any) -> None:
 
 
 def work(kit: Any) -> None:
-    """Reports the id of each task and its attempt, and then acks it until it gets an answer."""
+    """Report the id of each task and its attempt, and then ack it until the call succeeds."""
     queue = kit.queue("q")
     for task in queue.work("worker"):
         report(task.id, task.attempt)
@@ -105,7 +105,7 @@ class Running:
 
     @property
     def reported(self) -> int:
-        """How many bytes of facts there are; that it still runs is asserted."""
+        """Return how many bytes of facts there are, and check that the program runs."""
         if self._process.poll() is not None:
             self._errors.seek(0)
             raise AssertionError(f"{self.program} ended by itself: {self._errors.read().decode()[-3000:]}")
@@ -113,7 +113,7 @@ class Running:
 
     @property
     def facts(self) -> list[Fact]:
-        """What it has reported so far, or before it was killed."""
+        """Return the facts it has reported so far, or before it was killed."""
         text = self._text if self._output.closed else self._whole()
         return [tuple(map(int, line.split())) for line in text.decode().split("\n")[:-1]]
 

@@ -1,4 +1,4 @@
-"""Workers as somebody runs them, by ``eventkit worker``, to do to them what workers suffer."""
+"""Workers started by ``eventkit worker``, as in production, and faults that befall them."""
 
 import os
 import random
@@ -20,13 +20,13 @@ from eventkit import EventKit, TaskInfo, Unavailable
 T = TypeVar("T")
 
 PATIENCE = 180.0
-"""Seconds in which something has to come about, or a fleet to get something done."""
+"""Seconds after which a missing event, or a fleet without progress, is a failure."""
 
 LEASE, SLOTS = 3, 20
 
 
 class Run(NamedTuple):
-    """One call of a function, and whether it came to its end."""
+    """One call of a function, and whether it ended."""
 
     worker: str
     number: int
@@ -50,36 +50,36 @@ class Member:
 
     @property
     def log(self) -> str:
-        """What it has logged."""
+        """Return what it has logged."""
         return self._log.read_text("utf-8")
 
     @property
     def resident(self) -> int:
-        """The bytes that it has in memory."""
+        """Return its resident bytes of memory."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text("utf-8").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     @property
     def ready(self) -> bool:
-        """Whether it takes tasks."""
+        """Return whether it takes tasks."""
         assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.log[-3000:]}"
         return self._ready.exists()
 
     def stop(self) -> None:
-        """End it as a service manager does, which has seen it begin; it must end well."""
+        """Stop it as a service manager does, after its start; it must end well."""
         eventually(lambda: self.ready, f"{self.name} is ready")
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(PATIENCE)
         assert code == 0, f"{self.name} ended with {code}:\n{self.log[-3000:]}"
 
     def kill(self) -> None:
-        """End it without a warning."""
+        """Kill it with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
 
 class Fleet:
-    """Workers on one database, and what their tasks have said."""
+    """Workers on one database, and the output of their tasks."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -91,7 +91,7 @@ class Fleet:
         self.past: list[Member] = []
 
     def begin(self, many: int) -> None:
-        """Start so many workers, and return when they are ready."""
+        """Start *count* workers, and return when they are ready."""
         for _ in range(many):
             self.start()
         eventually(lambda: all(member.ready for member in self.members), "the workers are ready")
@@ -112,7 +112,7 @@ class Fleet:
         self.start()
 
     def revive(self) -> int:
-        """Start another worker for each that was killed by one of its tasks, as a service manager does; how many."""
+        """Start another worker for each that a task killed, as a service manager does; return how many."""
         dead = [member for member in self.members if member.process.poll() is not None]
         for member in dead:
             assert member.process.returncode == -signal.SIGKILL, member.log[-3000:]
@@ -122,19 +122,19 @@ class Fleet:
         return len(dead)
 
     def stop(self) -> None:
-        """End all workers, gently, after which no process is left that they have started."""
+        """Stop all workers gently, and check that no process they started is left."""
         for member in [*self.members]:
             member.stop()
             self._bury(member)
         eventually(lambda: not self._processes(), "no process is left")
 
     def kill(self) -> None:
-        """End all workers that there still are."""
+        """Kill the remaining workers."""
         for member in self.members:
             member.kill()
 
     def runs(self) -> dict[int, dict[int, Run]]:
-        """For each task its runs, by their attempts; that no attempt was run twice is asserted."""
+        """Return the runs of each task by attempt, and check that no attempt ran twice."""
         runs: dict[int, dict[int, Run]] = {}
         for line in self._said.read_text("utf-8").splitlines():
             what, id, attempt, number, worker = line.split()
@@ -147,13 +147,13 @@ class Fleet:
         return runs
 
     def count(self) -> int:
-        """How often something was said so far."""
+        """Return how many lines the tasks have written."""
         return self._said.read_text("utf-8").count("\n")
 
     def check(self, kit: EventKit, numbers: int, *, lost_claims: int = 0) -> "Counter[str]":
-        """Each number up to *numbers* was done, and each attempt but a task's last has a reason; how many of which.
+        """Check that each number up to *numbers* was done and each earlier attempt has a reason; return the counts.
 
-        *lost_claims* is for how many claims the workers may not have heard the answer.
+        *lost_claims* is the number of claims whose answers the workers may have lost.
         """
         assert [kit.queue(queue).list("dead") for queue in ("default", "apart")] == [[], []]
         done = [info for queue in ("default", "apart") for info in every(kit, queue, "done")]
@@ -183,14 +183,14 @@ class Fleet:
         self.past.append(member)
 
     def _processes(self) -> list[int]:
-        """All processes that come from the fleet."""
+        """Return all processes that the fleet started."""
         mark = f"FLEET_SAID={self._said}".encode()
         return [int(entry.parent.name) for entry in Path("/proc").glob("[0-9]*/environ") if mark in _content(entry)]
 
 
 @contextmanager
 def fleet(url: str, folder: Path, many: int) -> Iterator[Fleet]:
-    """A `Fleet` of so many workers; whatever happens, none is left."""
+    """Run a `Fleet` of *count* workers; end all of them afterwards."""
     made = Fleet(url, folder)
     try:
         made.begin(many)
@@ -200,7 +200,7 @@ def fleet(url: str, folder: Path, many: int) -> Iterator[Fleet]:
 
 
 def accepted(call: Callable[[], T]) -> T:
-    """What *call* answers, as soon as the database lets it."""
+    """Return the answer of *call* as soon as the database accepts it."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -211,7 +211,7 @@ def accepted(call: Callable[[], T]) -> T:
 
 
 def drained(kit: EventKit, *queues: str) -> None:
-    """Return when nothing is left to be done, however much it was; that it gets less is asserted."""
+    """Return when all tasks are done, and check for progress meanwhile."""
     for queue in queues:
         size = kit.queue(queue).size
         while left := accepted(size):
@@ -223,7 +223,7 @@ def _is_less(size: Callable[[], int], left: int) -> bool:
 
 
 def every(kit: EventKit, queue: str, state: str) -> Iterator[TaskInfo[Any]]:
-    """All tasks in a state."""
+    """Return all tasks in a state."""
     after = 0
     while page := kit.queue(queue).list(state, limit=1000, after=after):
         yield from page

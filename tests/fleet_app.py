@@ -1,4 +1,4 @@
-"""What the workers of a `fleet` run; each run says in a file when it begins and when it ends."""
+"""The tasks that the workers of a `fleet` run; each run writes to a file when it begins and when it ends."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ often: Any = {"retries": 100, "backoff": [0.1]}
 
 
 def say(what: str, ctx: AsyncTaskContext | TaskContext, number: int) -> None:
-    """One write, so that a line is whole or missing."""
+    """Write in one call, so that a line is complete or missing."""
     file = os.open(SAID, os.O_WRONLY | os.O_APPEND)
     os.write(file, f"{what} {ctx.task.id} {ctx.task.attempt} {number} {WORKER}\n".encode())
     os.close(file)
@@ -41,7 +41,7 @@ def block(number: int, seconds: float, ctx: TaskContext) -> None:
 
 @app.task(**often, queue="apart", isolation="process")
 def compute(number: int, seconds: float, ctx: TaskContext) -> None:
-    """Be busy in a process of its own."""
+    """Compute in a process of its own."""
     say("begun", ctx, number)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -60,13 +60,13 @@ async def hold(number: int, seconds: float, ctx: AsyncTaskContext) -> None:
 
 @app.task(retries=2)
 async def poison(number: int, ctx: AsyncTaskContext) -> None:
-    """Take the worker along, whenever it is tried."""
+    """Kill the worker at each attempt."""
     say("begun", ctx, number)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.task(on_crash="fail", retries=2)
 async def poison_once(number: int, ctx: AsyncTaskContext) -> None:
-    """Take the worker along, and that is that."""
+    """Kill the worker at the first attempt only."""
     say("begun", ctx, number)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The ways to move house, between databases of every kind."""
+"""Copies between databases of every kind."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ routes = pytest.mark.parametrize("route", ROUTES, ids=[f"{here}-to-{there}" for 
 
 @pytest.fixture
 def places(tmp_path: Path, postgres_url: str, postgres: str) -> Iterator[Places]:
-    """Fresh databases, of which those on Postgres are dropped after the test."""
+    """Return fresh databases; those on Postgres are dropped after the test."""
     places = Places(tmp_path, postgres_url)
     yield places
     for schema in places.schemas():
@@ -26,7 +26,7 @@ def places(tmp_path: Path, postgres_url: str, postgres: str) -> Iterator[Places]
 
 @contextmanager
 def moved(places: Places, route: tuple[str, str]) -> Iterator[tuple[eventkit.EventKit, Any]]:
-    """A kit to fill, and a function that gives the kit of its copy."""
+    """Return a kit to fill, and a function that returns the kit of its copy."""
     here, there = (places.fresh(kind) for kind in route)
     kits: list[eventkit.EventKit] = []
 

@@ -1,4 +1,4 @@
-"""Outlives the owner of a cluster, to end what it left: ``python keeper.py BINARIES VERSION FOLDER``.
+"""End a cluster after its owner: ``python keeper.py BINARIES VERSION FOLDER``.
 
 A test process that is killed cannot stop its server. This one waits for the end of the folder's owner, stops the
 server and removes the folder.
@@ -20,7 +20,7 @@ if __name__ == "__main__":
     (folder / "kept").touch()
     wait_for_owner(folder)
     while folder.exists():
-        # The owner may have left in the middle of making or starting the cluster, which is still going on then.
+        # The owner may have ended while initdb or the server was still starting.
         with suppress(ClusterError, FileNotFoundError):
             cluster.stop("immediate")
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""Databases to move between, and what they look like from outside; run as a program, a copy that may be killed."""
+"""Databases to copy between, and their content seen from outside; run as a program, a copy that may be killed."""
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 import eventkit_sqlite
 
 import eventkit
-from eventkit import archive
+from eventkit import transfer
+from eventkit.cli import data
 
 
 class Places:
@@ -24,18 +25,18 @@ class Places:
         self._count = 0
 
     def fresh(self, kind: str) -> str:
-        """The URL of a database that does not exist yet."""
+        """Return the URL of a database that does not exist yet."""
         self._count += 1
         return f"sqlite:///{self._folder}/{self._count}.db" if kind == "sqlite" else f"{self._postgres}_{self._count}"
 
     def schemas(self) -> list[str]:
-        """Those that may have been made on Postgres."""
+        """Return the schemas that may have been made on Postgres."""
         name = self._postgres.rpartition("schema=")[2]
         return [f"{name}_{number}" for number in range(1, self._count + 1)]
 
 
 def run_sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
-    """The rows of the last of the statements, which are run in one transaction with the names that tables have."""
+    """Return the rows of the last statement, run with the others in one transaction."""
     rows: list[tuple[Any, ...]] = []
     with eventkit.connect(url) as kit, kit.transaction() as tx:
         if not url.startswith("sqlite"):
@@ -48,7 +49,7 @@ def run_sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
 
 
 def main(what: str, source: str, target: str, last: float = inf) -> None:
-    """Copy, import or back up, with a dot for each step; the process is killed at the *last* one."""
+    """Copy, export, import or back up, and print a dot for each step; the process is killed at the *last* one."""
     steps = count()
 
     def step(*_: object) -> None:
@@ -56,8 +57,8 @@ def main(what: str, source: str, target: str, last: float = inf) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         os.write(1, b".")
 
-    def lines() -> Iterator[bytes]:
-        for number, line in enumerate(Path(source).read_bytes().splitlines()):
+    def stepping(lines: Iterable[bytes]) -> Iterator[bytes]:
+        for number, line in enumerate(lines):
             if number % 500 == 0:
                 step()
             yield line
@@ -65,7 +66,11 @@ def main(what: str, source: str, target: str, last: float = inf) -> None:
     if what == "copy":
         eventkit.copy(source, target, progress=step)
     elif what == "import":
-        archive.write(target, lines())
+        transfer.write(target, stepping(Path(source).read_bytes().splitlines()))
+    elif what == "export":
+        read = transfer.read
+        transfer.read = lambda url: stepping(read(url))
+        data.export(target, source)
     else:
         eventkit_sqlite.backup(source, target, step)
     os.write(1, b"finished\n")

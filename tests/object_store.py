@@ -1,4 +1,4 @@
-"""An S3 server of the test's own, in a process that ends with it."""
+"""An S3 server of the test's own, in a process that ends with the test."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ KEY, SECRET = "AKIATESTKEY", "t0psecret/with+signs"
 
 @contextmanager
 def object_store(bucket: str) -> Iterator[str]:
-    """The server's address; the bucket is there, and empty."""
+    """Yield the server's address, with an empty bucket."""
     port = free_port()
     environment = os.environ | {"MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(64 * 2**20)}
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]

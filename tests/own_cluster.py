@@ -1,7 +1,6 @@
-"""A server that a module of tests has for itself, to do to it what servers suffer.
+"""A server of a test module's own, for faults that would disturb other tests.
 
-A module takes the fixtures by name, and gets with them that nothing is left when a test has ended: no connection,
-no thread.
+A module imports the fixtures by name; they check that each test leaves neither a connection nor a thread.
 """
 
 import re
@@ -18,25 +17,25 @@ from clusters import Cluster
 from eventkit import Unavailable
 
 PATIENCE = 30.0
-"""Seconds after which what has not come about is a failure."""
+"""Seconds after which a missing event is a failure."""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """The server."""
+    """Return the server."""
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def url(cluster: Cluster) -> str:
-    """A schema that does not exist yet."""
+    """Return the URL of a schema that does not exist yet."""
     return f"{cluster.url}?schema=t_{secrets.token_hex(4)}"
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(cluster: Cluster) -> Iterator[None]:
-    """When the kits of a test are closed, they have no connection and no thread any more."""
+    """Check that closed kits leave neither a connection nor a thread."""
     before = set(threading.enumerate())
     yield
     eventually(lambda: not set(threading.enumerate()) - before, "threads ended")
@@ -45,19 +44,19 @@ def nothing_is_left(cluster: Cluster) -> Iterator[None]:
 
 
 def ours(cluster: Cluster) -> list[int]:
-    """The server's processes that serve kits."""
+    """Return the server processes that serve kits."""
     return [pid for (pid,) in ask(cluster, "SELECT pid FROM pg_stat_activity WHERE application_name = 'eventkit'")]
 
 
 def ask(cluster: Cluster, statement: str) -> list[tuple[Any, ...]]:
-    """What the server's superuser gets for a statement."""
+    """Return what the server's superuser gets for a statement."""
     with psycopg.connect(cluster.url, autocommit=True) as connection:
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
 
 
 def sleepers(cluster: Cluster, url: str) -> list[tuple[Any, ...]]:
-    """Who is registered as asleep in the schema of *url*, and on what."""
+    """Return the processes registered as asleep in the schema of *url*, and their subjects."""
     [schema] = re.findall(r"schema=(\w+)", url)
     return ask(cluster, f"SELECT name, listener FROM {schema}.eventkit_sleeper")
 
@@ -71,7 +70,7 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 
 def succeeds(call: Callable[[], object]) -> bool:
-    """Whether it does, now that it may."""
+    """Return whether the call succeeds."""
     try:
         call()
     except Unavailable:
@@ -80,7 +79,7 @@ def succeeds(call: Callable[[], object]) -> bool:
 
 
 def exercise(kit: Any) -> None:
-    """Do with *kit* whatever applications do, once."""
+    """Make each kind of call with *kit* once."""
     stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
     with kit.transaction() as tx:
         stream.publish("event", dedup="once", tx=tx)

@@ -7,29 +7,29 @@ import tempfile
 import time
 from pathlib import Path
 
-NOBODY = "nobody"
-"""Whom servers run as when we are root, which they refuse to run as."""
+UNPRIVILEGED = "nobody"
+"""The user that servers run as if the tests run as root, which servers refuse."""
 
 PATIENCE = 60.0
-"""Seconds that a keeper has to end what lives in the folder."""
+"""Seconds that a keeper has to end the processes in the folder."""
 
 
 class OwnedFolder:
     """A temporary folder, locked by the process that made it for as long as that lives.
 
-    The kernel releases the lock however the process ends, so others can wait for the end without asking for it:
+    The kernel releases the lock however the process ends, so others can wait for the end without its help:
     see ``keeper.py``, which may be started for the folder and then removes it.
     """
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="eventkit-postgres-", dir=place()))
         if os.geteuid() == 0:
-            shutil.chown(self.path, NOBODY)
+            shutil.chown(self.path, UNPRIVILEGED)
         self._lock = os.open(self.path / "owner", os.O_CREAT | os.O_RDWR)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """Give the folder up; when this returns it is gone, and so is what its keeper kept."""
+        """Release the folder and return when it is removed, with the server that its keeper ended."""
         fcntl.flock(self._lock, fcntl.LOCK_UN)  # for processes forked from this one as well
         os.close(self._lock)
         if not (self.path / "kept").exists():
@@ -42,21 +42,21 @@ class OwnedFolder:
 
 
 def wait_for_owner(folder: Path) -> None:
-    """Return when the process that owns *folder* has given it up or ended."""
+    """Return when the process that owns *folder* has released it or ended."""
     lock = os.open(folder / "owner", os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.close(lock)
 
 
 def open_to_all(path: Path) -> bool:
-    """Whether every user can come to *path*."""
+    """Return whether every user can reach *path*."""
     return all(step.stat().st_mode & 0o001 for step in (path, *path.parents))
 
 
 def place() -> Path:
-    """Where temporary folders go: the system's place for them, unless a server could not live there."""
+    """Return the folder for temporary folders: the system's, unless a server could not run there."""
     for place in (Path(tempfile.gettempdir()), Path("/tmp")):
-        # The path of a Unix socket has at most 103 bytes, of which our own names in the place take 43.
+        # A Unix socket's path has at most 103 bytes; the names of this module below the place take 43.
         if len(bytes(place)) <= 60 and (os.geteuid() != 0 or open_to_all(place.resolve())):
             return place
     raise RuntimeError("A server needs a temporary folder that every user can enter: set TMPDIR to one.")

@@ -1,4 +1,4 @@
-"""The statements of docs/plain-sql.md, as a session that has nothing but SQL says them."""
+"""The statements of docs/plain-sql.md, as a session that has only SQL runs them."""
 
 from sql_sessions import Session
 

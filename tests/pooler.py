@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from clusters import Cluster, free_port
-from owned_folder import NOBODY, PATIENCE
+from owned_folder import PATIENCE, UNPRIVILEGED
 
 MISSING = "PgBouncer is not on this machine: install it (Debian: apt-get install pgbouncer) to test behind it"
-"""Why tests are skipped."""
+"""The reason for which tests are skipped."""
 
 _CONFIGURATION = """
 [databases]
@@ -37,12 +37,12 @@ _libc = ctypes.CDLL(None)
 
 
 def find() -> str | None:
-    """The path of the program; None where there is none."""
+    """Return the path of the program; None if it is missing."""
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 class Pooler:
-    """A PgBouncer that leads to *cluster*, and ends with this process."""
+    """A PgBouncer in front of *cluster*, which ends with this process."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._port = free_port()
@@ -56,13 +56,13 @@ class Pooler:
         self._log = folder / f"pgbouncer-{self._port}.log"
 
     def __enter__(self) -> Self:
-        nobody = pwd.getpwnam(NOBODY) if os.geteuid() == 0 else None  # It refuses to run as root.
+        user = pwd.getpwnam(UNPRIVILEGED) if os.geteuid() == 0 else None  # PgBouncer refuses to run as root.
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [find() or "", str(self._configuration)],
-                user=nobody and nobody.pw_uid,
-                group=nobody and nobody.pw_gid,
-                extra_groups=() if nobody else None,
+                user=user and user.pw_uid,
+                group=user and user.pw_gid,
+                extra_groups=() if user else None,
                 preexec_fn=lambda: _libc.prctl(_DIE_WITH_THE_PARENT, signal.SIGKILL),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -85,5 +85,5 @@ class Pooler:
 
     @property
     def url(self) -> str:
-        """Leads to the database ``postgres`` through the pooler."""
+        """The URL of the database ``postgres`` through the pooler."""
         return f"postgresql://postgres@127.0.0.1:{self._port}/postgres"

@@ -1,4 +1,4 @@
-"""The programs of a PostgreSQL server: where they lie, on this machine or in a package from the index."""
+"""The programs of a PostgreSQL server, on this machine or in a package from the index."""
 
 import os
 import re
@@ -24,13 +24,13 @@ FOLDERS = (
     "/usr/local/pgsql/bin",
     "/usr/local/bin",
 )
-"""Where servers are installed that need not be on the PATH."""
+"""Folders with installed servers that may not be on the PATH."""
 
 PROGRAMS = ("initdb", "pg_ctl", "postgres")
 
 
 class NoServer(Exception):
-    """There is no server to test on; the message says how to come by one."""
+    """No server is available for tests; the message says how to install one."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Binaries:
 
     @property
     def major(self) -> int:
-        """The version's first number."""
+        """The first number of the version."""
         return int(re.match(r"\d+", self.version)[0])  # type: ignore[index]
 
     def copy(self, into: Path) -> "Binaries":
-        """The same programs, of the package, beneath *into*.
+        """Return a copy of the package's programs beneath *into*.
 
         They find their files and libraries by paths relative to their own, which stay the same.
         """
@@ -61,7 +61,7 @@ class Binaries:
 
 
 def on_machine() -> list[Binaries]:
-    """What is installed on the machine, the newest first."""
+    """Return the servers installed on the machine, the newest first."""
     folders = [path for pattern in FOLDERS for path in glob(pattern)]
     folders += os.get_exec_path()
     if shutil.which("pg_config"):
@@ -70,7 +70,7 @@ def on_machine() -> list[Binaries]:
 
 
 def in_package() -> list[Binaries]:
-    """What the package brings, the newest first."""
+    """Return the servers in the package, the newest first."""
     package = find_spec(PACKAGE.replace("-", "_"))
     folders = [
         path for home in (package and package.submodule_search_locations) or () for path in glob(f"{home}/*/bin")
@@ -79,8 +79,8 @@ def in_package() -> list[Binaries]:
 
 
 def in_folders(folders: Iterable[str]) -> Iterator[Binaries]:
-    """Those of *folders* that hold a server which runs, each once; others are passed over."""
-    # A folder of links, as on many a PATH, stands for the one that they lead to.
+    """Return those of *folders* that hold a server which runs, each once, and skip the others."""
+    # A folder of links, common on a PATH, stands for their target.
     for folder in dict.fromkeys(Path(folder, "postgres").resolve().parent for folder in folders if folder):
         if all(os.access(folder / program, os.X_OK) for program in PROGRAMS):
             try:
@@ -93,7 +93,7 @@ def in_folders(folders: Iterable[str]) -> Iterator[Binaries]:
 
 
 def find(major: int | None = None) -> Binaries:
-    """The newest server on the machine, or else in the package; of version *major* if that is given.
+    """Return the newest server on the machine, or else in the package; of version *major* if given.
 
     Raises:
         NoServer: There is none.
@@ -102,7 +102,7 @@ def find(major: int | None = None) -> Binaries:
 
 
 def choose(major: int | None, found: Sequence[Binaries]) -> Binaries:
-    """The first of *found*, which is of version *major* if that is given.
+    """Return the first of *found*, of version *major* if given.
 
     Raises:
         NoServer: There is none.

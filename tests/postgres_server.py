@@ -17,15 +17,15 @@ from postgres_binaries import NoServer
 from psycopg.sql import SQL, Composed, Identifier
 
 URL = "EVENTKIT_TEST_POSTGRES_URL"
-"""The environment's variable with the URL of a server to test on; its role makes and drops databases there."""
+"""The environment variable with the URL of a server to test on; its role creates and drops databases there."""
 
 VERSION = "EVENTKIT_TEST_POSTGRES_VERSION"
-"""The one with the major version to test on."""
+"""The environment variable with the major version to test on."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs: the URL of a database in it, its version such as ``18.4``, and where it comes from."""
+    """A running server: the URL of a database in it, its version such as ``18.4``, and its origin."""
 
     url: str
     version: str
@@ -33,10 +33,10 @@ class Server:
 
 
 def share(folder: Path, environment: Mapping[str, str]) -> Server:
-    """The server of the session with the `OwnedFolder` at *folder*, started by whoever asks for it first.
+    """Return the session's server with the `OwnedFolder` at *folder*; the first caller starts it.
 
     Raises:
-        NoServer: There is none; said to everybody who asks, after one attempt.
+        NoServer: There is none; all callers get the error of a single attempt.
     """
     known, failed = folder / "server.json", folder / "failure"
     with (folder / "sharing").open("w") as lock:
@@ -54,7 +54,7 @@ def share(folder: Path, environment: Mapping[str, str]) -> Server:
 
 
 def resolve(folder: Path, environment: Mapping[str, str]) -> Server:
-    """The server that *environment* names, or else one started in *folder*, of the version that it asks for.
+    """Return the server that *environment* names, or start one in *folder*, of the requested version.
 
     Raises:
         NoServer: There is none.
@@ -82,7 +82,7 @@ def resolve(folder: Path, environment: Mapping[str, str]) -> Server:
 
 @contextmanager
 def own_database(server: Server, worker: str) -> Iterator[str]:
-    """The URL of a new database in *server*, which is dropped in the end."""
+    """Yield the URL of a new database in *server*, and drop it in the end."""
     name = f"eventkit_{worker}_{secrets.token_hex(4)}"
     try:
         run(server.url, SQL("CREATE DATABASE {}").format(Identifier(name)))
@@ -93,7 +93,7 @@ def own_database(server: Server, worker: str) -> Iterator[str]:
 
 
 def drop_schema(url: str, name: str) -> None:
-    """Drop a schema of the database at *url*, which is a worker's own, whoever is still at work in it."""
+    """Drop a schema of the worker's own database at *url*, and end the sessions that use it."""
     with psycopg.connect(url, autocommit=True) as connection:
         end_work(connection, name)
         connection.execute("SET client_min_messages = warning")
@@ -102,8 +102,8 @@ def drop_schema(url: str, name: str) -> None:
 
 
 def end_work(connection: psycopg.Connection[Any], schema: str) -> None:
-    """End every other session that is at work in a schema of the connection's database, and what it has prepared."""
-    # Prepared transactions have no backend to be terminated, and keep their locks for ever.
+    """End all other sessions that use a schema of the connection's database, and their prepared transactions."""
+    # Prepared transactions have no backend to terminate, and keep their locks for ever.
     prepared = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
     for (gid,) in connection.execute(prepared).fetchall():
         connection.execute(SQL("ROLLBACK PREPARED {}").format(gid))

@@ -1,4 +1,4 @@
-"""What a process does in the race for the no-skip law: publish and notify in every way that Postgres knows."""
+"""A process in the race of the no-skip tests: it publishes and notifies in every way that Postgres knows."""
 
 import json
 import random
@@ -16,16 +16,16 @@ from psycopg.sql import SQL, Identifier
 import eventkit
 
 Sent = tuple[str, str, int]
-"""``event`` or ``notification``, the topic or channel, and the number."""
+"""A sent message: ``event`` or ``notification``, the topic or channel, and the number."""
 
 NAMES = ("raced 0", "raced 1")
-"""The topics and channels in which everybody meets."""
+"""The topics and channels that all publishers use."""
 
 _TABLES = {"event": ("eventkit_event", "topic"), "notification": ("eventkit_notification", "channel")}
 
 
 class Publisher:
-    """Publishes at random, and notes what was committed."""
+    """A publisher that sends at random and records what was committed."""
 
     def __init__(self, url: str, writer: int) -> None:
         self.committed: list[Sent] = []
@@ -38,7 +38,7 @@ class Publisher:
         self._driver = psycopg.connect(url.partition("?")[0])
 
     def run(self, seconds: float) -> None:
-        """Publish for so many seconds."""
+        """Publish for *seconds*."""
         ways: list[Callable[[], None]] = [self._alone, self._in_transaction, self._in_transaction, self._prepared]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -77,7 +77,7 @@ class Publisher:
             self._driver.tpc_rollback()
 
     def _several(self) -> list[Sent]:
-        """Send some in the open transaction; those of them that have not been rolled back."""
+        """Send several messages in the open transaction; return those that were not rolled back."""
         sent: list[Sent] = []
         for _ in range(self._chance.randint(1, 4)):
             self._linger()
@@ -105,7 +105,7 @@ class Publisher:
         return sent
 
     def _broadly(self) -> list[Sent]:
-        """More topics than a transaction has marks."""
+        """Publish to more topics than a transaction has marks."""
         self.ways["broad"] += 1
         sent = [*self._send(self._driver)]
         for side in range(40):
@@ -113,7 +113,7 @@ class Publisher:
         return sent + self._send(self._driver)
 
     def _plainly(self) -> list[Sent]:
-        """By an INSERT without a word about the id."""
+        """Publish by a plain INSERT without an id."""
         self.ways["plain"] += 1
         sent = self._next()
         table, column = _TABLES[sent[0]]
@@ -147,14 +147,14 @@ class Publisher:
 
 
 def publish_in_every_way(url: str, writer: int, seconds: float) -> tuple[list[Sent], Counter[str]]:
-    """Publish at random; what was committed, and how often it went the rarer ways."""
+    """Publish at random; return what was committed, and how often each rarer way was used."""
     publisher = Publisher(url, writer)
     publisher.run(seconds)
     return publisher.committed, publisher.ways
 
 
 def publish_slowly(url: str, writer: int, count: int, seconds: float) -> list[Sent]:
-    """Publish *count* events one by one in one transaction that stays open for so many seconds at least."""
+    """Publish *count* events one by one in one transaction that stays open for at least *seconds*."""
     pieces = 100
     schema = parse_qs(urlsplit(url).query)["schema"][0]
     with psycopg.connect(url.partition("?")[0]) as driver:

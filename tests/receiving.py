@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real server, that answers as it is told and remembers what it was asked."""
+"""A receiver of webhooks: a real server that answers as configured and records the requests."""
 
 import contextlib
 import socket
@@ -20,7 +20,7 @@ class Received(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer; *drip* seconds go by before each of its bytes, and before the first line if *late*."""
+    """An answer; *drip* seconds pass before each of its bytes, and before the first line if *late*."""
 
     status: int = 200
     body: bytes = b""
@@ -30,7 +30,7 @@ class Reply(NamedTuple):
 
 
 class Receiver:
-    """Answers with what *reply* says to a path."""
+    """A server that answers with what *reply* returns for a path."""
 
     def __init__(self, host: str, port: int, reply: Callable[[str], Reply]) -> None:
         self.received: list[Received] = []
@@ -63,7 +63,7 @@ class Receiver:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._open.set()
         self._server.shutdown()
         self._server.server_close()
@@ -79,7 +79,7 @@ class Receiver:
         try:
             reply = self.reply(request.path)
             self._open.wait(reply.late)
-            if reply.status == 0:  # Hang up.
+            if reply.status == 0:  # The connection closes without an answer.
                 request.connection.shutdown(socket.SHUT_RDWR)
                 request.close_connection = True
                 return
@@ -98,14 +98,14 @@ class Receiver:
 
 @contextlib.contextmanager
 def receiving_inside_and_outside() -> Iterator[tuple[Receiver, Receiver]]:
-    """Receivers on 127.0.0.1 and 127.0.0.2 that have one port, as hosts have that one name comes to."""
+    """Yield receivers on 127.0.0.1 and 127.0.0.2 with the same port, as two addresses of one host name."""
     with contextlib.ExitStack() as open_ones:
         while True:
             inside = open_ones.enter_context(receiving())
             try:
                 outside = open_ones.enter_context(receiving("127.0.0.2", port=inside.port))
             except OSError:
-                continue  # Somebody else has that port there.
+                continue  # Another process uses that port there.
             yield inside, outside
             return
 
@@ -114,7 +114,7 @@ def receiving_inside_and_outside() -> Iterator[tuple[Receiver, Receiver]]:
 def receiving(
     host: str = "127.0.0.1", *, port: int = 0, reply: Callable[[str], Reply] = lambda path: Reply()
 ) -> Iterator[Receiver]:
-    """A `Receiver`, until the end of the block."""
+    """Run a `Receiver` until the end of the block."""
     receiver = Receiver(host, port, reply)
     try:
         yield receiver

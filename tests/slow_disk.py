@@ -1,4 +1,4 @@
-"""A disk that takes its time: an SQLite VFS whose fsync of the write-ahead log sleeps, for one process."""
+"""A slow disk: an SQLite VFS of one process whose fsync of the write-ahead log sleeps."""
 
 import time
 
@@ -6,7 +6,7 @@ import apsw
 
 
 class SlowDisk(apsw.VFS):
-    """Once made, every apsw connection of this process that is opened afterwards writes to it."""
+    """A VFS that every apsw connection opened later in this process uses."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""Somebody in another process who knows nothing but SQL: psql, or a few lines around a bare driver."""
+"""A client of SQL in another process: psql, or a few lines around a driver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 
 class Session:
-    """A connection to the database of a kit's URL; each statement is a line, and a transaction of its own or not."""
+    """A connection to the database of a kit's URL, in a process that reads a statement from each line."""
 
     def __init__(self, url: str) -> None:
         self.dialect = url.partition(":")[0]
@@ -54,7 +54,7 @@ class Session:
         self._process.communicate()
 
     def run(self, statement: str) -> list[str]:
-        """Run a statement, with the schema in place of ``{schema}``; a line for each of its rows."""
+        """Run a statement, with ``{schema}`` replaced by the schema; return a line for each of its rows."""
         assert self._process.stdin
         assert self._process.stdout
         statement = " ".join(statement.replace("{schema}", self.schema).split())

@@ -1,8 +1,8 @@
-"""Two sides of a wake, one step at a time: a call that is held inside the database, and a waiter that falls asleep.
+"""Both sides of a wake, one step at a time: a call that is held inside the database, and a waiter that falls asleep.
 
 `Held` runs a call whose transaction stops between any two statements of the schema's own functions, at halts that
-`install_halts` puts into them as they are.  `Sleeper` carries out the plan of `eventkit_postgres.napping` step by
-step, over a listener that really listens.  So every order of the two can be had, and none is a matter of luck.
+`install_halts` adds to them.  `Sleeper` carries out the plan of `eventkit_postgres.waking` step by
+step, over a real listener.  A test can therefore choose every order of the two.
 """
 
 import re
@@ -14,16 +14,14 @@ from typing import Any
 
 import psycopg
 from eventkit_postgres.connection import Connection
-from eventkit_postgres.listener import Listener
-from eventkit_postgres.napping import Pause, Query, Step, nap
-from eventkit_postgres.waiters import Waiter
+from eventkit_postgres.waking import Listener, Pause, Query, Step, Waiter, sleep
 from psycopg.sql import SQL, Identifier
 
 from eventkit.operations import Probe
-from eventkit.stopping import Stop
+from eventkit.plans import Stop
 
 SOON = 5.0
-"""Seconds within which a waiter that will ever wake has woken: no look on no occasion comes to its help."""
+"""Seconds within which a waiter wakes if it ever does; no fallback poll helps it."""
 
 _FUNCTIONS = (
     "mark",
@@ -40,7 +38,7 @@ _FUNCTIONS = (
 
 
 def install_halts(driver: psycopg.Connection[Any], schema: str) -> int:
-    """Let the functions of *schema* halt after each statement, in sessions that ask for it; at how many places."""
+    """Make the functions of *schema* halt after each statement in sessions that ask for it; return how many halts."""
     halt = Identifier(schema, "halt")
     driver.execute(
         SQL(
@@ -69,9 +67,9 @@ def install_halts(driver: psycopg.Connection[Any], schema: str) -> int:
 
 
 class Held:
-    """A transaction with one call in it, made by *call*, that goes on when it is told to.
+    """A transaction with one call in it, made by *call*, that continues on command.
 
-    Several at once have different *numbers*.  Its steps: begin and take a snapshot; begin the call, and go on from
+    Several at once have different *numbers*.  Its steps: begin and take a snapshot; begin the call, and continue from
     halt to halt until it returns; end.
     """
 
@@ -86,17 +84,17 @@ class Held:
         self.returned = self.done = True
 
     def prepare(self, call: Callable[[Any], object], isolation: psycopg.IsolationLevel, commit: bool) -> None:
-        """Be about to begin."""
+        """Prepare for the first step."""
         self._driver.isolation_level = isolation
         self._plan = self._steps(call, commit)
         self.returned = self.done = False
 
     def step(self) -> None:
-        """Do the next thing."""
+        """Take the next step."""
         self.done = next(self._plan, "done") == "done"
 
     def close(self) -> None:
-        """End what is under way."""
+        """End the open transaction."""
         self._holder.close()
         self._thread.shutdown()
         self._driver.close()
@@ -119,7 +117,7 @@ class Held:
             self._driver.rollback()
 
     def _place(self, calling: "Future[object]") -> int | None:
-        """Where the call is held; None when it has returned."""
+        """Return where the call is held; None when it has returned."""
         while not calling.done():
             waiting = self._holder.execute(
                 "SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted AND pid = %s",
@@ -132,7 +130,7 @@ class Held:
 
 
 class Sleeper:
-    """Somebody who looks, and sleeps until it is worth looking again, until there is something."""
+    """A waiter that polls, and sleeps until the next poll is due, until it finds something."""
 
     def __init__(self, connection: Connection, listener: Listener, probe: Probe) -> None:
         self._connection = connection
@@ -140,18 +138,18 @@ class Sleeper:
         self._bell = Semaphore(0)
         self._waiter = Waiter(probe, self._bell.release)
         self._listener.add(self._waiter)
-        self._plan = nap(listener, self._waiter, None, Stop())
+        self._plan = sleep(listener, self._waiter, None, Stop())
         self._next: Step = next(self._plan)
         self._answers: list[Any] = []
         self.awake = False
 
     @property
     def asleep(self) -> bool:
-        """Whether only a ring can wake them."""
+        """Return whether only a notification can wake the waiter."""
         return _for_ever(self._next) and not self._bell._value
 
     def step(self) -> None:
-        """Ask the database, or make of an answer what comes next; a pause that ends by itself has ended."""
+        """Run one query of the plan, or process its answer; a timed pause ends at once."""
         match self._next:
             case _ if self._answers:
                 self._go_on(self._answers.pop())
@@ -163,7 +161,7 @@ class Sleeper:
                 self._answers.append(self._connection.execute(probe))
 
     def wake(self) -> None:
-        """Return when they have found something."""
+        """Return when the waiter has found something."""
         deadline = time.monotonic() + SOON
         while not self.awake:
             assert time.monotonic() < deadline, "awake again and again, and nothing there"
@@ -171,13 +169,13 @@ class Sleeper:
                 self.step()
             elif _for_ever(self._next):
                 rang = self._bell.acquire(timeout=SOON)
-                assert rang, "nobody rang"
+                assert rang, "no notification arrived"
                 self._go_on(rang)
             else:
                 self._go_on(self._bell.acquire(timeout=self._next.seconds))
 
     def fall_asleep(self) -> None:
-        """Return when only a ring can wake them."""
+        """Return when only a notification can wake the waiter."""
         for _ in range(1000):
             if self.asleep:
                 return
@@ -186,7 +184,7 @@ class Sleeper:
         raise AssertionError("awake for nothing, again and again")
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._listener.waiters.remove(self._waiter)
 
     def _go_on(self, answer: Any) -> None:
@@ -195,7 +193,7 @@ class Sleeper:
         except StopIteration:
             self.awake = self._connection.execute(self._waiter.probe).ready
             if not self.awake:
-                self._plan = nap(self._listener, self._waiter, None, Stop())
+                self._plan = sleep(self._listener, self._waiter, None, Stop())
                 self._next = next(self._plan)
 
 

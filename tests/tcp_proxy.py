@@ -1,4 +1,4 @@
-"""A proxy between a kit and its server, that can fall silent: nothing is forwarded any more, and nothing is closed."""
+"""A proxy between a kit and its server that can fall silent: it forwards nothing and closes nothing."""
 
 import select
 import socket
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Proxy:
-    """Forwards connections to *port*, counts them, and forgets those that are open when it is told to."""
+    """A proxy that forwards connections to *port*, counts them, and can drop or silence the open ones."""
 
     def __init__(self, port: int) -> None:
         self.accepted = 0
@@ -38,7 +38,7 @@ class Proxy:
             each.close()
 
     def fall_silent(self) -> int:
-        """Forward nothing more of the connections that are open; how many there are.  New ones are served."""
+        """Stop forwarding on the open connections, and return how many there are.  New ones are served."""
         with self._mutex:
             silent = len(self._peers) // 2
             self._silent += self._peers
@@ -46,7 +46,7 @@ class Proxy:
             return silent
 
     def hold(self) -> None:
-        """Forward nothing more of the connections that are open, and answer none of the new ones, until `serve`."""
+        """Stop forwarding on the open connections, and answer none of the new ones, until `serve`."""
         self._holding = True
         self.fall_silent()
 

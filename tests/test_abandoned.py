@@ -1,4 +1,4 @@
-"""Kits that are garbage-collected without close(): their file, threads and descriptors are given up (G1)."""
+"""Kits that are garbage-collected without close() release their file, threads and descriptors (G1)."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ OTHER = {"sqlite+apsw": "sqlite+pysqlite", "sqlite+pysqlite": "sqlite+apsw"}
 
 
 def use(kit: eventkit.EventKit) -> None:
-    """Write, handle a task and wait, so that the kit has all its connections and threads."""
+    """Write, handle a task and wait, so that the kit opens all its connections and threads."""
     kit.queue("q").enqueue(1)
     [task] = kit.queue("q").claim("w")
     with kit.queue("q").handling(task), kit.transaction() as tx:
@@ -51,7 +51,7 @@ def abandon_in_a_loop(url: str) -> None:
 
 
 def abandon_with_its_loop(url: str) -> None:
-    """The loop is closed while the kit is still there."""
+    """Abandon a kit whose event loop is closed first."""
     with asyncio.Runner() as runner:
         kits: list[Any] = [runner.run(_connected(url))]
         runner.run(use_async(kits[0]))
@@ -80,7 +80,7 @@ ABANDON: dict[str, Callable[[str], None]] = {
 
 
 def own_threads() -> set[str]:
-    """The names of the threads of kits in this process, but for one that only waits for the next lease to keep."""
+    """Return the names of the threads of kits in this process, except the shared one that renews leases."""
     return {thread.name for thread in threading.enumerate()} & {
         "eventkit-watcher",
         "eventkit-sqlite",
@@ -89,7 +89,7 @@ def own_threads() -> set[str]:
 
 
 def descriptors(folder: Path) -> list[str]:
-    """What this process has open in *folder*, and what it watches."""
+    """Return the open files of this process in *folder*, and its watches there."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
@@ -108,7 +108,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("scheme", OTHER)
 @pytest.mark.parametrize("how", ABANDON)
 def test_an_abandoned_kit_gives_up_its_file(scheme: str, how: str, tmp_path: Path) -> None:
-    """Nothing is left of the kit: the file can be opened through the other library at once, and be renamed."""
+    """The other library can open the file at once, and the file can be renamed."""
     with pytest.warns(ResourceWarning, match=r"shop\.db was garbage-collected without close"):
         ABANDON[how](f"{scheme}:///{tmp_path}/shop.db")
     with eventkit.connect(f"{OTHER[scheme]}:///{tmp_path}/shop.db") as kit:
@@ -121,7 +121,7 @@ def test_an_abandoned_kit_gives_up_its_file(scheme: str, how: str, tmp_path: Pat
 
 @proves("G1")
 def test_an_abandoned_kit_closes_its_connections(postgres: str) -> None:
-    """On Postgres its threads end, and the server has no session of it any more."""
+    """On Postgres its threads end, and the server closes its sessions."""
     for how in (abandon, abandon_in_a_loop):
         with pytest.warns(ResourceWarning, match="was garbage-collected without close"):
             how(f"{postgres}?application_name=abandoned")
@@ -132,7 +132,7 @@ def test_an_abandoned_kit_closes_its_connections(postgres: str) -> None:
 
 
 def test_a_handle_keeps_its_kit(tmp_path: Path) -> None:
-    """A handle or an iterator that outlives the name of its kit goes on working."""
+    """A handle or an iterator works on after the last other reference to its kit is gone."""
     streams = [eventkit.connect(f"sqlite:///{tmp_path}/shop.db").stream("t")]
     gc.collect()
     assert streams[0].publish(1) == 1

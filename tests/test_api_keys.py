@@ -1,4 +1,4 @@
-"""Keys of callers in the database, and what their scopes permit."""
+"""API keys in the database, and the rights of their scopes."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from moving import Places
 
 import eventkit
 from eventkit.access import AUDIT, ApiKeys, NewKey, permits
+from eventkit.access.keys import hash_of, id_of
+from eventkit.access.keys import proves as is_proved
 from eventkit.access.scopes import scopes
-from eventkit.access.secrets import hash_of, id_of
-from eventkit.access.secrets import proves as is_proved
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import Loop, unwrapped
 from eventkit.testing import advance
@@ -19,13 +19,13 @@ from eventkit.testing import advance
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    """A fresh database."""
-    return f"sqlite:///{tmp_path}/keys.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    """Return the URL of a fresh database."""
+    return f"sqlite:///{tmp_path}/keys.db" if request.param == "sqlite" else request.getfixturevalue("emptied_url")
 
 
 @pytest.fixture
 def now(loop: Loop | None) -> Callable[[Any], Any]:
-    """What an answer comes to."""
+    """Return the result of an answer."""
     return lambda answer: answer if loop is None else loop.run(answer)
 
 
@@ -41,7 +41,7 @@ def lets_in(keys: ApiKeys, now: Any, key: str) -> bool:
 
 @proves("E18")
 def test_a_key_is_kept_as_a_hash(keys: ApiKeys, kit: Any, now: Any, url: str) -> None:
-    """And all else that was said of it as it was said."""
+    """The other attributes are stored as given."""
     key = now(keys.add("the shop", ["produce:queue:emails", "consume"], rate=2.5, burst=7, quota=1000))
     assert isinstance(key, NewKey)
     assert key not in repr(key)
@@ -70,7 +70,7 @@ def test_a_key_that_is_revoked_lets_nobody_in(keys: ApiKeys, now: Any) -> None:
 
 @proves("E18")
 def test_a_key_that_expires_lets_nobody_in(keys: ApiKeys, kit: Any, now: Any) -> None:
-    """By the database's clock."""
+    """The database's clock decides."""
     key = now(keys.add("one", ["admin"], expires=60))
     advance(kit, 59)
     assert lets_in(keys, now, key)
@@ -81,7 +81,7 @@ def test_a_key_that_expires_lets_nobody_in(keys: ApiKeys, kit: Any, now: Any) ->
 
 @proves("E18")
 def test_a_key_gets_another_secret(keys: ApiKeys, kit: Any, now: Any) -> None:
-    """The old one is good for as long as was said, and then no more."""
+    """The old secret is valid for the given time, and no longer."""
     first = now(keys.add("one", ["admin"]))
     second = now(keys.rotate(first.id, grace=60))
     assert second.id == first.id
@@ -95,13 +95,13 @@ def test_a_key_gets_another_secret(keys: ApiKeys, kit: Any, now: Any) -> None:
 
 @proves("E19")
 def test_changes_of_keys_are_told(keys: ApiKeys, kit: Any, now: Any) -> None:
-    """Each by one event, with who did it; and what was not done is not told."""
+    """Each change has one event with its author; a change that did nothing has none."""
     key = now(keys.add("the shop", ["produce"]))
     now(keys.rotate(key.id))
     now(keys.revoke(key.id))
     now(keys.revoke(key.id))
-    told = [event.payload for event in kit.stream(AUDIT).read()]
-    assert told == [
+    audited = [event.payload for event in kit.stream(AUDIT).read()]
+    assert audited == [
         {"action": "key.add", "by": "ann", "key": key.id, "name": "the shop", "scopes": ["produce"]},
         {"action": "key.rotate", "by": "ann", "key": key.id},
         {"action": "key.revoke", "by": "ann", "key": key.id},
@@ -110,7 +110,7 @@ def test_changes_of_keys_are_told(keys: ApiKeys, kit: Any, now: Any) -> None:
 
 @proves("E19")
 def test_a_change_and_its_event_are_one(url: str) -> None:
-    """In the caller's transaction too: both, or neither."""
+    """In the caller's transaction too, both are committed or neither."""
     with eventkit.connect(url) as kit:
         keys = ApiKeys(kit)
         with pytest.raises(RuntimeError), kit.transaction() as tx:
@@ -148,7 +148,7 @@ def test_what_a_key_cannot_be_is_refused(said: dict[str, Any], tmp_path: Any) ->
 
 
 def test_keys_move_with_their_database(tmp_path: Any, postgres_url: str) -> None:
-    """Callers go on with the keys that they have, wherever it moves."""
+    """Callers keep their keys when the database is copied."""
     places = Places(tmp_path, postgres_url)
     first, second, third = places.fresh("sqlite"), places.fresh("postgres"), places.fresh("sqlite")
     with eventkit.connect(first) as kit:
@@ -185,7 +185,7 @@ GIVEN: dict[str, Callable[[str, str | None, str | None], bool]] = {
 @proves("E18")
 @pytest.mark.parametrize("scope", GIVEN)
 def test_what_a_scope_permits(scope: str) -> None:
-    """That right, on those things, and nothing beside it; who administrates may do the rest there."""
+    """A scope permits its right on its names and nothing else; an admin scope includes the other rights on them."""
     things = [(None, None), *((kind, name) for kind, names in NAMES.items() for name in (None, *names))]
     for right in RIGHTS:
         for kind, name in things:
@@ -214,7 +214,7 @@ def test_names_with_stars(pattern: str, name: str, matches: bool) -> None:
 
 
 def test_no_pattern_takes_long() -> None:
-    """However many stars it has."""
+    """The time is bounded for any number of stars."""
     scope = scopes(["produce:queue:" + "*a" * 250 + "b"])
     began = time.perf_counter()
     assert not permits(scope, "produce", "queue", "a" * 255)

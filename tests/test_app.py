@@ -1,4 +1,4 @@
-"""Declaring tasks, and enqueueing them."""
+"""Declared tasks, and how they are enqueued."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ elsewhere = App()
 
 @elsewhere.task
 def send(to: str) -> str:
-    """Send it."""
+    """Send a mail."""
     return f"sent to {to}"
 
 
@@ -41,7 +41,7 @@ def declared() -> tuple[App, Any]:
 
 @proves("A1")
 def test_declaring_touches_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is connected to when it is used, once."""
+    """The app connects once, at its first use."""
     monkeypatch.chdir(tmp_path)
     app = App("sqlite:///shop.db")
     app.task(lambda to: to)  # a function like any other
@@ -64,7 +64,7 @@ def test_declaring_touches_no_database(tmp_path: Path, monkeypatch: pytest.Monke
 
 @proves("A1")
 def test_an_async_app_connects_by_itself(url: str) -> None:
-    """When it is first used, once for each event loop; a worker beside it runs what it enqueues."""
+    """It connects at its first use, once for each event loop; a worker beside it runs what it enqueues."""
     app = AsyncApp(url)
 
     @app.task
@@ -127,7 +127,7 @@ app.close()
 @proves("A1")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork()")
 def test_a_forked_child_connects_for_itself(url: str) -> None:
-    """Where the database allows that: SQLite would lose what is written, and says so."""
+    """It connects where the database allows that; on SQLite, where writes could be lost, it raises."""
     ran = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, text=True, timeout=60)
     assert ran.stdout.split() == (["2", "1"] if url.startswith("sqlite") else ["0", "2"]), ran.stderr
 
@@ -147,13 +147,13 @@ def test_an_app_without_a_database_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(TypeError, match="App takes a kit that blocks"),
     ):
         AsyncApp().bind(kit)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="an app is given a URL"):
+    with pytest.raises(TypeError, match="App takes a URL"):
         App(7)  # type: ignore[arg-type]
 
 
 @proves("A2")
 def test_a_call_is_a_plain_call() -> None:
-    """And what is called like a function looks like it."""
+    """Parameters may have the names of eventkit's own options."""
     app = App()
 
     @app.task
@@ -162,13 +162,13 @@ def test_a_call_is_a_plain_call() -> None:
 
     assert send("ann") == "sent to ann"
     assert asyncio.run(later("ann")) == "ann"
-    assert (send.__name__, send.__doc__, send.__module__) == ("send", "Send it.", __name__)
+    assert (send.__name__, send.__doc__, send.__module__) == ("send", "Send a mail.", __name__)
     assert pickle.loads(pickle.dumps(send)) is send
 
 
 @proves("A2")
 def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Callable[[Any], Any]) -> None:
-    """By the name of the task, as anybody else may enqueue it."""
+    """Its name can be enqueued by any other program, too."""
 
     @app.task(queue="emails", retries=4, key="{to}:{subject}")
     def send_email(to: str, subject: str = "Hello") -> None: ...
@@ -237,12 +237,12 @@ def test_what_was_declared_is_refused_where_it_is_wrong() -> None:
     app.task(queue="slow", name="one", rate=5, burst=10)(half)
     for options, error, message in (
         ({"name": "one"}, ValueError, "there is a task 'one' already, in test_app"),
-        ({"queue": "slow"}, ValueError, "rate, burst of task 'one' holds for all of queue 'slow'.*queue= of its own"),
+        ({"queue": "slow"}, ValueError, "rate, burst of task 'one' applies to all of queue 'slow'.*queue= of its own"),
         ({"queue": ""}, ValueError, "the name of a queue"),
         ({"retries": -1}, ValueError, "retries"),
         ({"timeout": 0}, ValueError, "timeout"),
         ({"backoff": "sometimes"}, ValueError, "retry is one of"),
-        ({"burst": 5}, ValueError, "say the rate= too"),
+        ({"burst": 5}, ValueError, "pass rate= too"),
         ({"key": 5}, TypeError, "key is a template"),
         ({"on_crash": "weep"}, ValueError, "on_crash is one of retry, fail"),
         ({"batch": 0}, ValueError, "batch"),
@@ -261,7 +261,7 @@ def test_what_was_declared_is_refused_where_it_is_wrong() -> None:
         @app.task(isolation="process")
         async def later() -> None: ...
 
-    with pytest.raises(ValueError, match="max_running of task 'two' holds for all of queue 'default'"):
+    with pytest.raises(ValueError, match="max_running of task 'two' applies to all of queue 'default'"):
         app.task(name="two", max_running=1)(half)
     assert list(app.tasks) == ["one", "half"]
     assert app.queues == ("slow", "default")
@@ -287,7 +287,7 @@ def test_a_declaration_is_a_value() -> None:
 def test_a_handle_tells_what_became_of_the_task(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """The result has the type that the function's annotation says."""
+    """The result has the type that the function's annotation gives."""
 
     @app.task
     def when(name: str) -> dict[str, datetime]:
@@ -336,7 +336,7 @@ def test_a_handle_tells_of_a_death_and_of_nothing(
     assert now(none.result(timeout=5)) is None
     with pytest.raises(TypeError, match="let it return something"):
         empty.result(timeout=5)
-    with pytest.raises(TypeError, match="wrong has returned something else than its annotation says"):
+    with pytest.raises(TypeError, match="wrong has returned a value that does not match its annotation"):
         now(other.result(timeout=5))
     waiting = now(maybe.enqueue(5, delay=60))
     assert now(waiting.cancel()) is True
@@ -364,7 +364,7 @@ def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
         app.subscriber("orders", consumer="search")(index)
     with pytest.raises(ValueError, match="then is one of stop, skip"):
         app.subscriber("orders", consumer="other", then="weep")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="takes one parameter"):
+    with pytest.raises(TypeError, match="must take one parameter"):
         app.subscriber("orders", consumer="other")(lambda: None)
     for channels in ((), (alert,)):
         with pytest.raises(ValueError, match="at least one channel"):

@@ -1,4 +1,4 @@
-"""What a run of a task comes to, by the rules that workers and drains share, and what a running task is given."""
+"""The outcome of a task's run, by the rules that workers and drains share, and the context of a running task."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,7 +9,8 @@ from apps import *
 
 import eventkit
 from eventkit import AsyncTaskContext, Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
-from eventkit.app import progress, running
+from eventkit.app import outcome
+from eventkit.app.context import plain
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
 from eventkit.testing import advance, assert_published
@@ -23,7 +24,7 @@ def fail(error: BaseException) -> Any:
 def test_what_a_function_raises_says_what_comes_next(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """As in `handling`: another attempt, another time, or none; the exceptions of others mean another attempt."""
+    """As in `handling`, it retries, delays or ends the task; any other exception retries it."""
     errors: dict[str, Exception] = {
         "retry": Retry(60, "the server is down"),
         "snooze": Snooze(timedelta(seconds=60)),
@@ -96,7 +97,7 @@ def test_a_plain_payload_is_no_task(app: Any, kit: Any, drained: Callable[..., A
 def test_a_result_that_cannot_be_saved_is_a_death(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """The work is done, and would be done twice."""
+    """The work is done, and a retry would repeat it."""
 
     @app.task
     def make() -> Any:
@@ -108,25 +109,25 @@ def test_a_result_that_cannot_be_saved_is_a_death(
 
     for task in (make, divide):
         handle = now(task.enqueue())
-        with pytest.raises(running.Refused, match="the work is done, but its result cannot be saved"):
+        with pytest.raises(outcome.Refused, match="the work is done, but its result cannot be saved"):
             drained()
         assert kit.queue("default").get(handle.id).error.startswith("SERIALIZATION_ERROR")
 
 
 @proves("A4")
 def test_hooks_are_told(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
-    """Those of the task first; a snooze is neither success nor failure."""
-    told: list[tuple[str, Any]] = []
-    app.on_success(lambda ctx, result: told.append(("app", result)))
-    app.on_failure(lambda ctx, error: told.append(("app", str(error))))
+    """Those of the task run first; a snooze is neither success nor failure."""
+    calls: list[tuple[str, Any]] = []
+    app.on_success(lambda ctx, result: calls.append(("app", result)))
+    app.on_failure(lambda ctx, error: calls.append(("app", str(error))))
 
     async def later(ctx: Any, result: Any) -> None:
-        told.append(("task", (ctx.task.id, ctx.attempt, result)))
+        calls.append(("task", (ctx.task.id, ctx.attempt, result)))
 
     @app.task(
         on_success=later
         if isinstance(app, eventkit.AsyncApp)
-        else [lambda ctx, result: told.append(("task", (ctx.task.id, ctx.attempt, result)))]
+        else [lambda ctx, result: calls.append(("task", (ctx.task.id, ctx.attempt, result)))]
     )
     def work(how: int) -> int:
         return how if how else fail(Snooze(60)) if how is None else fail(Permanent("no"))
@@ -134,11 +135,11 @@ def test_hooks_are_told(app: Any, now: Callable[[Any], Any], drained: Callable[.
     handle = now(work.enqueue(7))
     now(work.enqueue(0))
     drained(raising=False)
-    assert told == [("task", (handle.id, 1, 7)), ("app", 7), ("app", "no")]
+    assert calls == [("task", (handle.id, 1, 7)), ("app", 7), ("app", "no")]
 
 
 def moving(app: Any, then: Callable[[Any], None] = lambda ctx: None) -> Any:
-    """A task whose effect is an event, in its own transaction."""
+    """Declare a task whose effect is an event, in its own transaction."""
     if isinstance(app, eventkit.AsyncApp):
 
         @app.task
@@ -164,7 +165,7 @@ def moving(app: Any, then: Callable[[Any], None] = lambda ctx: None) -> Any:
 def test_a_task_may_end_in_its_own_transaction(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """With its effect, and not again by who runs it; the result is saved all the same."""
+    """The ack commits with its effect, and the worker does not repeat it; the result is saved too."""
     contexts: list[Any] = []
     handle = now(moving(app, contexts.append).enqueue(5))
     [ran] = drained()
@@ -189,7 +190,7 @@ def test_a_transaction_that_fails_leaves_nothing(
 def test_a_task_that_is_no_longer_ours_has_no_effect(
     app: Any, kit: Any, url: str, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """The lease has run out, so somebody else may be doing the same."""
+    """The lease has lapsed, so another worker may run the same task."""
     move = moving(app)
     handle = now(move.enqueue(5))
     [task] = kit.queue("default").claim("elsewhere", lease=60)
@@ -221,7 +222,7 @@ def test_a_task_says_how_far_it_is(app: Any, now: Callable[[Any], Any], drained:
     assert now(handle.progress()) == eventkit.Progress(0.5, "half")
     for wrong, error in ((2, ValueError), ("0.5", TypeError)):
         with pytest.raises(error, match="a fraction from 0 to 1"):
-            progress.plain(wrong, "")  # type: ignore[arg-type]
+            plain(wrong, "")  # type: ignore[arg-type]
 
 
 ANY_TASK: Any = eventkit.Task(7, "emails", {"task": "send", "args": {}}, None, {}, 0, 2, 3, 0, 0, None, 0, 1, 1000)
@@ -246,7 +247,7 @@ def test_a_context_knows_its_task(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_subscriber_that_keeps_failing(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any], then: str
 ) -> None:
-    """Stops before the event, or skips it into the dead letters; the offset tells which."""
+    """It stops before the event, or skips it into the dead letters; the offset shows which."""
     seen: list[int] = []
 
     @app.subscriber("orders", consumer="search", retries=2, then=then)
@@ -263,7 +264,7 @@ def test_a_subscriber_that_keeps_failing(
         assert orders.offset("search") == offsets[0]
         return
     assert seen == [1, 2, 2, 2, 4]
-    assert [type(one.error) for one in ran] == [type(None), KeyError, running.Refused, type(None)]
+    assert [type(one.error) for one in ran] == [type(None), KeyError, outcome.Refused, type(None)]
     assert orders.offset("search") == offsets[3]
     letters = assert_published(kit, "orders.dead", count=2)
     assert [(letter.payload, letter.key) for letter in letters] == [(2, None), ('"three"', "3")]

@@ -1,4 +1,4 @@
-"""The arguments of tasks: what may be declared, what travels, and what is refused where the mistake is made."""
+"""Arguments of tasks: allowed declarations, their encoding, and refusals at the place of the mistake."""
 
 import enum
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from eventkit import App, AsyncTaskContext, TaskContext
-from eventkit.app.signature import OPTIONS, Signature
+from eventkit.app.declarations import OPTIONS, Signature
 from eventkit.conformance import proves
 
 
 class Colour(enum.Enum):
-    """What a parameter may be annotated with."""
+    """An enum in annotations of parameters."""
 
     RED = "red"
 
@@ -30,7 +30,7 @@ class Address:
 
 
 class Point(msgspec.Struct, eq=False):
-    """A struct that is equal to nothing but itself."""
+    """A struct that is only equal to itself."""
 
     x: float
 
@@ -61,7 +61,7 @@ def everything(
     anything: Any,
     plain,  # type: ignore[no-untyped-def]
 ) -> None:
-    """Takes one of each."""
+    """A task with a parameter of each kind."""
 
 
 EVERYTHING: dict[str, Any] = {
@@ -120,7 +120,7 @@ def test_defaults_do_not_travel() -> None:
     [
         ((), {}, "send: Missing required argument 'to'"),
         ((1,), {}, "send: Expected `str`, got `int`"),
-        (("a", "b", "c"), {}, "send: 2 arguments by position are the most, not 3"),
+        (("a", "b", "c"), {}, "send: at most 2 positional arguments, not 3"),
         (("a",), {"to": "a"}, "send: 'to' is given twice"),
         (("a",), {"too": "a"}, "send: Unexpected keyword argument 'too'"),
         (("a",), {"other": {1}}, "send: 'other' would arrive as list"),
@@ -163,11 +163,11 @@ def test_parameters_that_no_task_can_have_are_refused_where_they_are_declared() 
     def other_context(ctx: AsyncTaskContext) -> None: ...
 
     for function, remedy in (
-        (positional, "take the / away"),
-        (several, "take a list"),
-        (named, "take a dict"),
-        (two, "cannot be told from JSON"),
-        (contexts, "one parameter takes it"),
+        (positional, "remove the /"),
+        (several, "declare a list"),
+        (named, "declare a dict"),
+        (two, "cannot be decoded from JSON"),
+        (contexts, "only one parameter may take the context"),
         (other_context, "annotate TaskContext"),
     ):
         with pytest.raises(TypeError, match=remedy):
@@ -181,7 +181,7 @@ def test_parameters_that_no_task_can_have_are_refused_where_they_are_declared() 
 
 @proves("A2")
 def test_an_annotation_may_be_written_before_its_class() -> None:
-    """What the module defines later is looked for when it is needed."""
+    """An annotation is resolved at its first use, so the module may define the class later."""
     app = App()
     module: dict[str, Any] = {"app": app}
     exec("@app.task\ndef send(to: 'Later') -> None: ...\nclass Later: ...", module)

@@ -1,4 +1,4 @@
-"""`eventkit.testing`: what it gives to the suites of others."""
+"""`eventkit.testing`: fixtures for the tests of applications."""
 
 import asyncio
 import subprocess
@@ -55,7 +55,7 @@ def test_two(kit):
 def test_everything_that_is_due_runs(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """What is enqueued, published and notified by what runs, too; what is not due stays."""
+    """Events, notifications and tasks of the runs are handled, too; tasks that are not due stay."""
     seen: list[Any] = []
 
     @app.task
@@ -91,7 +91,7 @@ def test_everything_that_is_due_runs(
 
 @proves("A8")
 def test_what_runs_may_bring_about_more(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the same drain, until nothing is due; what never ends is an error."""
+    """The same drain runs it until nothing is due; an endless chain is an error."""
     app = App()
 
     @app.task
@@ -105,7 +105,7 @@ def test_what_runs_may_bring_about_more(url: str, monkeypatch: pytest.MonkeyPatc
         assert len(drain(app)) == 4
         count.enqueue(-1)
         monkeypatch.setattr(rounds, "AT_MOST", 20)
-        with pytest.raises(RuntimeError, match="does 'count' bring itself about again"):
+        with pytest.raises(RuntimeError, match="does 'count' enqueue itself"):
             drain(app)
 
 
@@ -113,7 +113,7 @@ def test_what_runs_may_bring_about_more(url: str, monkeypatch: pytest.MonkeyPatc
 def test_what_a_function_raises_is_raised(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
-    """After the task was told of it; what was claimed with it is as it was."""
+    """The task's failure is recorded first; tasks claimed with it are released unchanged."""
 
     @app.task
     def fail(how: str) -> None:
@@ -202,7 +202,7 @@ def test_assertions_say_what_is_there(app: Any, kit: Any, now: Callable[[Any], A
 def test_the_fixtures_give_a_fresh_database(
     scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """A file, or a schema that is dropped; in a suite of somebody else's."""
+    """They give a file, or a schema that is dropped, in the test suite of an application."""
     monkeypatch.delenv("EVENTKIT_TEST_URL", raising=False)
     if scheme == "postgresql":
         postgres = request.getfixturevalue("postgres")
@@ -218,7 +218,7 @@ def test_the_fixtures_give_a_fresh_database(
 
 
 def schemas(url: str) -> set[str]:
-    """The schemas of the tests that have not been dropped."""
+    """Return the schemas of the tests that have not been dropped."""
     import psycopg
 
     with psycopg.connect(url) as driver:

@@ -1,4 +1,4 @@
-"""The benchmarks run, and their reference is what it says it is."""
+"""The benchmarks run, and their reference does the same work as the kit."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-# The benchmarks are no part of what is installed.
+# The benchmarks are not part of the distribution.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.bare import Bare
@@ -31,14 +31,14 @@ GROUPS = [
     "working",
     "http",
 ]
-"""Those on SQLite."""
+"""The groups on SQLite."""
 
 
 @pytest.mark.parametrize(
     "groups", [["throughput", "waking", "memory"], pytest.param(GROUPS, marks=pytest.mark.slow)], ids=["some", "all"]
 )
 def test_a_quick_run_writes_a_table_of_every_group(groups: list[str], tmp_path: Path) -> None:
-    """`python -m benchmarks --quick` measures something in every group and writes it where it is told to."""
+    """`python -m benchmarks --quick` measures every group and writes the results to ``--output``."""
     output = tmp_path / "results.md"
     only = [option for group in groups for option in ("--only", group)]
     command = [sys.executable, "-m", "benchmarks", "--quick", "--folder", str(tmp_path), "--output", str(output)]
@@ -77,7 +77,7 @@ def test_one_group_alone_leaves_the_results_alone(tmp_path: Path) -> None:
     ],
 )
 def test_bare_executes_what_the_kit_executes(work: str, arguments: tuple[int, ...], tmp_path: Path) -> None:
-    """The reference leaves out no statement of the kit and adds none, whatever the transactions around them."""
+    """The reference runs the statements of the kit and no others, apart from transaction control."""
     kit, bare = Kit(str(tmp_path)), Bare(str(tmp_path))
     for contestant in (kit, bare):
         contestant.fill(10)
@@ -90,7 +90,7 @@ def test_bare_executes_what_the_kit_executes(work: str, arguments: tuple[int, ..
 
 
 def _executed(contestant: Any, work: str, arguments: tuple[int, ...]) -> list[str]:
-    """The statements that the work came to, without those that begin and end transactions."""
+    """Return the statements that the work executed, without transaction control."""
     executed: list[str] = []
 
     def note(cursor: Any, sql: str, parameters: Any) -> bool:
@@ -100,7 +100,7 @@ def _executed(contestant: Any, work: str, arguments: tuple[int, ...]) -> list[st
 
     if isinstance(contestant, Kit):
         connection: Any = contestant._kit._connection
-        contestant.read(1000)  # So that there is a reader.
+        contestant.read(1000)  # A reader must be attached.
         drivers = [connection._writer.connection, *connection._readers._spares]
     else:
         drivers = [contestant._connection]

@@ -1,4 +1,4 @@
-"""Looking around in a database, page by page, on each of the two."""
+"""Pages of the dashboard's lists, on each of the two databases."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 import working
 
 from eventkit import EventKit, NewTask
-from eventkit.operations.browse import (
+from eventkit.operations.admin import (
     BrowseDead,
     BrowseEvents,
     BrowseTasks,
@@ -26,12 +26,12 @@ url, kit = working.url, working.kit
 
 @pytest.fixture
 def ask(kit: EventKit) -> Any:
-    """The answer to an operation."""
+    """Return the answer to an operation."""
     return kit._connection.execute  # type: ignore[attr-defined]
 
 
 def test_a_page_has_what_is_of_interest_first(kit: EventKit, ask: Any) -> None:
-    """Each state in an order of its own, whole pages after each other, and nothing of another state or queue."""
+    """Each state has its own order and complete pages, without rows of another state or queue."""
     queue = kit.queue("jobs")
     queue.configure(keep_done=3600)
     kit.queue("other").enqueue_many(range(3))
@@ -72,7 +72,7 @@ def test_what_is_long_is_told_by_its_beginning(kit: EventKit, ask: Any) -> None:
 
 
 def test_dead_letters_are_found_by_what_they_died_of(kit: EventKit, ask: Any) -> None:
-    """Deleted, or edited and begun again, as one would have them: only what is dead, and only in this queue."""
+    """They can be deleted, or edited and requeued; only dead tasks of this queue are affected."""
     queue = kit.queue("jobs")
     for name in ("jobs", "other"):
         kit.queue(name).enqueue_many([NewTask(number, key=f"key {number}") for number in range(5)])
@@ -107,18 +107,18 @@ def test_tasks_are_found_by_their_key(kit: EventKit, ask: Any) -> None:
 
 
 def test_events_are_told_backwards(kit: EventKit, ask: Any) -> None:
-    """The latest first, all of them or those of a key, down to an offset."""
+    """The latest events come first, all of them or those of a key, down to an offset."""
     stream = kit.stream("topic")
     offsets = [stream.publish(number, key="even" if number % 2 == 0 else None) for number in range(10)]
     kit.stream("other").publish(1, key="even")
 
-    def told(key: str | None, before: int, least: int, limit: int) -> list[int]:
+    def listed(key: str | None, before: int, least: int, limit: int) -> list[int]:
         return [event.offset for event in ask(BrowseEvents("topic", key, before, least, limit))]
 
-    assert told(None, 2**62, 0, 3) == offsets[:-4:-1]
-    assert told(None, offsets[4], 0, 100) == offsets[3::-1]
-    assert told("even", 2**62, 0, 100) == offsets[8::-2]
-    assert told("even", 2**62, offsets[4], 100) == [offsets[8], offsets[6], offsets[4]]
+    assert listed(None, 2**62, 0, 3) == offsets[:-4:-1]
+    assert listed(None, offsets[4], 0, 100) == offsets[3::-1]
+    assert listed("even", 2**62, 0, 100) == offsets[8::-2]
+    assert listed("even", 2**62, offsets[4], 100) == [offsets[8], offsets[6], offsets[4]]
 
 
 def test_a_task_has_its_history(kit: EventKit, ask: Any) -> None:
@@ -134,7 +134,7 @@ def test_a_task_has_its_history(kit: EventKit, ask: Any) -> None:
 
 
 def test_deaths_are_counted_once(kit: EventKit, ask: Any) -> None:
-    """By those who go on from where they were; what has just died is left for the next time."""
+    """A counter continues from its last position; the most recent deaths are counted next time."""
     moment, deaths = ask(CountDeaths(None, 0))
     assert deaths == []
     queue = kit.queue("jobs")

@@ -12,12 +12,13 @@ import eventkit
 from eventkit import AsyncEventKit
 from eventkit.canary import NAME, Canary
 from eventkit.conformance import proves
+from eventkit.conformance.exits import EXITS, cancel_at_each_await
 
 url = working.url
 
 
 def on(url: str, call: Any) -> Any:
-    """What *call* comes to with a kit."""
+    """Return the result of *call* with a kit."""
 
     async def run() -> Any:
         async with eventkit.connect_async(url) as kit:
@@ -32,7 +33,7 @@ def rendered(canary: Canary) -> list[str]:
 
 @proves("E20")
 def test_messages_come_through(url: str) -> None:
-    """A queue and a stream, with what is left behind cleared away; metrics tell how long it took."""
+    """Each probes a queue and a stream and clears leftovers; metrics have the round trip's duration."""
 
     async def sing(kit: AsyncEventKit) -> None:
         await kit.queue(NAME).enqueue("left by one that died")
@@ -50,9 +51,34 @@ def test_messages_come_through(url: str) -> None:
     on(url, sing)
 
 
+@proves("E20", "K1")
+@EXITS
+def test_a_cancelled_canary_releases_its_lock(url: str, again: bool) -> None:
+    """Another canary begins its round at once."""
+
+    async def sing(kit: AsyncEventKit) -> None:
+        async def leave(leaving: asyncio.Event) -> None:
+            async def sent() -> float:
+                leaving.set()
+                return 0.0
+
+            canary = Canary(kit)
+            canary._task = canary._event = sent
+            await canary.sing()
+
+        async def check() -> None:
+            lock = kit.lock(NAME)
+            assert await lock.acquire()
+            assert await lock.release()
+
+        await cancel_at_each_await(leave, again, check)
+
+    on(url, sing)
+
+
 @proves("E20")
 def test_two_canaries_take_turns(url: str) -> None:
-    """Neither has the other's messages."""
+    """Neither receives the other's messages."""
 
     async def sing(kit: AsyncEventKit) -> None:
         async with eventkit.connect_async(url) as other:
@@ -66,7 +92,7 @@ def test_two_canaries_take_turns(url: str) -> None:
 
 @proves("E20")
 def test_what_does_not_come_is_told(url: str) -> None:
-    """A queue that is paused: the event comes, the task does not."""
+    """On a paused queue, the event arrives and the task does not."""
 
     async def sing(kit: AsyncEventKit) -> None:
         await kit.queue(NAME).pause()
@@ -86,6 +112,6 @@ def test_the_command_says_whether_they_come(url: str, paused: bool) -> None:
             kit.queue(NAME).pause()
     ran = command_line.process("canary", "--timeout", "1s" if paused else "10s", "--json", "--url", url)
     assert ran.returncode == int(paused)
-    told = json.loads(ran.stdout)
-    assert (told["queue_seconds"] is None) is paused
-    assert told["stream_seconds"] < 10
+    report = json.loads(ran.stdout)
+    assert (report["queue_seconds"] is None) is paused
+    assert report["stream_seconds"] < 10

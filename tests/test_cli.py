@@ -17,7 +17,7 @@ from eventkit.conformance.clauses import proves
 folder = command_line.folder
 
 AT_MOST = 2.0
-"""Seconds of the processor's for ``--help``, which takes some 0.2 of them, however busy the machine is."""
+"""Seconds of CPU time for ``--help``, which takes about 0.2; the limit tolerates a busy machine."""
 
 
 def test_help_comes_at_once_and_loads_nothing_that_it_does_not_need() -> None:
@@ -63,7 +63,7 @@ def test_without_a_database_it_says_how_to_name_one(folder: Path) -> None:
     assert "--url" in ran.stderr
     assert "EVENTKIT_URL" in ran.stderr
     assert "[tool.eventkit]" in ran.stderr
-    for text, reason in (("url = 3", "should be a text"), ("ulr = 'x'", "unknown setting 'ulr'"), ("url =", "read")):
+    for text, reason in (("url = 3", "use a text"), ("ulr = 'x'", "unknown setting 'ulr'"), ("url =", "read")):
         (folder / "eventkit.toml").write_text(text, "utf-8")
         ran = process("stats")
         assert (ran.returncode, reason in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1), ran.stderr
@@ -133,7 +133,7 @@ def test_a_backup_is_whole_while_somebody_writes(folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     with eventkit.connect("sqlite:///copy.db", create=False) as kit:
         assert kit.queue("jobs").size() == 5000
-    assert "is there already" in process("backup", "copy.db", "--url", "sqlite:///shop.db").stderr
+    assert "already exists" in process("backup", "copy.db", "--url", "sqlite:///shop.db").stderr
 
 
 def test_the_script_of_a_migration_makes_what_a_migration_makes(folder: Path) -> None:

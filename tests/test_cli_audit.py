@@ -1,4 +1,4 @@
-"""What is done from the command line is told on ``eventkit.audit``, on both databases."""
+"""Actions of the command line are recorded on ``eventkit.audit``, on both databases."""
 
 import getpass
 from typing import Any
@@ -13,8 +13,8 @@ from eventkit.conformance.clauses import proves
 url, kit, cli = command_line.url, command_line.kit, command_line.cli
 
 
-def told(kit: EventKit) -> list[dict[str, Any]]:
-    """What the stream has, without who it was."""
+def audited(kit: EventKit) -> list[dict[str, Any]]:
+    """Return the events of the stream, without their author."""
     entries = [event.payload for event in kit.stream("eventkit.audit").read()]
     assert {entry.pop("by") for entry in entries} <= {f"command line: {getpass.getuser()}"}
     return entries
@@ -22,7 +22,7 @@ def told(kit: EventKit) -> list[dict[str, Any]]:
 
 @proves("E19")
 def test_what_changes_how_things_are_is_told(cli: Commands, kit: EventKit) -> None:
-    """Who did what to which of them, once for each command."""
+    """Each command has one event with author, action and target."""
     cli.text("queue", "add", "emails", "--lease", "2m")
     cli.text("queue", "configure", "emails", "--max-size", 5)
     cli.text("queue", "pause", "emails")
@@ -32,7 +32,7 @@ def test_what_changes_how_things_are_is_told(cli: Commands, kit: EventKit) -> No
     cli.text("schedule", "resume", "nightly")
     cli.text("schedule", "rm", "nightly")
     cli.text("queue", "rm", "emails")
-    assert told(kit) == [
+    assert audited(kit) == [
         {"action": "queue.add", "queue": "emails", "lease": 120.0},
         {"action": "queue.configure", "queue": "emails", "max_size": 5},
         {"action": "queue.pause", "queue": "emails"},
@@ -47,7 +47,7 @@ def test_what_changes_how_things_are_is_told(cli: Commands, kit: EventKit) -> No
 
 @proves("E19")
 def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> None:
-    """Tasks that are deleted or get a new life, and events that are passed over or dropped."""
+    """Deleted and requeued tasks, skipped events and pruned events are recorded."""
     queue, stream = kit.queue("emails"), kit.stream("orders")
     queue.configure(max_attempts=1)
     first = queue.enqueue(1).id
@@ -61,7 +61,7 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
     cli.text("queue", "purge", "emails", "--yes")
     cli.text("stream", "seek", "orders", "search", "earliest")
     cli.text("stream", "prune", "orders", "--max-keep", 1, "--unconsumed")
-    assert told(kit) == [
+    assert audited(kit) == [
         {"action": "dlq.requeue", "queue": "emails", "ids": [first]},
         {"action": "dlq.purge", "queue": "emails", "older_than": None},
         {"action": "message.remove", "queue": "emails", "id": first},
@@ -73,20 +73,20 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
 
 @proves("E19")
 def test_what_was_not_done_is_not_told(cli: Commands, kit: EventKit) -> None:
-    """Nor is looking, nor work itself."""
+    """Reading and working are not recorded either."""
     cli.text("message", "enqueue", "emails", "1")
     cli.text("stream", "publish", "orders", "1")
     cli.json("queue", "list")
     cli.refusal(1, "queue", "rm", "emails")
     cli.refusal(1, "schedule", "rm", "nightly")
     cli.refusal(2, "queue", "configure", "emails", "--rate", -1)
-    assert told(kit) == []
+    assert audited(kit) == []
 
 
 @proves("E19")
 def test_what_is_not_told_is_not_done(cli: Commands, kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event is of the same transaction: where it cannot be written, nothing has happened."""
-    monkeypatch.setattr("eventkit.operations.audit.AUDIT", None)
+    """The event is in the same transaction: if it cannot be written, the action is undone."""
+    monkeypatch.setattr("eventkit.operations.admin.AUDIT", None)
     kit.queue("emails").enqueue(1)
     with pytest.raises(AssertionError):
         cli.text("queue", "purge", "emails", "--yes")

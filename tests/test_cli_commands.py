@@ -1,4 +1,4 @@
-"""Each command, on both databases: what it does, what it prints, and how it ends."""
+"""Each command, on both databases: its effect, its output, and its exit code."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -135,7 +135,7 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     assert cli.json("stream", "prune", "orders", "--max-keep", 0)["dropped"] == 1
     assert cli.json("stream", "seek", "orders", "search", "latest")["offset"] == last
     assert cli.json("stream", "seek", "orders", "search", "earliest")["offset"] == 0
-    assert "moment" in cli.refusal(2, "stream", "seek", "orders", "search", "soon")
+    assert "not a time" in cli.refusal(2, "stream", "seek", "orders", "search", "soon")
     assert cli.json("stream", "prune", "orders", "--older-than", "0s", "--unconsumed")["dropped"] == 1
     assert "older_than" in cli.refusal(2, "stream", "prune", "orders")
 
@@ -188,7 +188,7 @@ def test_compacting_leaves_all_there_is(cli: Commands, kit: EventKit, url: str) 
     queue.purge()
     queue.enqueue("left")
     sizes = cli.json("queue", "compact")
-    assert sizes["after"] < sizes["before"] or url.startswith("postgres")  # Which keeps most of it for what comes.
+    assert sizes["after"] < sizes["before"] or url.startswith("postgres")  # The rest stays stored.
     assert [task.payload for task in queue.peek(9)] == ["left"]
 
 
@@ -200,10 +200,10 @@ def test_bench_leaves_nothing(cli: Commands, kit: EventKit) -> None:
 
 
 def test_what_is_no_json_is_refused_with_a_hint(cli: Commands) -> None:
-    assert "needs quotes of its own" in cli.refusal(2, "message", "enqueue", "jobs", "hello")
-    assert "no header" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--header", "x")
-    assert "no duration" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--delay", "soon")
-    assert "no moment" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--run-at", "soon")
+    assert "needs quotes" in cli.refusal(2, "message", "enqueue", "jobs", "hello")
+    assert "not a header" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--header", "x")
+    assert "not a duration" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--delay", "soon")
+    assert "not a time" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--run-at", "soon")
     assert "1 to 255 characters" in cli.refusal(2, "message", "enqueue", "", "1")
     assert "--help" in cli.refusal(2, "message", "enqueue")
     assert "--help" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--nonsense")

@@ -1,6 +1,6 @@
-"""docs/cli.md shows what ``--help`` says, of every command; and the examples of all pages run.
+"""docs/cli.md shows the ``--help`` of every command, and the examples of all pages run.
 
-``python tests/test_cli_docs.py`` writes the page anew.
+``python tests/test_cli_docs.py`` rewrites the page.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ from deployed import programs, worker
 from test_docs import PAGES, POSTGRES, blocks, on_our_server
 
 from eventkit.cli import main
-from eventkit.cli.root import app
+from eventkit.cli.commands import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 SPARKS = PAGE.parent / "sql.md"
-"""The page whose examples start Spark; ``spark/test_sql_page`` runs them in a session that is there."""
+"""The page whose examples start Spark; ``spark/test_sql_page`` runs them in its session."""
 
 BLOCK = re.compile(r"^```text\n\$ eventkit (.*?)--help\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command and group there is, by what is typed for it."""
+    """Return every command and group, by the words that call it."""
 
     def beneath(words: str, command: Any) -> Iterator[tuple[str, Any]]:
         yield words, command
@@ -40,7 +40,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def shown(words: str) -> str:
-    """What the command says of itself in a terminal of a hundred columns."""
+    """Return the help of the command in a terminal of a hundred columns."""
     said = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100"
@@ -56,18 +56,18 @@ def shown(words: str) -> str:
 
 
 def test_every_command_is_on_the_page() -> None:
-    """And the page has no other."""
+    """The page has no other commands."""
     assert sorted(words for words, _ in BLOCK.findall(PAGE.read_text("utf-8"))) == sorted(dict(commands()))
 
 
 @pytest.mark.parametrize("words", dict(commands()))
 def test_the_page_shows_what_help_says(words: str) -> None:
-    """A command, an option or a word that has changed is changed on the page as well."""
+    """A changed command, option or word is changed on the page as well."""
     assert dict(BLOCK.findall(PAGE.read_text("utf-8"))).get(words) == shown(words)
 
 
 def test_everything_has_help() -> None:
-    """No command, argument or option is without a sentence."""
+    """Every command, argument and option has a sentence."""
     for words, command in commands():
         assert command.help, words
         for parameter in command.params:
@@ -81,7 +81,7 @@ def test_the_short_help_is_whole() -> None:
 
 
 def examples(page: Path) -> list[str]:
-    """The commands of the page's blocks, in which there is nothing else."""
+    """Return the commands of the page's blocks, which hold nothing else."""
     text = "".join(block for _, block in blocks(page, "sh") if re.search("^eventkit ", block, re.MULTILINE))
     return text.splitlines()
 
@@ -92,7 +92,7 @@ def examples(page: Path) -> list[str]:
 def test_its_examples_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """One after the other, in a new folder with the page's programs; what never ends says Ctrl-C, and is ended."""
+    """They run in order, in a folder with the page's programs; those that never end say Ctrl-C and are interrupted."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("EVENTKIT_URL", raising=False)
     programs(page, tmp_path)
@@ -106,7 +106,7 @@ def test_its_examples_run(
             case ["export", setting]:
                 monkeypatch.setenv(*setting.split("=", 1))
             case ["eventkit", "serve", *arguments]:
-                arguments += ["--port", "0"]  # The page's own may be taken here.
+                arguments += ["--port", "0"]  # The port of the page may be in use on this machine.
                 with worker(*EVENTKIT, "serve", *arguments, folder=tmp_path, begun=lambda log: "http://" in log):
                     pass
             case ["eventkit", "worker", *arguments]:
@@ -124,7 +124,7 @@ def test_its_examples_run(
 
 
 def rewritten(page: str) -> str:
-    """The page, with what ``--help`` says now."""
+    """Return the page with the current ``--help`` texts."""
     return BLOCK.sub(lambda found: f"```text\n$ eventkit {found[1]}--help\n{shown(found[1])}```", page)
 
 

@@ -1,4 +1,4 @@
-"""What ``eventkit doctor`` finds, and what it says is to be done."""
+"""Diagnostics of ``eventkit doctor``, and the remedies it prints."""
 
 import json
 import re
@@ -20,7 +20,7 @@ url, kit, cli, folder = command_line.url, command_line.kit, command_line.cli, co
 
 def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
     findings = json.loads(cli.run("doctor", "--json").out)["findings"]
-    # The suite's server does without what takes time and protects from crashes of the machine.
+    # The suite's server runs without the settings that protect from crashes of the machine.
     assert {one["what"].split()[0] for one in findings if one["level"] == "bad"} <= {"fsync", "full_page_writes"}
     assert "all tables and indexes are there" in {one["what"] for one in findings}
     kit.queue("idle").enqueue(1)
@@ -40,7 +40,7 @@ def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: Even
     ):
         assert found in ran.out
         assert remedy in ran.out
-    assert "to be mended" in ran.err
+    assert "problems found" in ran.err
 
 
 def test_doctor_sees_a_missing_index(folder: Path) -> None:
@@ -58,16 +58,17 @@ def test_doctor_reports_another_distribution_of_the_import_name(folder: Path, mo
     other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: eventkit\nVersion: 1.0.3\n", "utf-8")
     (other / "RECORD").write_text("eventkit/__init__.py,,\n", "utf-8")
-    assert "installs a package named eventkit" not in process("doctor", "--url", "sqlite:///shop.db").stdout
+    assert "package named eventkit" not in process("doctor", "--url", "sqlite:///shop.db").stdout
     monkeypatch.setenv("PYTHONPATH", str(other.parent))
     ran = process("doctor", "--url", "sqlite:///shop.db", "--json")
-    [found] = [one for one in json.loads(ran.stdout)["findings"] if "distribution eventkit installs" in one["what"]]
+    findings = json.loads(ran.stdout)["findings"]
+    [found] = [one for one in findings if "distribution eventkit also installs" in one["what"]]
     assert found["remedy"] == "pip uninstall eventkit eventkit-db, then pip install eventkit-db"
     assert ran.returncode == 1
 
 
 def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
-    """Where both have the file open; that both are loaded is eventkit's own doing, and nothing to report."""
+    """It reports them if both have the file open; eventkit itself loads both, which is no problem."""
     program = (
         "import sqlite3, sys, eventkit; kit = eventkit.connect('sqlite:///shop.db'); kit.queue('q').size(); "
         "other = sqlite3.connect('shop.db'); {use}; print('ready', flush=True); sys.stdin.read()"
@@ -85,7 +86,7 @@ def test_doctor_sees_two_libraries_in_one_process(folder: Path) -> None:
 
 
 def test_doctor_sees_a_mode_in_which_readers_wait(folder: Path) -> None:
-    """Before it opens the file as a kit does, which ends that."""
+    """It looks before it opens the file as a kit does, which changes the mode."""
     with sqlite3.connect("shop.db") as connection:
         connection.execute("PRAGMA journal_mode = delete")
     connection.close()
@@ -98,8 +99,8 @@ def test_doctor_sees_a_mode_in_which_readers_wait(folder: Path) -> None:
 def test_doctor_sees_what_a_server_suffers_from(
     postgres_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Transactions that stay open, those that were prepared and forgotten, and what was dropped."""
-    monkeypatch.setattr("eventkit_postgres.care._LONG", 0)
+    """It reports transactions that stay open, forgotten prepared ones, and rejected connections."""
+    monkeypatch.setattr("eventkit_postgres.admin._LONG", 0)
     cli = Commands(capsys, postgres_url)
     cli.text("migrate")
     server, schema = re.sub(r"[?&]schema=\w+$", "", postgres_url), postgres_url.rpartition("=")[2]

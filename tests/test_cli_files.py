@@ -1,4 +1,4 @@
-"""What the command line reads and writes: lines of tasks and events, exports, copies."""
+"""Input and output of the command line: lines of tasks and events, exports, copies."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ url, kit, cli = command_line.url, command_line.kit, command_line.cli
 @proves("L3")
 @pytest.mark.parametrize("what", ["message", "stream"])
 def test_a_file_goes_in_line_by_line(cli: Commands, kit: EventKit, tmp_path: Path, what: str) -> None:
-    """Several batches of it, and blank lines are none."""
+    """The file has several batches, and blank lines are skipped."""
     file = tmp_path / "lines.ndjson"
     file.write_text("\n".join(json.dumps({"n": n}) if n % 1000 else f'\n{{"n":{n}}}' for n in range(4500)), "utf-8")
     command = ("message", "enqueue", "jobs") if what == "message" else ("stream", "publish", "jobs")
@@ -36,7 +36,7 @@ def test_a_bad_line_is_named_and_those_before_it_are_in(cli: Commands, kit: Even
     assert refusal.startswith("line 2500 ")
     assert "tail -n +2500" in refusal
     assert kit.queue("jobs").size() == 2499
-    assert "mend it" in cli.refusal(1, "stream", "publish", "t", "--file", _first_bad(tmp_path))
+    assert "fix it" in cli.refusal(1, "stream", "publish", "t", "--file", _first_bad(tmp_path))
     assert kit.stream("t").read() == []
 
 
@@ -52,9 +52,10 @@ def test_options_hold_for_every_line_of_a_file(cli: Commands, kit: EventKit, tmp
     cli.text("message", "enqueue", "jobs", "--file", file, "--priority", 5, "--delay", "1h", "--header", "a=b")
     tasks = kit.queue("jobs").list()
     assert [(task.payload, task.priority, task.state) for task in tasks] == [(1, 5, "scheduled"), (2, 5, "scheduled")]
-    assert "--key is for a single task" in cli.refusal(2, "message", "enqueue", "jobs", "--file", file, "--key", "k")
-    assert "say what to enqueue" in cli.refusal(2, "message", "enqueue", "jobs")
-    assert "cannot be read" in cli.refusal(2, "message", "enqueue", "jobs", "--file", tmp_path / "none")
+    refusal = cli.refusal(2, "message", "enqueue", "jobs", "--file", file, "--key", "k")
+    assert "--key does not work with --file" in refusal
+    assert "pass either PAYLOAD" in cli.refusal(2, "message", "enqueue", "jobs")
+    assert "cannot read" in cli.refusal(2, "message", "enqueue", "jobs", "--file", tmp_path / "none")
     cli.text("stream", "publish", "t", "--file", file, "--key", "k")
     assert [event.key for event in kit.stream("t").read()] == ["k", "k"]
 
@@ -63,7 +64,7 @@ def test_options_hold_for_every_line_of_a_file(cli: Commands, kit: EventKit, tmp
 def test_what_is_exported_is_imported_elsewhere(
     cli: Commands, kit: EventKit, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Read again and exported once more, it is the same file."""
+    """Imported and exported once more, the file is the same."""
     kit.queue("jobs").configure(rate=0.1, max_attempts=5)
     kit.queue("jobs").enqueue_many([{"n": n, "é": "\u0000"} for n in range(1203)])
     kit.queue("jobs").claim("me", 3)
@@ -73,7 +74,7 @@ def test_what_is_exported_is_imported_elsewhere(
     kit.schedules.add("nightly", "@daily", "jobs")
     file, again = tmp_path / "kit.ndjson", tmp_path / "again.ndjson"
     assert cli.json("export", file)["rows"] >= 1217
-    assert "is there already" in cli.refusal(1, "export", file)
+    assert "already exists" in cli.refusal(1, "export", file)
     assert file.stat().st_mode & 0o077 == 0
     other = Commands(capsys, f"sqlite:///{tmp_path}/other.db")
     counts = {row["table"]: row["rows"] for row in other.json("import", file)}

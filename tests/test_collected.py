@@ -1,4 +1,4 @@
-"""How a session's events get to SQLite: by how many statements, and from which sessions."""
+"""How a session's events are written to SQLite: the number of statements, and the accepted sessions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,14 +20,14 @@ from eventkit.sqlalchemy import bind, collect
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Iterator[EventKit]:
-    """A kit on a fresh file."""
+    """Return a kit on a fresh file."""
     with eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as kit:
         yield kit
 
 
 @pytest.fixture
 def engine(kit: EventKit, tmp_path: Path) -> Iterator[Engine]:
-    """An engine on it."""
+    """Return an engine on it."""
     engine = create_engine(f"sqlite+apsw:///{tmp_path}/shop.db")
     create_orders(engine)
     yield engine
@@ -35,7 +35,7 @@ def engine(kit: EventKit, tmp_path: Path) -> Iterator[Engine]:
 
 
 def _executed(engine: Engine) -> list[str]:
-    """The statements that the engine's only connection executes from now on: the first words of those that write."""
+    """Return the list of writing statements, by their first words, that the only connection executes from now on."""
     executed: list[str] = []
 
     def note(statement: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def _executed(engine: Engine) -> list[str]:
 
 @proves("C2")
 def test_each_kind_takes_one_statement(kit: EventKit, engine: Engine) -> None:
-    """However many topics, queues and channels there are, whatever is said of each, and whatever was flushed."""
+    """This holds for any number of topics, queues and channels, all options, and flushes in between."""
     executed = _executed(engine)
     with Session(engine) as session:
         bind(session, kit)
@@ -81,7 +81,7 @@ def test_each_kind_takes_one_statement(kit: EventKit, engine: Engine) -> None:
 @proves("C2", "C4")
 @pytest.mark.parametrize("earlier", [0, 3])
 def test_rows_that_emit_take_one_statement(kit: EventKit, engine: Engine, earlier: int) -> None:
-    """And one more where something was there already when the commit flushed the rest."""
+    """They take one more if something was collected when the commit flushed the rest."""
     executed = _executed(engine)
     with Session(engine) as session:
         bind(session, kit)
@@ -96,14 +96,14 @@ def test_rows_that_emit_take_one_statement(kit: EventKit, engine: Engine, earlie
 
 @proves("C1")
 def test_all_sessions_of_the_process_can_be_bound(kit: EventKit, engine: Engine) -> None:
-    """By the class that they all are, unless one is bound by itself; blocking ones apart from async ones."""
+    """Their common class binds them, unless one has its own binding; blocking and async ones are separate."""
     with eventkit.connect(str(engine.url).replace("sqlite+apsw", "sqlite")) as another:
 
         class Shop(Session):
-            """The application's sessions."""
+            """The application's session class."""
 
         class AsyncShop(AsyncSession):
-            """Its async ones."""
+            """The application's async session class."""
 
         bind(Shop, kit)
         with pytest.raises(TypeError, match="async kit"):
@@ -111,7 +111,7 @@ def test_all_sessions_of_the_process_can_be_bound(kit: EventKit, engine: Engine)
         assert AsyncShop.sync_session_class is Session
 
         class Subclass(Shop):
-            """Some of them."""
+            """A subclass of it."""
 
         for sessions in (Shop, Subclass):
             with sessions(engine) as session:
@@ -129,10 +129,10 @@ def test_all_sessions_of_the_process_can_be_bound(kit: EventKit, engine: Engine)
 
 @proves("C1")
 def test_a_binding_is_nothing_to_a_session_that_collects_nothing(kit: EventKit, engine: Engine) -> None:
-    """Even to one that could not: it commits as ever, and begins no transaction for it."""
+    """A session on another database commits as usual too, without a further transaction."""
 
     class Shop(Session):
-        """The application's sessions."""
+        """The application's session class."""
 
     bind(Shop, kit)
     with Shop(binds={Order: engine}) as session:

@@ -1,4 +1,4 @@
-"""Calls that meet share a transaction, and nobody pays for the others (G6, G12)."""
+"""Concurrent calls share a transaction, and a failing one does not affect the others (G6, G12)."""
 
 import asyncio
 import random
@@ -30,22 +30,22 @@ def kit(url: str) -> Iterator[eventkit.EventKit]:
 
 
 def bad(number: int) -> bool:
-    """Every fourth caller asks for what cannot be."""
+    """Return whether this caller passes an invalid argument, as every fourth does."""
     return number % 4 == 0
 
 
 def check(kit: eventkit.EventKit, outcomes: list[Any]) -> None:
-    """The good calls have all happened, exactly once, with the ids they were told; the bad ones have not."""
+    """Check that the good calls happened exactly once, with the ids they returned, and the bad ones did not."""
     for number, outcome in enumerate(outcomes):
         if bad(number):
             assert isinstance(outcome, eventkit.QueueFull if number % 8 else ValueError), (number, outcome)
-    told = {outcome.id: number for number, outcome in enumerate(outcomes) if not bad(number)}
-    assert {info.id: info.payload for info in kit.queue("q").list(limit=1000)} == told
+    answered = {outcome.id: number for number, outcome in enumerate(outcomes) if not bad(number)}
+    assert {info.id: info.payload for info in kit.queue("q").list(limit=1000)} == answered
     assert kit.queue("full").list() == []
 
 
 def test_threads_enqueue_at_once(kit: eventkit.EventKit) -> None:
-    """All is there, and the failures are those of their callers alone."""
+    """All rows are stored, and each failure is raised to its own caller."""
     kit.queue("full").configure(max_size=1)
     barrier = threading.Barrier(CALLERS)
 
@@ -63,7 +63,7 @@ def test_threads_enqueue_at_once(kit: eventkit.EventKit) -> None:
 
 
 def test_tasks_enqueue_at_once(kit: eventkit.EventKit, url: str) -> None:
-    """The same for the tasks of an event loop."""
+    """The same holds for the tasks of an event loop."""
     kit.queue("full").configure(max_size=1)
 
     async def main() -> list[Any]:
@@ -82,7 +82,7 @@ def test_tasks_enqueue_at_once(kit: eventkit.EventKit, url: str) -> None:
 
 
 def test_a_failure_in_the_middle_of_a_plan_is_undone_alone(kit: eventkit.EventKit) -> None:
-    """Full batches that had inserted rows before they failed leave none behind, and take none of others with them."""
+    """Batches that had inserted rows before they failed leave none behind, and remove none of others."""
     kit.queue("full").configure(max_size=3)
     kit.queue("full").enqueue_many([0, 0])
     barrier = threading.Barrier(24)
@@ -106,7 +106,7 @@ def test_a_failure_in_the_middle_of_a_plan_is_undone_alone(kit: eventkit.EventKi
 
 @pytest.mark.parametrize("flavour", ["threads", "tasks"])
 def test_commits_are_shared_when_they_are_slow(tmp_path: Path, flavour: str) -> None:
-    """Many callers on a disk whose fsync takes 50 ms wait for a few of them, not for one each."""
+    """Many callers on a disk whose fsync takes 50 ms wait for a few fsyncs, not for one each."""
     url = f"sqlite:///{tmp_path}/shop.db?durability=full"
     with spawn(write_to_a_slow_disk, url, flavour) as process:
         pass
@@ -138,7 +138,7 @@ def write_to_a_slow_disk(url: str, flavour: str) -> int:
 
 
 def test_a_single_caller_commits_each_call(tmp_path: Path) -> None:
-    """What has returned is on the disk: one call after the other is one fsync after the other."""
+    """A returned call is on the disk: sequential calls make one fsync each."""
     url = f"sqlite:///{tmp_path}/shop.db?durability=full"
     with spawn(write_one_by_one, url) as process:
         pass
@@ -155,19 +155,19 @@ def write_one_by_one(url: str) -> int:
 
 
 def test_an_interrupted_thread_hurts_nobody_else(url: str) -> None:
-    """Ctrl-C in one thread, wherever it strikes: the others' answers are true, and the kit goes on."""
+    """After Ctrl-C in one thread at any point, the others' answers are true, and the kit works on."""
     with spawn(interrupt_the_main_thread, url) as process:
         pass
-    told, denied, interrupted = process.result()
+    answered, denied, interrupted = process.result()
     assert interrupted > 10
     with eventkit.connect(url) as kit:
         offsets = {event.offset: event.payload for event in kit.stream("t").read(limit=10**7)}
-        assert {offset: offsets.get(offset) for offset in told} == told
+        assert {offset: offsets.get(offset) for offset in answered} == answered
         assert not [payload for payload in offsets.values() if payload in denied]
 
 
 def interrupt_the_main_thread(url: str) -> tuple[dict[int, Any], list[Any], int]:
-    told: dict[int, Any] = {}
+    answered: dict[int, Any] = {}
     denied: list[Any] = []
     stop = threading.Event()
 
@@ -183,7 +183,7 @@ def interrupt_the_main_thread(url: str) -> tuple[dict[int, Any], list[Any], int]
             while not stop.is_set():
                 number += 1
                 try:
-                    told[stream.publish([thread, number])] = [thread, number]
+                    answered[stream.publish([thread, number])] = [thread, number]
                 except eventkit.Unavailable as error:
                     assert "try again" in str(error)  # noqa: PT017
                     denied.append([thread, number])
@@ -201,5 +201,5 @@ def interrupt_the_main_thread(url: str) -> tuple[dict[int, Any], list[Any], int]
         stop.set()
         for future in others:
             future.result(PATIENCE)
-        told[stream.publish("main")] = "main"
-    return told, denied, interrupted
+        answered[stream.publish("main")] = "main"
+    return answered, denied, interrupted

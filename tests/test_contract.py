@@ -1,4 +1,4 @@
-"""Every clause of the contract has a test, and every test that names a clause names one there is."""
+"""Every clause of the contract has a test, and every test that names a clause names an existing one."""
 
 import ast
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventkit import conformance
+from eventkit.conformance.clauses import clauses_of
 
 ROOT = Path(__file__).parent.parent
 PROMISED, LATER = (ROOT / "docs" / "contract.md").read_text("utf-8").split("\n## Later\n")
@@ -16,14 +17,12 @@ CLAUSE = re.compile(r"^- ([A-Z]\d+) ", re.MULTILINE)
 CLAUSES = CLAUSE.findall(PROMISED)
 
 
-SUITE = {
-    name: getattr(getattr(conformance, name), "clauses", ()) for name in conformance.__all__ if name.startswith("test_")
-}
+SUITE = {name: clauses_of(getattr(conformance, name)) for name in conformance.__all__ if name.startswith("test_")}
 """The clauses that each test of the suite proves."""
 
 
 def functions(folder: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The test functions in the files of the folder, and of those in it, and where each is."""
+    """Return the test functions in the files of the folder and its subfolders, and where each is."""
     for file in sorted(folder.rglob("test_*.py")):
         for node in ast.parse(file.read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
@@ -32,7 +31,7 @@ def functions(folder: Path) -> Iterator[tuple[str, ast.FunctionDef]]:
 
 @cache
 def own_tests() -> list[tuple[str, list[str]]]:
-    """The tests beside the suite that name clauses, for what is one backend's own, and the clauses."""
+    """Return the tests beside the suite that name clauses of one backend, and the clauses."""
     return [
         (where, [ast.literal_eval(argument) for argument in decorator.args])
         for where, node in functions(ROOT / "tests")
@@ -42,7 +41,7 @@ def own_tests() -> list[tuple[str, list[str]]]:
 
 
 def test_the_contract_is_read() -> None:
-    """Sixteen families make up this release, numbered without a gap; nothing is left for later."""
+    """This release has sixteen families, numbered without a gap, and no clause is left for later."""
     families: dict[str, list[int]] = {}
     for clause in CLAUSES:
         families.setdefault(clause[0], []).append(int(clause[1:]))
@@ -54,23 +53,23 @@ def test_the_contract_is_read() -> None:
 
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_clause_has_a_test(clause: str) -> None:
-    """A promise is only made where something fails when it is broken."""
+    """Every clause has a test that fails when it is broken."""
     assert any(clause in proved for _, proved in (*SUITE.items(), *own_tests()))
 
 
 def test_every_clause_that_is_named_exists() -> None:
-    """No test claims to prove what nobody promised."""
+    """No test claims to prove a clause that does not exist."""
     for test, proved in (*SUITE.items(), *own_tests()):
         assert set(proved) <= set(CLAUSES), test
 
 
 def test_every_test_of_the_suite_proves_something() -> None:
-    """Whatever a foreign backend has to pass, it has to pass because a clause says so."""
+    """A clause requires each thing that a foreign backend has to pass."""
     assert [test for test, proved in SUITE.items() if not proved] == []
 
 
 def test_the_star_import_brings_everything() -> None:
-    """No test of the suite is left out, or hidden behind another one of the same name; nor is a fixture."""
+    """No test or fixture of the suite is left out, or hidden behind another one of the same name."""
     written = [node.name for _, node in functions(ROOT / "eventkit" / "conformance")]
     assert sorted(written) == sorted(SUITE)
     fixtures = set(re.findall(r"^@pytest\.fixture.*\ndef (\w+)", "\n".join(sources()), re.MULTILINE))
@@ -78,6 +77,6 @@ def test_the_star_import_brings_everything() -> None:
 
 
 def sources() -> Iterator[str]:
-    """The text of every module of the suite."""
+    """Yield the text of every module of the suite."""
     for file in (ROOT / "eventkit" / "conformance").glob("*.py"):
         yield file.read_text("utf-8")

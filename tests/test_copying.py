@@ -1,4 +1,4 @@
-"""Moving house, between databases of every kind: `eventkit.copy`."""
+"""Copies between databases of every kind: `eventkit.copy`."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ places = houses.places
 @routes
 @proves("K8")
 def test_a_lease_is_held_across_the_move(places: Places, route: tuple[str, str]) -> None:
-    """The worker that had a task says on the new side what became of it; nobody else gets it meanwhile."""
+    """The worker that holds a task finishes it on the target; no other worker gets it meanwhile."""
     with moved(places, route) as (kit, move):
         kit.queue("emails").enqueue_many([1, 2, 3])
         [first, second] = kit.queue("emails").claim("worker", limit=2)
@@ -34,7 +34,7 @@ def test_a_lease_is_held_across_the_move(places: Places, route: tuple[str, str])
 @routes
 @proves("K8")
 def test_a_lease_lapses_on_the_other_side(places: Places, route: tuple[str, str]) -> None:
-    """A worker that did not survive the move loses its task, with the attempts that it has had."""
+    """A worker that did not survive the move loses its task, with the attempts spent."""
     with moved(places, route) as (kit, move):
         kit.queue("emails").enqueue("lost", max_attempts=2)
         [lost] = kit.queue("emails").claim("worker", lease=30)
@@ -48,7 +48,7 @@ def test_a_lease_lapses_on_the_other_side(places: Places, route: tuple[str, str]
 @routes
 @proves("K8")
 def test_a_consumer_goes_on_where_it_was(places: Places, route: tuple[str, str]) -> None:
-    """Offsets are what they were, also where events were pruned, and the next ones lie above."""
+    """Offsets are kept, also where events were pruned, and the next ones lie above."""
     with moved(places, route) as (kit, move):
         orders = kit.stream("orders")
         offsets = orders.publish_many(range(1200))
@@ -72,7 +72,7 @@ def test_a_consumer_goes_on_where_it_was(places: Places, route: tuple[str, str])
 @routes
 @proves("K8")
 def test_keys_are_refused_as_before(places: Places, route: tuple[str, str]) -> None:
-    """A key that a task holds, in whatever state, or that is reserved for one that is gone, is still not free."""
+    """A key held by a task in any state, or reserved for a deleted one, is not free on the target either."""
     with moved(places, route) as (kit, move):
         queue = kit.queue("emails")
         queue.configure(keep_done=3600)
@@ -107,7 +107,7 @@ def test_keys_are_refused_as_before(places: Places, route: tuple[str, str]) -> N
 @routes
 @proves("K8")
 def test_a_key_is_kept_by_each_of_the_tasks_that_had_it(places: Places, route: tuple[str, str]) -> None:
-    """Tasks that are done are copied one and all, although one key was theirs, and is another one's by now."""
+    """All done tasks are copied, even if another task has their key now."""
     with moved(places, route) as (kit, move):
         queue = kit.queue("emails")
         queue.configure(keep_done=3600, key_ttl=0)
@@ -124,7 +124,7 @@ def test_a_key_is_kept_by_each_of_the_tasks_that_had_it(places: Places, route: t
 @routes
 @proves("K8")
 def test_a_schedule_fires_once(places: Places, route: tuple[str, str]) -> None:
-    """What has fired at the source does not fire again, and what is due next fires on the new side."""
+    """A schedule that fired at the source does not fire again, and its next fire comes on the target."""
     with moved(places, route) as (kit, move):
         kit.schedules.add("report", "@every 1h", "reports")
         advance(kit, 3601)
@@ -139,14 +139,14 @@ def test_a_schedule_fires_once(places: Places, route: tuple[str, str]) -> None:
 
 
 def _configured(kit: eventkit.EventKit) -> list[Any]:
-    """Handles that were configured in the test below."""
+    """Return the handles that the test below configures."""
     return [kit.queue("emails"), kit.stream("orders"), kit.channel("alerts"), kit.inbox("shop")]
 
 
 @routes
 @proves("K8")
 def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) -> None:
-    """Settings, locks with their fences, limits, results, inboxes and notifications."""
+    """Settings, locks with their fences, limits, results, inboxes and notifications are copied."""
     with moved(places, route) as (kit, move):
         kit.queue("emails").configure(rate=1 / 3, burst=2.5, max_size=7, retry=eventkit.Fixed(3), dead_letter_to="dead")
         kit.stream("orders").configure(retain=60, keep_unconsumed=False)
@@ -190,7 +190,7 @@ def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) 
 @routes
 @proves("K8")
 def test_an_ordered_outbox_keeps_its_order(places: Places, route: tuple[str, str]) -> None:
-    """A message waits for the one before it of its key, on whichever side that is delivered."""
+    """A message waits for the one before it of its key, whether that is delivered at the source or the target."""
     with moved(places, route) as (kit, move):
         heard: list[str] = []
         with kit.transaction() as tx:
@@ -210,10 +210,10 @@ def test_an_ordered_outbox_keeps_its_order(places: Places, route: tuple[str, str
 
 
 def tables(url: str) -> dict[str, list[str]]:
-    """eventkit's tables at an SQLite database, and their columns with their types.
+    """Return eventkit's tables at an SQLite database, and their columns with their types.
 
-    Those that a copy leaves out are not among them: what tells a database from its copy, who works there, sessions of
-    browsers, and what is put aside for a batch, which its writer puts aside again.
+    It leaves out the tables that a copy leaves out: the identity of the database, its workers, sessions of
+    browsers, and staged rows of a batch, which their writer stages again.
     """
     connection = apsw.Connection(url.removeprefix("sqlite:///"))
     names = connection.execute(
@@ -231,7 +231,7 @@ def tables(url: str) -> dict[str, list[str]]:
 
 @proves("K8")
 def test_every_column_of_every_table_arrives(places: Places) -> None:
-    """By way of Postgres and back: a value that no default would give, in each column that there is."""
+    """Copied to Postgres and back, each column keeps a value that no default gives."""
     source, between, back = places.fresh("sqlite"), places.fresh("postgres"), places.fresh("sqlite")
     eventkit.connect(source).close()
     values = {"TEXT": "'\"x\"'", "INTEGER": "1700000000123", "REAL": "0.1"}
@@ -242,7 +242,7 @@ def test_every_column_of_every_table_arrives(places: Places) -> None:
         row = [small.get(name, values[kind]) for name, kind in (column.split() for column in columns)]
         statements.append(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(row)})")
     run_sql(source, *statements)
-    # A task of this state holds its key, and then there is no reservation beside it.
+    # A task of this state holds its key, so there is no reservation beside it.
     run_sql(source, "UPDATE eventkit_task SET state = 'done'")
     copied = eventkit.copy(source, between)
     assert copied == dict.fromkeys(tables(source), 1)

@@ -1,7 +1,7 @@
-"""Random work on a queue and on a stream that move to another database in the middle of it, beside their models.
+"""Random calls on a queue and on a stream that move to another database in between, compared with their models.
 
 The machines are those of the suite.  Where they would open another kit on the same database, the database is copied to
-one of another kind, and the work goes on there: whatever is forgotten on the way, the model remembers.
+one of another kind, and the work goes on there; the model shows what a copy loses.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from postgres_server import drop_schema
 
 import eventkit
 from eventkit.conformance import proves
-from eventkit.conformance.machines import Ground
+from eventkit.conformance.queue_calls import Ground
 from eventkit.conformance.queue_machine import QueueMachine
 from eventkit.conformance.stream_machine import StreamMachine
 
@@ -33,7 +33,7 @@ class MovingGround(Ground):
         super().__init__(eventkit.connect, places.fresh("sqlite"))
 
     def reopen(self) -> None:
-        """Close the kit, move, and connect there."""
+        """Close the kit, copy the database, and connect to the copy."""
         self.kit.close()
         here, self._url = self._url, self._places.fresh(next(self._kinds))
         eventkit.copy(here, self._url)
@@ -46,7 +46,7 @@ class MovingQueue(QueueMachine):
 
     @rule()
     def move(self) -> None:
-        """To another database."""
+        """Move to another database."""
         self.reopen()
 
 
@@ -55,7 +55,7 @@ class MovingStream(StreamMachine):
 
     @rule()
     def move(self) -> None:
-        """To another database."""
+        """Move to another database."""
         self.reopen()
 
 
@@ -64,8 +64,8 @@ Walk = Callable[..., None]
 
 @pytest.fixture
 def walk(tmp_path: Path, postgres_url: str, postgres: str, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
-    """Makes some runs of so many steps with a machine."""
-    caplog.set_level("ERROR", "eventkit")  # Lost leases, which are warned of, are half of what is tried here.
+    """Make some runs of so many steps with a machine."""
+    caplog.set_level("ERROR", "eventkit")  # Half of the calls are made with lost leases, which are logged as warnings.
     places = Places(tmp_path, postgres_url)
     grounds: list[MovingGround] = []
 
@@ -95,25 +95,25 @@ def walk(tmp_path: Path, postgres_url: str, postgres: str, caplog: pytest.LogCap
 
 @proves("K8")
 def test_a_queue_works_on_wherever_it_moves(walk: Walk) -> None:
-    """Every answer is the model's, which has not moved."""
+    """Every answer is that of the model, which does not move."""
     walk(MovingQueue, 8, 25)
 
 
 @proves("K8")
 def test_a_stream_goes_on_wherever_it_moves(walk: Walk) -> None:
-    """Every answer is the model's, which has not moved."""
+    """Every answer is that of the model, which does not move."""
     walk(MovingStream, 8, 25)
 
 
 @pytest.mark.slow
 @proves("K8")
 def test_a_queue_works_on_wherever_it_moves_for_long(walk: Walk) -> None:
-    """Three thousand steps of a queue."""
+    """Three thousand steps of a queue agree with the model."""
     walk(MovingQueue, 60, 50)
 
 
 @pytest.mark.slow
 @proves("K8")
 def test_a_stream_goes_on_wherever_it_moves_for_long(walk: Walk) -> None:
-    """Three thousand steps of a stream."""
+    """Three thousand steps of a stream agree with the model."""
     walk(MovingStream, 60, 50)

@@ -1,4 +1,4 @@
-"""Processes killed with SIGKILL at any moment lose nothing they were told is done, and block nobody."""
+"""Processes killed with SIGKILL at any moment lose no acknowledged work, and block no other process."""
 
 import random
 from collections import defaultdict
@@ -17,7 +17,7 @@ FACTS = ["bought", "enqueued", "claimed", "acked", "saved"]
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """A file with eventkit's tables and one of the application's."""
+    """Return a file with eventkit's tables and one of the application's."""
     path = str(tmp_path / "crash.db")
     with eventkit.connect(f"sqlite:///{path}") as kit, kit.transaction() as tx:
         tx.execute("CREATE TABLE purchase (number INTEGER PRIMARY KEY)")
@@ -25,14 +25,14 @@ def path(tmp_path: Path) -> str:
 
 
 def check(path: str, facts: dict[str, set[int]], workers: int) -> None:
-    """Hold *facts*, all that was ever reported, against what the file says after so many *workers* were killed."""
+    """Check all reported *facts* against the file after so many *workers* were killed."""
     connection = apsw.Connection(path)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     bought = {number for (number,) in connection.execute("SELECT number FROM purchase")}
     jobs = {id for (id,) in connection.execute("SELECT id FROM eventkit_task WHERE queue = 'jobs'")}
     connection.close()
 
-    # A second is far more than a live writer needs, and no time at all for a lock that a dead one had kept.
+    # A second is far more than a live writer needs, and short for a lock that a dead one had kept.
     with eventkit.connect(f"sqlite:///{path}?busy_timeout=1") as kit:
         kit.queue("after").enqueue("the next writer")
         published = [event.payload for event in kit.stream("purchases").read(limit=1_000_000)]
@@ -51,7 +51,7 @@ def check(path: str, facts: dict[str, set[int]], workers: int) -> None:
 
 
 def kill_often(path: str, rounds: int) -> None:
-    """Let three programs live for a moment on the file, again and again, and check what they leave each time."""
+    """Start three programs on the file and kill them, again and again, and check the file each time."""
     facts: dict[str, set[int]] = defaultdict(set)
     workers = turn = 0
     while turn < rounds or not all(facts[fact] for fact in FACTS):
@@ -65,18 +65,18 @@ def kill_often(path: str, rounds: int) -> None:
 
 
 def test_a_killed_process_loses_nothing_it_was_told(path: str) -> None:
-    """More than a dozen processes are killed, at whatever they were doing."""
+    """More than a dozen processes are killed at random moments."""
     kill_often(path, rounds=5)
 
 
 @pytest.mark.slow
 def test_two_hundred_killed_processes_lose_nothing_they_were_told(path: str) -> None:
-    """More than two hundred processes are killed, at whatever they were doing."""
+    """More than two hundred processes are killed at random moments."""
     kill_often(path, rounds=70)
 
 
 def test_the_tasks_of_a_killed_worker_come_back(path: str) -> None:
-    """What a dead worker held is handed out again when its lease has run out, with the next attempt."""
+    """The tasks of a dead worker are handed out again when its lease has lapsed, with the next attempt."""
     held: dict[int, int] = {}
     while not held:
         live_for_a_moment(["enqueue", "work"], path)

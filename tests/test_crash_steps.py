@@ -1,4 +1,4 @@
-"""A process killed at any step of what it does to the files leaves whole transactions and nothing else."""
+"""A process killed at any file-system call leaves complete transactions and nothing else."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from eventkit.testing import advance
 
 @pytest.fixture
 def template(tmp_path: Path) -> str:
-    """A file with three jobs to do and two tables of the application's."""
+    """Return a file with three tasks to do and two tables of the application's."""
     path = str(tmp_path / "steps.db")
     with eventkit.connect(f"sqlite:///{path}") as kit:
         kit.queue("jobs").enqueue_many(["first", "second", "third"])
@@ -26,7 +26,7 @@ def template(tmp_path: Path) -> str:
 
 
 def run(template: str, steps: list[int]) -> dict[int, set[str]]:
-    """Let a process die at each of the steps, on a copy of the file; what each had reported."""
+    """Let a process die at each of the steps, on a copy of the file; return what each had reported."""
     command = [sys.executable, crashing_steps.__file__, template, *map(str, steps)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     facts: dict[int, set[str]] = defaultdict(set)
@@ -37,15 +37,15 @@ def run(template: str, steps: list[int]) -> dict[int, set[str]]:
 
 
 def number_of_steps(template: str) -> int:
-    """How many there are when nothing kills the process."""
+    """Return the number of steps of a run that is not killed."""
     [closed] = [fact for fact in run(template, [0])[0] if fact.startswith("closed-")]
     return int(closed.removeprefix("closed-"))
 
 
 def check(path: str, facts: set[str]) -> None:
-    """Everything that was reported is there, and everything that is there is whole."""
+    """Check that everything reported is stored, and everything stored is complete."""
     assert "ended--9" in facts
-    # A second is far more than a live writer needs, and no time at all for a lock that a dead one had kept.
+    # A second is far more than a live writer needs, and short for a lock that a dead one had kept.
     with eventkit.connect(f"sqlite:///{path}?busy_timeout=1") as kit:
         kit.queue("after").enqueue("the next writer")
         published = [event.payload for event in kit.stream("purchases").read()]
@@ -75,7 +75,7 @@ def check(path: str, facts: set[str]) -> None:
 
 @pytest.mark.parametrize("share", [12, pytest.param(None, marks=pytest.mark.slow)])
 def test_a_kill_at_any_step_leaves_whole_transactions(template: str, share: int | None) -> None:
-    """At each step in turn; in the quick run, at a dozen from the first to the last."""
+    """The test kills at each step in turn; in the quick run, at a dozen of them."""
     last = number_of_steps(template)
     assert last > 40
     steps = list(range(1, last + 1)) if share is None else [1 + n * (last - 1) // (share - 1) for n in range(share)]

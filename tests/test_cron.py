@@ -1,4 +1,4 @@
-"""When a schedule fires (K5): the moments of expressions, and what is refused."""
+"""When a schedule fires (K5): the fires of expressions, and refused expressions."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ LORD_HOWE = "Australia/Lord_Howe"
 
 
 def fires(when: str, tz: str, begin: str, count: int) -> list[str]:
-    """The next fires after a local time, as local times with their offsets."""
+    """Return the next fires after a local time, as local times with their offsets."""
     zone = ZoneInfo(tz)
     moment = datetime.fromisoformat(begin).replace(tzinfo=zone)
     found = []
@@ -50,7 +50,7 @@ def fires(when: str, tz: str, begin: str, count: int) -> list[str]:
     ],
 )
 def test_fires_follow_one_another(when: str, expected: list[str]) -> None:
-    """Each is later than the one before; a day of the month and one of the week are either."""
+    """Each is later than the one before; a day of the month and one of the week are alternatives."""
     moment, found = datetime(2026, 1, 1, tzinfo=UTC), []
     for _ in expected:
         moment = parse(when).after(moment)
@@ -90,7 +90,7 @@ def test_fires_follow_one_another(when: str, expected: list[str]) -> None:
     ],
 )
 def test_what_can_never_be_is_refused(when: str) -> None:
-    """The error quotes it and says what would do."""
+    """The error quotes the expression and names a valid one."""
     with pytest.raises(ValueError, match="is no time for a schedule: ") as refused:
         parse(when)
     assert repr(when) in str(refused.value)
@@ -98,13 +98,13 @@ def test_what_can_never_be_is_refused(when: str) -> None:
 
 @pytest.mark.parametrize("tz", ["Europe/Berlín", "", "../etc/passwd", "Mars"])
 def test_a_zone_that_is_none_is_refused(tz: str) -> None:
-    """The error names one that is."""
+    """The error names a valid zone."""
     with pytest.raises(ValueError, match="Europe/Berlin"):
         parse("@daily", tz)
 
 
 def test_a_skipped_time_fires_once_after_the_gap() -> None:
-    """02:30 does not exist on the day the clocks go forward; nor does anything else that the gap holds."""
+    """02:30 does not exist on the day the clocks go forward, and neither does any other time in the gap."""
     day = "2026-03-08 00:00"
     assert fires("30 2 * * *", NEW_YORK, day, 2) == ["08 03:00:00 -0400", "09 02:30:00 -0400"]
     assert fires("0,15,30 2,3 * * *", NEW_YORK, day, 3) == [
@@ -117,7 +117,7 @@ def test_a_skipped_time_fires_once_after_the_gap() -> None:
 
 
 def test_a_repeated_time_fires_once() -> None:
-    """The first time."""
+    """It fires the first time."""
     day = "2026-11-01 00:00"
     assert fires("30 1 * * *", NEW_YORK, day, 2) == ["01 01:30:00 -0400", "02 01:30:00 -0500"]
     assert fires("0,30 1-2 * * *", NEW_YORK, day, 3) == ["01 01:00:00 -0400", "01 01:30:00 -0400", "01 02:00:00 -0500"]
@@ -126,7 +126,7 @@ def test_a_repeated_time_fires_once() -> None:
 
 
 def test_in_the_second_pass_the_first_is_over() -> None:
-    """What is asked for between the two is not answered with a moment that has passed."""
+    """A question between the two never gets a fire in the past."""
     second = datetime(2026, 11, 1, 6, 10, tzinfo=UTC)
     found = parse("30 1 * * *", NEW_YORK).after(second)
     assert found == datetime(2026, 11, 2, 6, 30, tzinfo=UTC)
@@ -161,7 +161,7 @@ def test_a_star_hour_far_away_is_found_across_changes() -> None:
     st.integers(1, 5000),
 )
 def test_nothing_lies_between(when: str, tz: str, begin: datetime, seconds: int) -> None:
-    """Whoever asks at any moment before a fire is told of that fire, and whoever asks at it, of a later one."""
+    """The next fire after any moment before a fire is that fire; after the fire itself, a later one."""
     cron, moment = parse(when, tz), begin.replace(tzinfo=UTC)
     found = cron.after(moment)
     assert found > moment
@@ -172,7 +172,7 @@ def test_nothing_lies_between(when: str, tz: str, begin: datetime, seconds: int)
 
 
 def test_the_zone_of_the_host_does_not_matter() -> None:
-    """Not even for the dates that pass through its own changes."""
+    """This includes the dates of the host's own clock changes."""
     program = (
         "from datetime import *; from eventkit.cron import parse; "
         "moment = datetime(2026, 3, 29, 0, 50, tzinfo=UTC); "

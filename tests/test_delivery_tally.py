@@ -1,14 +1,14 @@
-"""What an outbox says it has done lately is what it has done in the last minute."""
+"""An outbox reports its deliveries of the last minute."""
 
 import time
 
 import pytest
 
-from eventkit.delivery import Tally
+from eventkit.outbox import Tally
 
 
 def test_a_tally_counts_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deliveries, failures, and the mean latency of what was delivered; what is older is forgotten."""
+    """It counts deliveries and failures and averages the latency of the last minute; older ones are forgotten."""
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     tally = Tally()
@@ -29,7 +29,7 @@ def test_a_tally_counts_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_tally_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it counts, it keeps an entry for each second of a minute."""
+    """It keeps one entry for each second of a minute, for any number of deliveries."""
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     tally = Tally()

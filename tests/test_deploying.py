@@ -1,4 +1,4 @@
-"""What docs/deploying.md gives to service managers: it is read as they read it, and what it starts is started."""
+"""The files of docs/deploying.md for service managers are parsed as those do, and the commands in them are run."""
 
 import configparser
 import json
@@ -22,7 +22,7 @@ from eventkit_postgres import address
 from test_docs import blocks
 from working import PATIENCE
 
-from eventkit.cli.values import duration
+from eventkit.cli.settings import duration
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "deploying.md"
@@ -30,13 +30,13 @@ PAGE = DOCS / "deploying.md"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One with the page's program in it."""
+    """Return a folder with the page's program in it."""
     programs(PAGE, tmp_path)
     return tmp_path
 
 
 def unit() -> configparser.RawConfigParser:
-    """The unit of systemd."""
+    """Return the unit of systemd."""
     [(_, text)] = blocks(PAGE, "ini")
     parser = configparser.RawConfigParser()
     parser.optionxform = str  # type: ignore[assignment,method-assign]
@@ -45,19 +45,19 @@ def unit() -> configparser.RawConfigParser:
 
 
 def image() -> list[str]:
-    """What a container of the image runs."""
+    """Return the command that a container of the image runs."""
     [(_, text)] = blocks(PAGE, "dockerfile")
     lines = dict(line.split(" ", 1) for line in text.splitlines())
     return [*json.loads(lines["ENTRYPOINT"]), *json.loads(lines["CMD"])]
 
 
 def manifests() -> list[dict[str, Any]]:
-    """What Compose reads, and what Kubernetes does."""
+    """Return the manifests of Compose and of Kubernetes."""
     return [yaml.safe_load(text) for _, text in blocks(PAGE, "yaml")]
 
 
 def started() -> Iterator[tuple[list[str], list[str], float]]:
-    """What the manifests start of ours: the command, the probe of it, and the seconds that it has to end."""
+    """Return what the manifests start: the command, its probe, and the seconds for its shutdown."""
     entry = image()[:1]
     compose, kubernetes = manifests()
     for service in compose["services"].values():
@@ -72,12 +72,12 @@ def started() -> Iterator[tuple[list[str], list[str], float]]:
 
 
 def grace(command: list[str]) -> float:
-    """For how long the command finishes what is running."""
+    """Return how long the command waits for running tasks."""
     return duration(command[command.index("--shutdown-timeout") + 1])
 
 
 def test_the_unit_starts_a_worker(folder: Path) -> None:
-    """Which tells systemd when it takes tasks, and ends before systemd kills it."""
+    """It reports to systemd when it takes tasks, and ends before systemd kills it."""
     service = unit()["Service"]
     command = shlex.split(service["ExecStart"].replace("%H", "host").replace("%i", "1"))
     assert Path(command[0]).name == "eventkit"
@@ -87,8 +87,8 @@ def test_the_unit_starts_a_worker(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(folder / "notify"))
         manager.settimeout(PATIENCE)
-        told = {"NOTIFY_SOCKET": str(folder / "notify"), "EVENTKIT_URL": f"sqlite:///{folder}/shop.db"}
-        with worker(*EVENTKIT, *command[1:], folder=folder, **told):
+        variables = {"NOTIFY_SOCKET": str(folder / "notify"), "EVENTKIT_URL": f"sqlite:///{folder}/shop.db"}
+        with worker(*EVENTKIT, *command[1:], folder=folder, **variables):
             assert manager.recv(100) == b"READY=1"
         assert manager.recv(100) == b"STOPPING=1"
 
@@ -103,7 +103,7 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
 
 
 def test_containers_start_workers(folder: Path) -> None:
-    """A probe succeeds while the worker is ready, and not before or after; what runs has time to end."""
+    """A probe succeeds only while the worker is ready, and running tasks have time to end."""
     ready, url = folder / "ready", f"sqlite:///{folder}/shop.db"
     probes: dict[tuple[str, ...], list[list[str]]] = {}
     for command, probe, seconds in started():
@@ -127,7 +127,7 @@ def test_containers_start_workers(folder: Path) -> None:
 
 
 def test_the_urls_in_manifests_are_urls() -> None:
-    """And lead to the services beside them."""
+    """They lead to the services beside them."""
     compose, _ = manifests()
     services = compose["services"]
     urls = [service["environment"]["EVENTKIT_URL"] for service in services.values() if "build" in service]
@@ -144,7 +144,7 @@ def test_the_urls_in_manifests_are_urls() -> None:
 
 
 def test_the_program_with_metrics_serves_them(tmp_path: Path) -> None:
-    """To whoever asks, as soon as the worker takes tasks and until it ends."""
+    """It serves them from the moment the worker takes tasks until it ends."""
     programs(DOCS / "monitoring.md", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A disk without space: a clear error, nothing half-written, and work goes on when there is space again."""
+"""A full disk: a clear error, no partial write, and work continues when there is space again."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ PAYLOAD = "x" * 2000
 
 
 def fill(kit: eventkit.EventKit) -> tuple[int, str]:
-    """Write pairs of an event and a task until it fails; how many pairs there are, and the error."""
+    """Write pairs of an event and a task until that fails; return the number of pairs, and the error."""
     for count in range(100_000):
         try:
             with kit.transaction() as tx:
@@ -32,7 +32,7 @@ def fill(kit: eventkit.EventKit) -> tuple[int, str]:
 
 
 def fill_alone(kit: eventkit.EventKit) -> list[str]:
-    """Write in the library's own transactions, of one statement and of several, until each fails; the errors."""
+    """Write in the library's own transactions, of one statement and of several, until each fails; return the errors."""
     calls: list[Callable[[], object]] = [
         lambda: kit.stream("alone").publish(PAYLOAD),
         lambda: kit.queue("alone").enqueue_many([PAYLOAD, PAYLOAD]),
@@ -49,7 +49,7 @@ def fill_alone(kit: eventkit.EventKit) -> list[str]:
 
 
 def limited(path: str, answers: Any) -> None:
-    """With files limited to a megabyte: fill the file in every way, lift the limit, and go on."""
+    """Fill a file limited to a megabyte in every way, lift the limit, and go on."""
     kit = eventkit.connect(f"sqlite:///{path}")
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
@@ -61,7 +61,7 @@ def limited(path: str, answers: Any) -> None:
 
     def publish() -> None:
         together.wait()
-        # Together they are more than SQLite keeps in memory, so some fail before the commit, and some at it.
+        # Together they exceed SQLite's cache, so some fail before the commit, and some at it.
         for size in (10, 250):
             try:
                 kit.stream("threads").publish(PAYLOAD * size)
@@ -89,7 +89,7 @@ def limited(path: str, answers: Any) -> None:
 
 
 def check(path: Path, pairs: int) -> None:
-    """The file is sound, and holds whole pairs only."""
+    """Check that the file is sound and holds complete pairs only."""
     with eventkit.connect(f"sqlite:///{path}") as kit:
         assert len(kit.stream("events").read(limit=100_000)) == kit.queue("tasks").size() == pairs
         assert kit.queue("tasks").enqueue("still working").created
@@ -99,7 +99,7 @@ def check(path: Path, pairs: int) -> None:
 
 
 def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
-    """Where the system limits the size of files, every way to write says so and leaves nothing half-written."""
+    """Where the system limits the size of files, every way to write raises and leaves no partial row."""
     path = tmp_path / "limited.db"
     context = get_context("spawn")
     answer, answers = context.Pipe(duplex=False)
@@ -118,7 +118,7 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
+    """Return a file system of two megabytes."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     mounted = subprocess.run(
@@ -132,7 +132,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("fill_up", [fill, fill_alone])
 def test_a_full_disk(small_disk: Path, fill_up: Callable[[eventkit.EventKit], object]) -> None:
-    """A full disk is named with the remedy; when something is removed, the same kit goes on."""
+    """The error names the full disk and the remedy; once a file is removed, the same kit works on."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 500_000)
     path = small_disk / "full.db"
@@ -148,7 +148,7 @@ def test_a_full_disk(small_disk: Path, fill_up: Callable[[eventkit.EventKit], ob
 
 @pytest.mark.parametrize("scheme", ["sqlite+apsw", "sqlite+pysqlite"])
 def test_the_last_id_is_no_full_disk(scheme: str, tmp_path: Path) -> None:
-    """SQLite calls the disk full when a table has a row with the highest id; ours names the table and the remedy."""
+    """SQLite reports a full disk when a table has a row with the highest id; the kit names the table and the remedy."""
     with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db") as kit:
         stream = kit.stream("t")
         with kit.transaction() as tx:

@@ -23,7 +23,7 @@ class Shop:
         self.database = database
 
     def __call__(self, what: str, *, use_tz: bool = True, url: str | None = None) -> Any:
-        """What comes of one of its functions, in a new process."""
+        """Return the result of one of its functions, called in a new process."""
         given = {"try": what, "url": url or self.url, "use_tz": use_tz, "databases": {"default": self.database}}
         ran = subprocess.run((sys.executable, str(SHOP), json.dumps(given)), capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
@@ -32,14 +32,14 @@ class Shop:
 
 @pytest.fixture
 def on_sqlite(tmp_path: Path) -> Shop:
-    """Django's SQLite library is Python's, so the kit's has to be."""
+    """Return a shop on SQLite, whose kit uses Python's library as Django does."""
     database = {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{tmp_path}/shop.db"}
     return Shop(f"sqlite+pysqlite:///{tmp_path}/shop.db", database)
 
 
 @pytest.fixture
 def on_postgres(postgres_url: str) -> Shop:
-    """Django on psycopg."""
+    """Return a shop on Postgres with psycopg."""
     parts = conninfo_to_dict(postgres_url.partition("schema=")[0].rstrip("?&"))
     names = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "password": "PASSWORD"}
     database = {names[name]: value for name, value in parts.items() if name in names}
@@ -48,7 +48,7 @@ def on_postgres(postgres_url: str) -> Shop:
 
 @pytest.fixture(params=["on_sqlite", "on_postgres"])
 def shop(request: pytest.FixtureRequest) -> Shop:
-    """The application on either database."""
+    """Return the application on either database."""
     found: Shop = request.getfixturevalue(request.param)
     return found
 
@@ -56,7 +56,7 @@ def shop(request: pytest.FixtureRequest) -> Shop:
 @proves("G4")
 @pytest.mark.parametrize("use_tz", [True, False])
 def test_a_call_shares_the_fate_of_the_rows(shop: Shop, use_tz: bool) -> None:
-    """What is in ``transaction.atomic()`` is committed or rolled back with it, nested ones as savepoints."""
+    """Calls inside ``transaction.atomic()`` commit or roll back with it, nested ones as savepoints."""
     names = ["connection", "connections[]"]
     events = [event for name in names for event in (name, f"{name}, nested", 2)]
     assert shop("fate", use_tz=use_tz) == [names, events, 0]
@@ -64,27 +64,27 @@ def test_a_call_shares_the_fate_of_the_rows(shop: Shop, use_tz: bool) -> None:
 
 @proves("G4", "G13")
 def test_without_a_transaction_it_is_refused(shop: Shop) -> None:
-    """The message names what begins one."""
+    """The message names how to begin one."""
     assert "ValueError: tx= is Django's connection 'default' without an open" in (said := shop("refusal"))
     assert "transaction.atomic()" in said
 
 
 @proves("G4")
 def test_a_transaction_that_autocommit_began(shop: Shop) -> None:
-    """Is one as well."""
+    """A transaction begun by autocommit being off is one as well."""
     assert shop("without_atomic") == ["done"]
 
 
 @proves("G4")
 def test_asynchronous_code_goes_through_a_thread(shop: Shop) -> None:
-    """As Django's own transactions do: an async kit refuses the connection, and says so."""
+    """Django's own transactions are blocking: an async kit refuses the connection with that reason."""
     assert shop("in_a_thread") == ["refused"]
     assert shop("awaited").startswith("Django has no asynchronous transactions: use a kit of eventkit.connect()")
 
 
 @proves("G5")
 def test_beside_a_kit_on_apsw_it_is_refused(on_sqlite: Shop) -> None:
-    """Two SQLite libraries on one file would lose rows; the message says which URL makes them one."""
+    """Two SQLite libraries on one file would lose rows; the message names the URL that uses one."""
     said = on_sqlite("inside", url=on_sqlite.url.replace("+pysqlite", ""))
     assert said.startswith("ForeignTransaction: ")
     assert unquote(said).endswith(f"connect the kit to {on_sqlite.url}")
@@ -92,7 +92,7 @@ def test_beside_a_kit_on_apsw_it_is_refused(on_sqlite: Shop) -> None:
 
 @proves("G5")
 def test_another_database_is_refused(on_sqlite: Shop, on_postgres: Shop, postgres: str, tmp_path: Path) -> None:
-    """Of the other kind, another file, or another database of the same server."""
+    """A database of the other kind, another file, or another database of the same server is refused."""
     assert "which is not an SQLite file (postgresql)" in on_postgres("inside", url=on_sqlite.url)
     assert "which is not Postgres (sqlite)" in on_sqlite("inside", url=on_postgres.url)
     elsewhere = f"sqlite:///{tmp_path}/other.db"

@@ -1,13 +1,12 @@
-"""The documentation is true.
+"""The examples, names and links of the documentation are correct.
 
 Every Python and SQL block of the README and of ``docs/`` is executed as it stands, those of one page in order, in one
 namespace and in an empty folder.  There are no blocks that only illustrate.  SQL beneath a heading that names SQLite is
 for a file, other SQL for Postgres; where Python connects to one on ``localhost``, the suite's stands in for it.  A
-block that never ends says ``Ctrl-C`` beside the loop, and the test presses it when the block has had a moment.
+block that never ends says ``Ctrl-C`` beside the loop, and the test interrupts it after a moment.
 
-The recipes are programs, and `test_recipes` runs them as such; what is about Spark, the tests in `spark/`.
-Commands are run by `test_cli_docs`, and what starts
-workers (units, images, manifests) by `test_deploying`.
+`test_recipes` runs the recipes, which are programs, `test_cli_docs` the commands, and the tests in `spark/` the pages
+about Spark; `test_deploying` starts the workers (units, images, manifests).
 """
 
 import gc
@@ -41,7 +40,7 @@ page_of_blocks = pytest.mark.parametrize(
 
 
 def blocks(page: Path, *languages: str) -> Iterator[tuple[int, str]]:
-    """The page's blocks in one of the languages: the line where each begins, and its text."""
+    """Return the page's blocks in one of the languages: the line where each begins, and its text."""
     text = page.read_text("utf-8")
     for match in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         if match[1] in languages:
@@ -49,7 +48,7 @@ def blocks(page: Path, *languages: str) -> Iterator[tuple[int, str]]:
 
 
 def sql(page: Path, *, sqlite: bool) -> list[str]:
-    """The page's SQL blocks that are for one database or the other."""
+    """Return the page's SQL blocks for one of the databases."""
     lines = page.read_text("utf-8").splitlines()
     return [
         block
@@ -59,11 +58,11 @@ def sql(page: Path, *, sqlite: bool) -> list[str]:
 
 
 POSTGRES = re.compile(r"postgresql(\+psycopg)?://localhost/shop(\?)?")
-"""How the pages call a database on Postgres; SQLAlchemy's URL takes none of our options."""
+"""The database on Postgres in the pages; SQLAlchemy's URL takes none of eventkit's options."""
 
 
 def on_our_server(block: str, url: str) -> str:
-    """The block with the suite's database in the place of the pages'."""
+    """Return the block with the suite's database instead of the page's."""
     plain = re.sub(r"[?&]schema=\w+$", "", url).replace("postgresql", "postgresql+psycopg", 1)
     ours = {None: url, "?": f"{url}{'&' if '?' in url else '?'}"}
     return POSTGRES.sub(lambda name: plain if name[1] else ours[name[2]], block)
@@ -96,7 +95,7 @@ def paste(page: Path, line: int, block: str, namespace: dict[str, Any]) -> None:
 def test_its_python_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """A reader who pastes the blocks of a page one after another meets no error."""
+    """The Python blocks of a page run in order without an error."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}
     try:
@@ -114,7 +113,7 @@ def test_its_python_runs(
 
 @page
 def test_its_sqlite_runs(page: Path, tmp_path: Path) -> None:
-    """Python's own SQLite library, in a process without eventkit, takes the blocks that are for SQLite."""
+    """Python's own SQLite library, in a process without eventkit, runs the blocks for SQLite."""
     file = tmp_path / "shop.db"
     eventkit.connect(f"sqlite:///{file}").close()
     script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.stdin.read())"
@@ -124,7 +123,7 @@ def test_its_sqlite_runs(page: Path, tmp_path: Path) -> None:
 
 @page
 def test_its_postgres_runs(page: Path, request: pytest.FixtureRequest) -> None:
-    """A bare connection, whose search_path does not have eventkit's schema, takes the blocks that are for Postgres."""
+    """A plain connection whose search_path lacks eventkit's schema runs the blocks for Postgres."""
     if not (blocks := sql(page, sqlite=False)):
         return
     import psycopg
@@ -149,7 +148,7 @@ def test_its_postgres_runs(page: Path, request: pytest.FixtureRequest) -> None:
 
 @page
 def test_its_commands_exist(page: Path) -> None:
-    """A make target that is named is in the Makefile, a module that is run can be found, an extra is declared."""
+    """Each make target is in the Makefile, each module can be found, and each extra is declared."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     text = page.read_text("utf-8")
@@ -164,7 +163,7 @@ def test_its_commands_exist(page: Path) -> None:
 
 @page
 def test_its_blocks_are_of_known_kinds(page: Path) -> None:
-    """Whatever looks like code says what it is, so that nothing escapes the tests above; ``text`` is no code."""
+    """Every block names its language, so that the tests above see all code; ``text`` is no code."""
     fences = re.findall(r"^\s*```(.*)$", page.read_text("utf-8"), re.MULTILINE)
     assert set(fences[::2]) <= {"python", "sh", "sql", "text", "ini", "yaml", "dockerfile"}
     assert set(fences[1::2]) <= {""}
@@ -172,7 +171,7 @@ def test_its_blocks_are_of_known_kinds(page: Path) -> None:
 
 @page
 def test_its_links_lead_somewhere(page: Path) -> None:
-    """A link within the project names a file there is, and a heading in it."""
+    """A link within the project names an existing file and heading."""
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)]+)\)", text):
         if not target.startswith("https://"):
@@ -183,19 +182,19 @@ def test_its_links_lead_somewhere(page: Path) -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of the page's headings, as they are made on the web."""
+    """Return the anchors of the page's headings, as web pages make them."""
     titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_public_name_is_documented() -> None:
-    """What can be imported is explained somewhere a user reads."""
+    """Every name that can be imported is explained on some page for users."""
     text = "\n".join(page.read_text("utf-8") for page in PAGES if page.name not in ("contract.md", "CHANGELOG.md"))
     assert [name for name in eventkit.__all__ if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_every_method_is_in_the_guide() -> None:
-    """Whatever a handle can do has its example or its sentence."""
+    """Every method of a handle has an example or a sentence."""
     guide = (ROOT / "docs" / "guide.md").read_text("utf-8")
     protocols = (
         eventkit.EventKit,
@@ -213,7 +212,7 @@ def test_every_method_is_in_the_guide() -> None:
 
 
 def test_the_first_block_is_the_whole_idea() -> None:
-    """What a newcomer sees first is short."""
+    """The first block of the README is short."""
     _, block = next(blocks(ROOT / "README.md", "python"))
     assert len(block.splitlines()) < 15
 
@@ -241,7 +240,7 @@ finally:
 @pytest.mark.parametrize("loop", ["queue('q').work()", "stream('t').subscribe('c')", "channel('c').listen()"])
 @pytest.mark.parametrize(("caught", "code"), [("ValueError", 130), ("KeyboardInterrupt", 0)])
 def test_an_interrupted_loop_prints_no_traceback(tmp_path: Path, loop: str, caught: str, code: int) -> None:
-    """Ctrl-C ends a program that waits, as the KeyboardInterrupt that it is."""
+    """Ctrl-C ends a waiting program with KeyboardInterrupt."""
     command = [sys.executable, "-c", INTERRUPTED.format(loop=loop, caught=caught), f"sqlite:///{tmp_path}/shop.db"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
@@ -259,7 +258,7 @@ def test_the_readme_keeps_raw_queues_and_tasks_apart() -> None:
 
 
 def test_every_url_option_is_documented() -> None:
-    """The options that a URL takes are the ones in the README's table, and for Postgres those in the guide's."""
+    """The URL options are those in the README's table, and for Postgres those in the guide's."""
     from eventkit_postgres import address as postgres
     from eventkit_sqlite import address as sqlite
 
@@ -270,5 +269,6 @@ def test_every_url_option_is_documented() -> None:
     for page, module in (("README.md", sqlite), ("docs/guide.md", postgres)):
         assert module.__doc__
         assert listed[page] == set(re.findall(r"^    \?(\w+)=", module.__doc__, re.MULTILINE))
-    known = str(pytest.raises(ValueError, sqlite.parse, "sqlite:///x.db?nonsense=1").value).partition("there are ")[2]
+    refusal = str(pytest.raises(ValueError, sqlite.parse, "sqlite:///x.db?nonsense=1").value)
+    known = refusal.partition("the options are ")[2]
     assert listed["README.md"] == set(known.split(", "))

@@ -1,4 +1,4 @@
-"""The schema that the suite's tests on Postgres have one after the other is to each of them as if it were new."""
+"""The shared schema of the suite's tests on Postgres looks new to each of them."""
 
 from contextlib import closing
 
@@ -11,7 +11,7 @@ import eventkit
 
 
 def contents(connection: psycopg.Connection, schema: str) -> dict[str, object]:
-    """How many rows each of the schema's tables has, and where its sequences are."""
+    """Return the number of rows of each of the schema's tables, and the positions of its sequences."""
     tables = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'S')"
     found: dict[str, object] = {}
     for (name,) in connection.execute(tables, (schema,)).fetchall():
@@ -23,7 +23,7 @@ def contents(connection: psycopg.Connection, schema: str) -> dict[str, object]:
 
 
 def test_what_a_test_leaves_behind_the_next_one_does_not_find(postgres: str) -> None:
-    """Rows, numbers that were drawn, and transactions that are open or prepared."""
+    """Rows, drawn numbers, and open or prepared transactions are gone."""
     with closing(EmptiedSchema(postgres)) as emptied, psycopg.connect(postgres, autocommit=True) as connection:
         schema = emptied.url.partition("schema=")[2]
         fresh = contents(connection, schema)

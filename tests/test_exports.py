@@ -1,4 +1,4 @@
-"""What `import eventkit` gives, and what it costs."""
+"""The names that `import eventkit` gives, and the cost of the import."""
 
 import ast
 import inspect
@@ -107,17 +107,17 @@ HEAVY = (
 )
 
 AT_MOST = 2.0
-"""Seconds; some 0.05 on an idle machine.  What this catches is a heavy import, not a slow day."""
+"""Seconds; about 0.05 on an idle machine.  The limit catches a heavy import and tolerates a busy machine."""
 
 
 def test_the_public_names_are_pinned() -> None:
-    """A name that users can import neither comes nor goes by accident."""
+    """A public name is neither added nor removed by accident."""
     assert eventkit.__all__ == PUBLIC
     assert all(hasattr(eventkit, name) for name in PUBLIC)
 
 
 def test_every_public_name_says_what_it_is() -> None:
-    """Whatever is exported has a docstring, and so has every public method of it."""
+    """Every exported name has a docstring, and so has each of its public methods."""
     for name in PUBLIC:
         thing = getattr(eventkit, name)
         assert inspect.getdoc(thing), name
@@ -128,13 +128,13 @@ def test_every_public_name_says_what_it_is() -> None:
 
 
 def test_every_error_is_exported() -> None:
-    """What the library raises on its own account can be caught by a name of the package."""
+    """Every error that the library raises can be caught by a name of the package."""
     raised = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert raised <= set(PUBLIC)
 
 
 def test_what_type_checkers_see_is_what_there_is() -> None:
-    """Names are written twice, for those who check and for those who run; each is of the same module in both."""
+    """Each name is written once for type checkers and once for the import, with the same module in both."""
     tree = ast.parse(Path(eventkit.__file__).read_text("utf-8"))
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level]
     assert {str(node.module): tuple(alias.name for alias in node.names) for node in imported} == eventkit._PLACES
@@ -142,14 +142,14 @@ def test_what_type_checkers_see_is_what_there_is() -> None:
 
 
 def test_importing_the_package_loads_no_driver() -> None:
-    """A process that only names the package pays for none of what serves it later."""
+    """A process that only imports the package loads no module for later use."""
     program = f"import sys, eventkit; print(*[name for name in {HEAVY} if name in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert loaded.stdout.split() == []
 
 
 def test_importing_the_package_is_quick() -> None:
-    """Far below what any driver or framework among the imports would cost."""
+    """The limit is far below the cost of a driver or framework."""
     program = "import time; began = time.perf_counter(); import eventkit; print(time.perf_counter() - began)"
     took = []
     for _ in range(3):

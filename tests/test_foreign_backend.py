@@ -1,4 +1,4 @@
-"""A third party's backend: installed from a distribution of its own, found by its URL, proved by the suite.
+"""A backend of a third party: installed from a distribution of its own, found by its URL, proved by the suite.
 
 ``tests/foreign_backend`` is that distribution.  Nothing of it is importable here; each test runs in a process
 that finds it beside eventkit, as after a ``pip install``.
@@ -27,12 +27,12 @@ AsyncElsewhere.execute = lambda self, operation, tx=None: self._connection.execu
 def url(tmp_path):
     return f"elsewhere:///{tmp_path}/test.db?busy_timeout=0.1"
 """
-"""A backend that forgets ``tx=``, which every call on a caller's transaction notices."""
+"""A backend that ignores ``tx=``, which fails every call on a caller's transaction."""
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder into which pip has put the foreign distribution."""
+    """Return the folder into which pip has installed the foreign distribution."""
     target = tmp_path_factory.mktemp("installed")
     options = ("--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check")
     pip = (sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(target), str(FOREIGN))
@@ -50,7 +50,7 @@ def run(installed: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProc
 
 
 def conform(installed: Path, cwd: Path, *options: str, suite: str | None = None) -> tuple[int, dict[str, int]]:
-    """Run the suite from a folder of its own; pytest's exit code, and what its closing line counts."""
+    """Run the suite from a folder of its own; return pytest's exit code, and the counts of its closing line."""
     (cwd / "suite.py").write_text(suite or (FOREIGN / "suite.py").read_text("utf-8"))
     shutil.copy(FOREIGN / "pyproject.toml", cwd)
     ran = run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "suite.py", *options, cwd=cwd)
@@ -71,13 +71,13 @@ def test_it_is_not_here_until_it_is_installed(installed: Path, tmp_path: Path) -
 
 
 def test_it_serves_its_url(installed: Path, tmp_path: Path) -> None:
-    """Whoever installs it connects to it as to any other."""
+    """A program that installs it connects to it like to any other."""
     program = "import eventkit; print(eventkit.connect('elsewhere:///x.db').stream('orders').publish(1))"
     assert run(installed, "-c", program, cwd=tmp_path).stdout == "1\n"
 
 
 def test_it_passes_the_suite(installed: Path, tmp_path: Path) -> None:
-    """The suite knows it by nothing but its URL, and finds promises kept in both flavours: here a part of them."""
+    """A part of the suite passes in both flavours; the suite knows the backend by its URL alone."""
     code, counted = conform(installed, tmp_path, "-m", "not slow", "-k", "transaction or kit")
     assert code == 0
     assert counted["passed"] > 80
@@ -85,7 +85,7 @@ def test_it_passes_the_suite(installed: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_passes_the_whole_suite(installed: Path, tmp_path: Path) -> None:
-    """Every test, the long races too."""
+    """Every test passes, including the long races."""
     code, counted = conform(installed, tmp_path)
     assert code == 0
     assert counted["passed"] > 500
@@ -99,7 +99,7 @@ def test_its_capabilities_choose_tests(installed: Path, tmp_path: Path) -> None:
 
 
 def test_the_end_of_a_run_counts_what_optional_fixtures_would_add(installed: Path, tmp_path: Path) -> None:
-    """Without engine_url the tests on SQLAlchemy's engines are skipped, and the author reads how many."""
+    """Without engine_url the tests on SQLAlchemy's engines are skipped, and their number is printed."""
     suite = (FOREIGN / "suite.py").read_text("utf-8").partition("@pytest.fixture\ndef engine_url")[0]
     (tmp_path / "suite.py").write_text(suite)
     options = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "suite.py", "-k", "collect and not slow")
@@ -112,7 +112,7 @@ def test_the_end_of_a_run_counts_what_optional_fixtures_would_add(installed: Pat
 
 
 def test_a_backend_that_breaks_a_promise_is_found_out(installed: Path, tmp_path: Path) -> None:
-    """The suite fails, and not only a little, where a backend forgets to use the caller's transaction."""
+    """Many tests of the suite fail where a backend ignores the caller's transaction."""
     code, counted = conform(installed, tmp_path, "-k", "rolled_back", suite=BROKEN)
     assert code == 1
     assert counted["failed"] > counted.get("passed", 0)

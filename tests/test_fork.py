@@ -28,7 +28,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def in_child(work: Callable[[], object], *, exit_normally: bool = False) -> int:
-    """Fork, *work* in the child; its exit status: 0 if that went well."""
+    """Fork, *work* in the child and return its exit status: 0 for success."""
     pid = os.fork()
     if pid == 0:
         signal.alarm(30)
@@ -40,21 +40,21 @@ def in_child(work: Callable[[], object], *, exit_normally: bool = False) -> int:
             traceback.print_exc()
         finally:
             if exit_normally:
-                # As a child of multiprocessing would: whatever can be collected is.
+                # A child of multiprocessing collects all garbage, too.
                 gc.collect()
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def run(function: Callable[..., Any], *arguments: Any) -> Any:
-    """In a process of its own, so that nothing of pytest's is forked."""
+    """Run code in a process of its own, so that nothing of pytest's is forked."""
     with spawn(function, *arguments) as process:
         pass
     return process.result()
 
 
 def is_locked(path: str) -> bool:
-    """Whether another process finds the write lock taken; in this one the library would see its own."""
+    """Return whether another process finds the write lock taken; in this one the library would see its own."""
     script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], 0.1).execute('BEGIN IMMEDIATE')"
     probe = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True)
     assert probe.returncode == 0 or "database is locked" in probe.stderr
@@ -70,7 +70,7 @@ def is_sound(path: str) -> bool:
 
 
 def test_every_call_in_the_child_is_refused(url: str) -> None:
-    """Whatever an inherited kit is asked, it says that it was opened before fork(), and where to connect."""
+    """Every call of an inherited kit says that it was opened before fork(), and where to connect."""
     assert run(call_in_child, url) == 0
 
 
@@ -157,7 +157,7 @@ def fork_in_a_transaction(url: str, path: str, flavour: str) -> tuple[bool, str]
 
 
 def test_a_file_that_the_parent_had_open_is_refused(url: str, tmp_path: Path) -> None:
-    """SQLite's idea of its locks is inherited, and wrong; whatever the parent's threads do, the child is told."""
+    """The child inherits SQLite's outdated view of its locks, so its calls raise, also while the parent writes."""
     assert run(connect_in_children, url) == 0
     assert is_sound(f"{tmp_path}/shop.db")
 
@@ -194,7 +194,7 @@ def connect_in_children(url: str) -> int:
 
 
 def test_children_may_open_what_the_parent_has_not(url: str) -> None:
-    """Another file, and one that was closed before the fork, are the child's to use."""
+    """The child may use another file, and one that was closed before the fork."""
     assert run(connect_to_others, url) == [0, 0]
     with eventkit.connect(url) as kit:
         assert [event.payload for event in kit.stream("t").read()] == ["parent", "child"]

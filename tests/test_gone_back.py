@@ -1,4 +1,4 @@
-"""Readers that live on while their database goes back: to a restored backup, or to what a promoted standby has."""
+"""Readers whose database goes back while they run: to a restored backup, or by the promotion of a standby."""
 
 import subprocess
 import sys
@@ -12,6 +12,7 @@ from clusters import Cluster
 from own_cluster import ask, eventually, succeeds
 from test_postgres_standby import at, behind
 
+import eventkit
 from eventkit import DatabaseReplaced
 from eventkit.conformance import proves
 from eventkit.conformance.threads import in_thread, take
@@ -27,16 +28,16 @@ class File:
         self.url = f"sqlite:///{self._path}?fallback_poll=3600"
 
     def keep(self) -> None:
-        """What is there now is what there will be."""
+        """Take the state to go back to."""
         subprocess.run([sys.executable, "-c", RESTORE, self._path, self._backup], check=True)
 
     def go_back(self) -> None:
-        """Lose what came since."""
+        """Go back to it."""
         subprocess.run([sys.executable, "-c", RESTORE, self._backup, self._path], check=True)
 
 
 class Servers:
-    """A primary, and a standby that is promoted when the primary has ended and is ahead of it."""
+    """A primary, and a standby that is promoted after the primary, which was ahead of it, has ended."""
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self._first = stack.enter_context(Cluster())
@@ -44,12 +45,12 @@ class Servers:
         self.url = f"{at(self._first.url, self._first, self._second)}?fallback_poll=3600&busy_timeout=2"
 
     def keep(self) -> None:
-        """The standby gets nothing any more."""
+        """Cut the standby off from the primary."""
         eventually(lambda: behind(self._first) == behind(self._second), "the standby has followed")
         self._second.stop()
 
     def go_back(self) -> None:
-        """The standby is the primary."""
+        """Promote the standby."""
         self._first.stop("immediate")
         self._second.start()
         ask(self._second, "SELECT pg_promote()")
@@ -57,7 +58,7 @@ class Servers:
 
 @pytest.fixture(params=[File, Servers], ids=["restored", "promoted"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A database that can go back."""
+    """Return a database that can go back."""
     with ExitStack() as stack:
         yield request.param(stack, tmp_path)
 
@@ -67,7 +68,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 def test_readers_of_a_database_that_goes_back(
     place: Any, connect: Callable[..., Any], caplog: pytest.LogCaptureFixture, meanwhile: str
 ) -> None:
-    """No reader misses what is published then, with the offsets and the content of what was read and is lost."""
+    """Readers get all events published afterwards, even with the offsets and content of lost events they have read."""
     kit = connect(place.url)
     stream, quiet, channel = kit.stream("t"), kit.stream("quiet"), kit.channel("c")
     [*_, saved] = stream.publish_many(["same"] * 5)
@@ -105,8 +106,29 @@ def test_readers_of_a_database_that_goes_back(
     assert [notification.id for notification in sleeping[3].result(30)] == notified
     with pytest.raises(DatabaseReplaced, match="gone back: event .* of topic 't', which was read, is gone"):
         sleeping[2].result(30)
-    assert [line for line in caplog.messages if "consumer 'c' of topic 't' goes on" in line]
+    assert [line for line in caplog.messages if "consumer 'c' of topic 't' continues" in line]
     for iterator in (named, nameless, latest, heard):
         iterator.close()
     assert stream.offset("c") == published[-2], "the last one was not handled"
     kit.close()
+
+
+@proves("W6")
+@pytest.mark.parametrize(("column", "other"), [("payload", '"other"'), ("headers", '{"other": "1"}'), ("key", "other")])
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_another_event_of_the_same_moment(
+    request: pytest.FixtureRequest, tmp_path: Path, backend: str, column: str, other: str
+) -> None:
+    """The clock of a promoted standby may be behind, so the content identifies an event, too."""
+    url = request.getfixturevalue("postgres_url") if backend == "postgres" else f"sqlite:///{tmp_path}/shop.db"
+    schema = url.partition("schema=")[2] or "main"
+    with eventkit.connect(url) as kit, kit.stream("t").subscribe(batch=1) as subscription:
+        kit.stream("t").publish("same", key="same", headers={"same": "1"})
+        assert next(subscription).offset
+        kit.stream("t").publish("next")
+        assert next(subscription).payload == "next"
+        with kit.transaction() as tx:
+            tx.execute(f"UPDATE {schema}.eventkit_event SET {column} = '{other}'")
+        kit.stream("t").publish("third")
+        with pytest.raises(DatabaseReplaced, match="is gone or is another one"):
+            subscription.next(timeout=10)

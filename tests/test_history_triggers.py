@@ -1,4 +1,4 @@
-"""What a history takes of a database: triggers, which are there while a queue keeps one and no longer."""
+"""The triggers of a history, which exist only while a queue keeps one."""
 
 import random
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ TRIGGERS = {
 
 @pytest.fixture
 def places(tmp_path: Path, postgres_url: str, postgres: str) -> Iterator[Places]:
-    """Fresh databases."""
+    """Return fresh databases."""
     places = Places(tmp_path, postgres_url)
     yield places
     for schema in places.schemas():
@@ -32,12 +32,12 @@ def places(tmp_path: Path, postgres_url: str, postgres: str) -> Iterator[Places]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, places: Places) -> str:
-    """One of them."""
+    """Return the URL of one of them."""
     return places.fresh(request.param)
 
 
 def triggers(url: str) -> Any:
-    """How many there are beside the one for keys."""
+    """Return the number of triggers beside the one for keys."""
     return run_sql(url, TRIGGERS["sqlite" if url.startswith("sqlite") else "postgres"])[0][0] - 1
 
 
@@ -52,7 +52,7 @@ def switch(kit: EventKit, name: str, chance: random.Random) -> None:
 
 @proves("T4")
 def test_they_are_there_while_a_queue_keeps_its_history(url: str) -> None:
-    """A database without histories pays nothing for those that others keep."""
+    """A database without histories has no triggers for them."""
     with eventkit.connect(url) as kit:
         a, b = kit.queue("a"), kit.queue("b")
         a.configure(lease=60, history=False)
@@ -72,7 +72,7 @@ def test_they_are_there_while_a_queue_keeps_its_history(url: str) -> None:
 
 @proves("T4")
 def test_many_turn_it_on_and_off_at_once(url: str) -> None:
-    """While others enqueue: afterwards there is what is needed."""
+    """Others enqueue meanwhile; afterwards exactly the needed triggers exist."""
     chance = random.Random(url[:6])
     for _ in range(3):
         with eventkit.connect(url) as one, eventkit.connect(url) as two:
@@ -87,7 +87,7 @@ def test_many_turn_it_on_and_off_at_once(url: str) -> None:
 @pytest.mark.parametrize("way", ["copy", "export"])
 @pytest.mark.parametrize("route", [("sqlite", "postgres"), ("postgres", "sqlite"), ("postgres", "postgres")])
 def test_a_history_moves_and_goes_on(places: Places, route: tuple[str, str], way: str) -> None:
-    """What has happened is told once, and what happens on the other side is told there."""
+    """Earlier steps are recorded once, and steps at the target are recorded there."""
     here, there = (places.fresh(kind) for kind in route)
     with eventkit.connect(here) as kit:
         queue = kit.queue("q")
@@ -104,9 +104,9 @@ def test_a_history_moves_and_goes_on(places: Places, route: tuple[str, str], way
             before = kit.stream(HISTORY).read()
         eventkit.copy(here, there)
     else:
-        from eventkit import archive
+        from eventkit import transfer
 
-        archive.write(there, archive.read(here))
+        transfer.write(there, transfer.read(here))
     with eventkit.connect(there) as kit:
         assert kit.stream(HISTORY).read() == before
         assert kit.queue("q").ack(second)

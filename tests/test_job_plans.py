@@ -1,4 +1,4 @@
-"""Jobs are listed by indexes of their own: it takes the same however many other tasks there are, and other jobs."""
+"""Indexes of jobs: listing them costs the same with any number of other tasks and other jobs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Literal
 
 import eventkit
 from eventkit.conformance.clauses import proves
-from eventkit.operations.job import ListJobs, ListJobsOf
+from eventkit.operations.admin import ListJobs, ListJobsOf
 from eventkit.webhooks import Job
 
 OTHERS = 3_000
@@ -28,7 +28,7 @@ LISTS = [
 
 
 def fill(kit: eventkit.EventKit) -> None:
-    """Two jobs of a queue, after many tasks of that queue and many jobs of others."""
+    """Add two jobs of a queue, after many tasks of that queue and many jobs of others."""
     job = Job(callback_url="https://example.com/").task_payload
     kit.queue("calls").enqueue_many(range(OTHERS))
     for n in range(30):
@@ -39,7 +39,7 @@ def fill(kit: eventkit.EventKit) -> None:
 @proves("E14")
 @pytest.mark.parametrize(("asked", "index", "found"), LISTS)
 def test_sqlite_finds_jobs_by_their_index(asked: Any, index: str, found: int, tmp_path: Path) -> None:
-    """And sorts nothing."""
+    """The plan sorts nothing."""
     path = tmp_path / "jobs.db"
     with eventkit.connect(f"sqlite:///{path}") as kit:
         fill(kit)
@@ -54,7 +54,7 @@ def test_sqlite_finds_jobs_by_their_index(asked: Any, index: str, found: int, tm
 
 
 def looks(plan: dict[str, Any]) -> Iterator[tuple[str | None, int]]:
-    """How *plan* reads tasks: by which index, and how many of them."""
+    """Return how *plan* reads tasks: the index, and the number of rows."""
     parts = plan.get("Plans", [])
     if plan.get("Relation Name") == "eventkit_task":
         # A bitmap has a step of its own for the index.
@@ -67,7 +67,7 @@ def looks(plan: dict[str, Any]) -> Iterator[tuple[str | None, int]]:
 @proves("E14")
 @pytest.mark.parametrize(("asked", "index", "found"), LISTS)
 def test_postgres_finds_jobs_by_their_index(asked: Any, index: str, found: int, postgres_url: str) -> None:
-    """And looks at no more of them than it shows."""
+    """It reads no more of them than it shows."""
     place, _, schema = postgres_url.rpartition("?schema=")
     with eventkit.connect(postgres_url) as kit, psycopg.connect(place, autocommit=True) as ask:
         fill(kit)

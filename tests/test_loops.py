@@ -23,11 +23,11 @@ DIFFERENT = {
     "iterate": "an async loop that is left needs a task to give back",
     "close": "an async kit waits for what loops that were left have begun",
 }
-"""Methods of the loops whose bodies differ, and why."""
+"""The methods of the loops whose bodies differ, and the reasons."""
 
 
 def methods(file: str, of: str) -> dict[str, ast.FunctionDef]:
-    """The methods of the class, without their asynchrony and their comments."""
+    """Return the methods of the class, without their asynchrony and their comments."""
     module = ast.parse((FOLDER / file).read_text("utf-8"))
     [text] = [ast.unparse(node) for node in module.body if isinstance(node, ast.ClassDef) and node.name == of]
     text = re.sub(r"\basync (?=def|for|with)|\bawait |Async|\ba(?=iter\(|next\()", "", text)
@@ -41,7 +41,7 @@ SYNC, ASYNC = methods("loops.py", "Loops"), methods("loops_async.py", "AsyncLoop
 
 
 def test_both_loops_have_the_same_methods() -> None:
-    """What waits in one flavour waits in the other, with the same arguments."""
+    """Each waiting method exists in both flavours, with the same arguments."""
     assert SYNC.keys() == ASYNC.keys()
     for name in SYNC.keys() - {"__init__"}:
         assert ast.unparse(SYNC[name].args) == ast.unparse(ASYNC[name].args), name
@@ -49,7 +49,7 @@ def test_both_loops_have_the_same_methods() -> None:
 
 @pytest.mark.parametrize("name", sorted(SYNC.keys() - DIFFERENT.keys() - {"__init__"}))
 def test_methods_are_alike(name: str) -> None:
-    """Nothing but the asynchrony distinguishes the two."""
+    """Their bodies differ only by ``async`` and ``await``."""
     assert ast.unparse(SYNC[name]) == ast.unparse(ASYNC[name])
 
 
@@ -61,36 +61,39 @@ def test_iterators_are_alike(name: str) -> None:
 
 
 def test_the_list_of_differences_is_true() -> None:
-    """A method that is listed as different, and no longer is, comes off the list."""
+    """A method that is listed as different must differ."""
     for name in DIFFERENT:
         assert ast.unparse(SYNC[name]) != ast.unparse(ASYNC[name]), name
 
 
 @pytest.mark.parametrize("name", ["Scheduler", "Housekeeping"])
 def test_schedulers_and_housekeeping_are_alike(name: str) -> None:
-    """What fires schedules, and what clears away, is the same in both flavours."""
-    blocking, awaited = methods(f"{name.lower()}.py", name), methods(f"{name.lower()}_async.py", f"Async{name}")
+    """Schedulers and housekeeping are the same in both flavours."""
+    blocking, awaited = methods("loops.py", name), methods("loops_async.py", f"Async{name}")
     assert blocking.keys() == awaited.keys()
     for method in blocking.keys() - {"__init__"}:
         assert ast.unparse(blocking[method]) == ast.unparse(awaited[method]), method
 
 
 def test_deliveries_are_alike() -> None:
-    """The workers of outboxes have the same methods in both flavours, and deliver alike but for a cancellation."""
-    blocking, awaited = methods("deliveries.py", "Deliveries"), methods("deliveries_async.py", "AsyncDeliveries")
+    """The workers of outboxes have the same methods in both flavours, and deliver alike but for a cancellation.
+
+    Closing a kit of asyncio is a task of its own, which a cancellation does not end, so it is given its caller.
+    """
+    blocking, awaited = methods("loops.py", "Deliveries"), methods("loops_async.py", "AsyncDeliveries")
     assert blocking.keys() == awaited.keys()
-    for name in blocking.keys() - {"__init__"}:
+    for name in blocking.keys() - {"__init__", "close"}:
         assert ast.unparse(blocking[name].args) == ast.unparse(awaited[name].args), name
     assert loops_of(blocking["run"]) == loops_of(awaited["run"])
 
 
 def loops_of(function: ast.FunctionDef) -> list[str]:
-    """The loops of *function*."""
+    """Return the loops of *function*."""
     return [ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
 
 
 class Closing:
-    """A connection whose kit is closed after a first look has found nothing."""
+    """A connection whose kit is closed after the first look has found nothing."""
 
     looks = 0
 
@@ -102,7 +105,7 @@ class Closing:
         return []
 
     def sleep(self, probe: object, timeout: float) -> bool:
-        """Say that it is worth a look."""
+        """Report that another look is due."""
         return True
 
 
@@ -114,12 +117,12 @@ class AsyncClosing(Closing):
         return super().execute(operation)
 
     async def sleep(self, probe: object, timeout: float) -> bool:  # type: ignore[override]
-        """Say that it is worth a look."""
+        """Report that another look is due."""
         return True
 
 
 def test_a_wait_whose_kit_is_closed_before_the_next_look_finds_nothing() -> None:
-    """As one whose kit is closed while it sleeps: the call does not fail."""
+    """The call does not fail, like one whose kit is closed while it sleeps."""
     nothing: Any = None
     blocking, awaited = Loops(cast(Any, Closing())), AsyncLoops(cast(Any, AsyncClosing()))
     assert blocking.attempt(nothing, nothing, 60) == []

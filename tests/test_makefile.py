@@ -1,4 +1,4 @@
-"""What make does with the environment that it finds: a correct result, or one sentence that names the remedy."""
+"""The environments that make finds: a correct result, or one sentence that names the remedy."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment that make has created with this Python, and nothing installed in it."""
+    """Return an environment that make has created with this Python, with nothing installed."""
     environment = tmp_path_factory.mktemp("make") / "venv"
     if " " in str(environment):
         pytest.skip("make cannot handle a space in a path: set TMPDIR to a folder without one")
@@ -32,13 +32,13 @@ def make(environment: Path, *settings: str, target: str, **variables: str) -> su
 
 
 def version(environment: Path) -> str:
-    """The version of the environment's Python."""
+    """Return the version of the environment's Python."""
     ran = subprocess.run((environment / "bin" / "python", "--version"), check=True, capture_output=True, text=True)
     return ran.stdout.strip()
 
 
 def test_an_environment_that_works_is_kept(made: Path) -> None:
-    """Also with PYTHON= where the version is the same."""
+    """PYTHON= of the same version keeps it, too."""
     (made / "kept").touch()
     assert "is up to date" in make(made, target=".made").stdout
     assert "is up to date" in make(made, f"PYTHON={sys.executable}", target=".made").stdout
@@ -46,7 +46,7 @@ def test_an_environment_that_works_is_kept(made: Path) -> None:
 
 
 def test_an_environment_whose_interpreter_is_gone_is_made_again(made: Path) -> None:
-    """An upgrade of the system's Python leaves such a one."""
+    """An upgrade of the system's Python leaves such an environment."""
     for link in (made / "bin").glob("python*"):
         link.unlink()
     assert make(made, target=".made").returncode == 0
@@ -54,7 +54,7 @@ def test_an_environment_whose_interpreter_is_gone_is_made_again(made: Path) -> N
 
 
 def test_an_environment_of_another_version_is_made_again(made: Path) -> None:
-    """PYTHON= decides, and not what an earlier make has found."""
+    """PYTHON= decides, and not the Python of an earlier make."""
     for link in (made / "bin").glob("python*"):
         link.unlink()
     other = made / "bin" / "python"
@@ -65,7 +65,7 @@ def test_an_environment_of_another_version_is_made_again(made: Path) -> None:
 
 
 def test_a_python_that_cannot_be_used_is_named(made: Path) -> None:
-    """Nothing else is taken in its place."""
+    """Make does not fall back to another Python."""
     ran = make(made.parent / "other", "PYTHON=/nowhere/python", target=".made")
     assert ran.returncode
     assert "PYTHON=/nowhere/python is no Python 3.11 or newer" in ran.stderr
@@ -73,7 +73,7 @@ def test_a_python_that_cannot_be_used_is_named(made: Path) -> None:
 
 
 def test_a_path_with_a_space_is_refused(tmp_path: Path) -> None:
-    """Make would take it for two."""
+    """Make would split it in two."""
     ran = make(tmp_path / "with space", target=".made")
     assert ran.returncode
     assert "set VENV to a folder without one" in ran.stderr
@@ -81,7 +81,7 @@ def test_a_path_with_a_space_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_network_is_one_sentence(made: Path) -> None:
-    """Behind pip's last error, and with the place where all of it can be read."""
+    """It follows pip's last error, and names the log with all of it."""
     nowhere = {
         "PIP_INDEX_URL": "http://127.0.0.1:9/",
         "PIP_RETRIES": "0",

@@ -1,4 +1,4 @@
-"""What is published: a source archive, the wheel made from it, and what they hold."""
+"""The published files: a source archive, the wheel made from it, and their content."""
 
 import re
 import subprocess
@@ -24,14 +24,14 @@ PACKAGES = {
 
 
 def build(*options: str, source: Path, into: Path) -> None:
-    """Build with what is installed here, so that no index is asked."""
+    """Build with the installed packages, without an index."""
     command = (sys.executable, "-m", "build", "--no-isolation", *options, "--outdir", str(into), str(source))
     subprocess.run(command, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the source archive and the wheel made from it."""
+    """Return the folder with the source archive and the wheel made from it."""
     folder = tmp_path_factory.mktemp("built")
     build(source=ROOT, into=folder)
     return folder
@@ -39,18 +39,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    """The wheel."""
+    """Return the wheel."""
     [wheel] = built.glob("*.whl")
     return wheel
 
 
 def names(wheel: Path) -> set[str]:
-    """The files in a wheel, but for those that describe it."""
+    """Return the files in a wheel, without its metadata."""
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
 def test_the_wheel_holds_the_packages_whole(wheel: Path) -> None:
-    """Code, statements, the marker of types, the suite and the migrations; and nothing else."""
+    """It holds code, statements, the marker of types, the suite and the migrations, and nothing else."""
     wanted = {
         f"{package}/{file.relative_to(folder).as_posix()}"
         for package, folder in PACKAGES.items()
@@ -64,14 +64,14 @@ def test_the_wheel_holds_the_packages_whole(wheel: Path) -> None:
 
 
 def test_a_wheel_built_directly_is_the_same(wheel: Path, tmp_path: Path) -> None:
-    """What is made from the source archive lacks nothing that the sources have."""
+    """The source archive lacks nothing that the wheel needs."""
     build("--wheel", source=ROOT, into=tmp_path)
     [direct] = tmp_path.glob("*.whl")
     assert names(direct) == names(wheel)
 
 
 def test_the_source_archive_holds_what_it_takes_to_test_it(built: Path) -> None:
-    """Tests, docs and the make file come along; caches and databases do not."""
+    """It holds tests, docs and the Makefile, but no caches and databases."""
     [archive] = built.glob("*.tar.gz")
     with tarfile.open(archive) as files:
         held = {name.partition("/")[2] for name in files.getnames()}
@@ -89,7 +89,7 @@ def test_the_source_archive_holds_what_it_takes_to_test_it(built: Path) -> None:
 
 
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
-    """Licence, Python, dependencies, and the names by which SQLAlchemy and eventkit itself find the backend."""
+    """It has licence, Python version, dependencies, and the entry points of SQLAlchemy and eventkit."""
     with zipfile.ZipFile(wheel) as files:
         [folder] = {name.split("/")[0] for name in files.namelist() if ".dist-info/" in name}
         metadata = Parser().parsestr(files.read(f"{folder}/METADATA").decode())
@@ -118,7 +118,7 @@ def test_the_description_links_to_nothing_that_is_not_there(wheel: Path) -> None
 
 
 def test_no_text_names_the_unrelated_distribution() -> None:
-    """The distribution is eventkit-db: ``pip install eventkit`` installs an unrelated package in its place."""
+    """The distribution is eventkit-db: ``pip install eventkit`` installs an unrelated package."""
     folders = ("eventkit", "backends", "migrations", "docs", "tests", "benchmarks")
     inside = (file for name in folders for file in (ROOT / name).rglob("*"))
     files = [ROOT / "README.md", ROOT / "pyproject.toml", *inside]
@@ -134,13 +134,13 @@ def test_no_text_names_the_unrelated_distribution() -> None:
 
 
 def test_the_version_is_the_distributions(wheel: Path) -> None:
-    """`eventkit.__version__` is what the wheel carries."""
+    """`eventkit.__version__` is that of the wheel."""
     assert wheel.name.startswith(f"eventkit_db-{eventkit.__version__}-")
 
 
 @pytest.mark.slow
 def test_the_wheel_works_alone(wheel: Path, tmp_path: Path) -> None:
-    """In a new environment, with its dependencies and nothing else, the main job is done."""
+    """The main calls work in a new environment with only its dependencies."""
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip = (python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", str(wheel))

@@ -1,7 +1,7 @@
-"""Random work on SQLite and on Postgres at once: every answer is the same, up to what they are free to number.
+"""Random work on SQLite and on Postgres at once: every answer is the same, apart from ids and times.
 
-The machines are those of the suite, so that every answer is also the model's.  Whatever one of the databases may do
-differently when several write at once is not here: one call comes after the other.
+The machines are those of the suite, so that every answer is also the model's.  Calls come one after the other,
+because the databases may differ when several write at once.
 """
 
 import random
@@ -19,32 +19,33 @@ from twins import Acquaintance, Twin
 
 import eventkit
 from eventkit import EventKit
-from eventkit.conformance.machines import TICK, Ground
+from eventkit.conformance.queue_calls import TICK, Ground
 from eventkit.conformance.queue_machine import QueueMachine
 from eventkit.conformance.stream_machine import StreamMachine
 from eventkit.testing import advance
 
 _BEYOND = 1_000_000_000
-"""More events than there will be.  The offset after the newest is the next event's on one database, and never
-anybody's on the other, where a transaction that was rolled back has drawn it."""
+"""More events than there will be.  The offset after the newest is the next event's on SQLite; on Postgres a
+rolled-back transaction may have drawn it, so it stays unused.
+"""
 
 
 class StreamOfBoth(StreamMachine):
     """Streams, read at positions and moments that mean the same on both."""
 
     def position(self, where: int) -> int:
-        """An offset of an event there is, or was, or far beyond."""
+        """Return an offset: of an event that exists or existed, or far beyond."""
         offset = super().position(where)
         return offset if offset <= self.model.newest else offset + _BEYOND
 
     def moment(self, where: int) -> datetime:
-        """A moment between two ticks: within one, each database has its own order of moments and publishers."""
+        """Return a moment between two ticks: within one, each database has its own order of moments and publishers."""
         tick = where % (self.model.now + 2)
         return self.anchor + timedelta(seconds=TICK * (tick - 0.5 - self.model.now))
 
     @rule(count=st.integers(0, 3), commit=st.booleans(), max_keep=st.sampled_from([None, 0, 2]))
     def notify(self, count: int, commit: bool, max_keep: int | None) -> None:
-        """Notifications to somebody who listens, some of them in a transaction; the suite has no machine for them."""
+        """Send notifications to a listener, some in a transaction; the suite has no machine for them."""
         channel = self.ground.kit.channel(self.topics[0])
         with channel.listen() as heard:
             with self.ground.transaction(commit) as tx:
@@ -62,8 +63,8 @@ Walk = Callable[..., None]
 
 @pytest.fixture
 def walk(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
-    """Makes some runs of so many steps with a machine, on both databases."""
-    caplog.set_level("ERROR", "eventkit")  # Lost leases, which are warned of, are half of what is tried here.
+    """Make some runs of so many steps with a machine, on both databases."""
+    caplog.set_level("ERROR", "eventkit")  # Half of the calls are made with lost leases, which are logged as warnings.
     known = Acquaintance()
     kits: list[Any] = []
 
@@ -75,7 +76,7 @@ def walk(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         ground = Ground(connect, "")
 
         def begin() -> Any:
-            known.forget()  # Or a failure would be found again in all that follows.
+            known.forget()  # Reset it, or all later examples would fail too.
             return machine(ground)
 
         beginning: Any = seed(crc32(f"{machine.__name__} {runs}".encode()))(begin)
@@ -97,17 +98,17 @@ def walk(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_queue_answers_the_same(walk: Walk) -> None:
-    """Whatever is asked of a queue, in whatever order."""
+    """Random calls on a queue in random order have the same answers."""
     walk(QueueMachine, 25, 30)
 
 
 def test_a_stream_answers_the_same(walk: Walk) -> None:
-    """Whatever is asked of a stream, in whatever order."""
+    """Random calls on a stream in random order have the same answers."""
     walk(StreamOfBoth, 30, 30)
 
 
 def test_locks_limits_and_results_answer_the_same(postgres_url: str, tmp_path: Path) -> None:
-    """Whatever is asked of them, in whatever order, while hours pass."""
+    """Random calls in random order have the same answers, while hours pass."""
     with eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as one, eventkit.connect(postgres_url) as two:
         for number in range(20):
             answers = [_ask_of_rooms(kit, random.Random(number), f"{number} ") for kit in (one, two)]
@@ -115,7 +116,7 @@ def test_locks_limits_and_results_answer_the_same(postgres_url: str, tmp_path: P
 
 
 def _ask_of_rooms(kit: EventKit, chance: random.Random, name: str) -> list[Any]:
-    """The answers to some random calls; what they are about is new for each *name*."""
+    """Return the answers to some random calls on names that are new for each *name*."""
     locks = [kit.lock(name + chance.choice("ab"), ttl=chance.choice((1000, 5000))) for _ in range(4)]
     century = 100 * 365 * 86_400
     calls: list[Callable[[], Any]] = [
@@ -137,11 +138,11 @@ def _ask_of_rooms(kit: EventKit, chance: random.Random, name: str) -> list[Any]:
 
 @pytest.mark.slow
 def test_a_queue_answers_the_same_for_long(walk: Walk) -> None:
-    """Five thousand steps of a queue."""
+    """Five thousand steps of a queue have the same answers."""
     walk(QueueMachine, 100, 50, shrink=True)
 
 
 @pytest.mark.slow
 def test_a_stream_answers_the_same_for_long(walk: Walk) -> None:
-    """Five thousand steps of a stream."""
+    """Five thousand steps of a stream have the same answers."""
     walk(StreamOfBoth, 100, 50, shrink=True)

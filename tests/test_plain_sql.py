@@ -1,4 +1,4 @@
-"""Whoever knows nothing but SQL, in another process, publishes, enqueues and notifies as the library does (P1)."""
+"""A client in another process that has only SQL publishes, enqueues and notifies as the library does (P1)."""
 
 import random
 import time
@@ -23,27 +23,27 @@ from eventkit.testing import advance
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A fresh database, looked at on no occasion."""
+    """Return the URL of a fresh database without a fallback poll."""
     fresh = f"sqlite:///{tmp_path}/shop.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     return with_options(fresh, fallback_poll=3600)
 
 
 @pytest.fixture
 def kit(url: str) -> Iterator[EventKit]:
-    """A kit on it."""
+    """Return a kit on it."""
     with eventkit.connect(url) as kit:
         yield kit
 
 
 @pytest.fixture
 def session(kit: EventKit, url: str) -> Iterator[Session]:
-    """Somebody else on it."""
+    """Return a session of another process on it."""
     with Session(url) as session:
         yield session
 
 
 def parts(value: Any) -> dict[str, Any]:
-    """The fields of a record, without its number and its moments, which are told as distances."""
+    """Return the fields of a record, without its number and with its moments as distances."""
     fields = {field: getattr(value, field) for field in value.__struct_fields__ if field not in ("id", "offset")}
     moments = [field for field, moment in fields.items() if field.endswith("_ms") and moment is not None]
     start = fields.get("enqueued_ms") or fields.get("created_ms") or 0
@@ -52,7 +52,7 @@ def parts(value: Any) -> dict[str, Any]:
 
 @proves("P1")
 def test_defaults_are_those_of_the_library(kit: EventKit, session: Session) -> None:
-    """What is left out is what the Python call leaves out, and what is given is the same."""
+    """An omitted column has the default of the Python call, and a given one the same value."""
     stream, queue = kit.stream("t"), kit.queue("q")
     said(PUBLISH, session, '{"a": [1, null]}')
     stream.publish({"a": [1, None]})
@@ -97,7 +97,7 @@ ENDING = {
 
 @proves("P1")
 def test_a_task_can_be_for_later_and_expire(kit: EventKit, session: Session) -> None:
-    """Delays and expiries come out as those of the Python call, and pass."""
+    """Delays and expiries equal those of the Python call, and pass."""
     queue = kit.queue("q")
     session.run(LATER[session.dialect])
     queue.enqueue(1, delay=30, expires=90)
@@ -178,11 +178,11 @@ _BROKEN = {
 @proves("P1", "Q14")
 @pytest.mark.parametrize("type", [Any, msgspec.Raw], ids=["decoded", "raw"])
 def test_a_row_that_cannot_be_read_is_poison(kit: EventKit, session: Session, type: Any) -> None:
-    """Text that is not UTF-8 or not JSON is a dead letter, which can be looked at; the batch around it is delivered."""
+    """Text that is not UTF-8 or not JSON is a dead letter that can be inspected; the batch around it is delivered."""
     plain, queue = kit.queue("q"), kit.queue("q", type=type)
     rows = _BROKEN[session.dialect]
     if type is msgspec.Raw:
-        rows = [row for row in rows if "ud800" not in row and "no JSON" not in row]  # Raw is not looked into.
+        rows = [row for row in rows if "ud800" not in row and "no JSON" not in row]  # Raw skips decoding.
     plain.enqueue(2)
     for row in rows:
         session.run(f"INSERT INTO {_place(session)}eventkit_task {row}")
@@ -198,7 +198,7 @@ def test_a_row_that_cannot_be_read_is_poison(kit: EventKit, session: Session, ty
 
 @proves("G9")
 def test_an_event_that_is_not_utf_8_is_undecodable(kit: EventKit, session: Session) -> None:
-    """Subscribers and listeners get it as `Undecodable`, and what follows it."""
+    """Subscribers and listeners get it as `Undecodable`, and continue after it."""
     if session.dialect != "sqlite":
         pytest.skip("a Postgres database holds nothing but text of its encoding")
     broken = "CAST(x'224dfc6c6c657222' AS TEXT)"
@@ -214,7 +214,7 @@ def test_an_event_that_is_not_utf_8_is_undecodable(kit: EventKit, session: Sessi
 
 @proves("P1")
 def test_what_is_long_due_is_next(kit: EventKit, session: Session) -> None:
-    """A moment in the past comes before what is due since then, also where nothing that old was left to claim."""
+    """A moment in the past precedes all later ones, even if the queue had no task that old."""
     queue = kit.queue("q")
     for _ in range(3):
         queue.enqueue(2)
@@ -227,13 +227,13 @@ def test_what_is_long_due_is_next(kit: EventKit, session: Session) -> None:
 
 @proves("P1", "W1")
 def test_a_commit_wakes_at_once(kit: EventKit, session: Session) -> None:
-    """Subscribers, workers and listeners that sleep are woken, by the commit and not before."""
+    """Sleeping subscribers, workers and listeners wake by the commit and not before."""
     waiting = [
         background(lambda: next(iter(kit.stream("t").subscribe())).payload),
         background(lambda: next(iter(kit.queue("q").work("w"))).payload),
         background(lambda: next(kit.channel("c").listen()).payload),
     ]
-    # The three are asleep, or else will see what was committed before they looked.
+    # The three are asleep, or will see the commit when they look.
     _settle()
     session.run("BEGIN")
     for statement in (PUBLISH, ENQUEUE, NOTIFY):
@@ -245,13 +245,13 @@ def test_a_commit_wakes_at_once(kit: EventKit, session: Session) -> None:
 
 
 def _settle() -> None:
-    """Time for waiters to fall asleep, or to wake."""
+    """Sleep, so that waiters fall asleep or wake."""
     time.sleep(0.3)
 
 
 @proves("P1")
 def test_unique_keys_are_unique(kit: EventKit, session: Session) -> None:
-    """A key is taken whoever took it, also when the task is done; a dedup id likewise."""
+    """A key is taken for Python and SQL alike, also when the task is done; so is a dedup id."""
     queue, stream = kit.queue("q"), kit.stream("t")
     said(ENQUEUE, session, key="a")
     said(ENQUEUE, session, key="a")
@@ -272,7 +272,7 @@ def test_unique_keys_are_unique(kit: EventKit, session: Session) -> None:
 
 @proves("P1")
 def test_a_rollback_leaves_nothing(kit: EventKit, session: Session) -> None:
-    """Neither rows nor keys, whole or to a savepoint; what is outside of the savepoint stays."""
+    """It leaves neither rows nor keys, whole or to a savepoint; writes before the savepoint stay."""
     with kit.channel("c").listen() as heard:
         session.run("BEGIN")
         said(PUBLISH, session, dedup="a")
@@ -295,7 +295,7 @@ def test_a_rollback_leaves_nothing(kit: EventKit, session: Session) -> None:
 
 @proves("P1")
 def test_a_trigger_publishes_what_is_written(kit: EventKit, session: Session) -> None:
-    """The rows of a business table become events of the same transaction, whoever writes them."""
+    """The rows of a business table become events of the same transaction, for every writer."""
     session.run("CREATE TABLE {place}shop_order (id integer PRIMARY KEY)".replace("{place}", _place(session)))
     if session.dialect == "sqlite":
         session.run(
@@ -323,7 +323,7 @@ def _place(session: Session) -> str:
 
 @proves("P1", "S2")
 def test_no_event_is_skipped(kit: EventKit, url: str) -> None:
-    """A subscriber receives what several of them commit, in order, while as much is rolled back beside it."""
+    """A subscriber receives the commits of several writers in order, while as much is rolled back."""
     received: list[Any] = []
     subscription = kit.stream("t").subscribe()
     following = background(lambda: received.extend(_until_the_end(subscription)))
@@ -344,7 +344,7 @@ def _until_the_end(subscription: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _publish_some(url: str, number: int) -> list[int]:
-    """Publish in transactions of a process of its own; what was committed."""
+    """Publish in transactions of a process of its own; return what was committed."""
     chance, committed = random.Random(number), []
     with Session(url) as session:
         for start in range(number * 1000, number * 1000 + 150, 3):

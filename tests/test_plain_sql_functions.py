@@ -15,13 +15,13 @@ from eventkit.conformance.urls import with_options
 @proves("P1", "W2")
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 def test_any_isolation_level_wakes(isolation: str, postgres_url: str) -> None:
-    """Also a transaction whose snapshot is older than the sleeper."""
+    """A transaction wakes a sleeper that fell asleep after its snapshot, too."""
     url = with_options(postgres_url, fallback_poll=3600)
     with eventkit.connect(url) as kit, Session(url) as session:
         session.run(f"BEGIN ISOLATION LEVEL {isolation}")
         session.run("SELECT count(*) FROM {schema}.eventkit_task")
         waiting = background(lambda: next(iter(kit.queue("q").work("w"))).payload)
-        time.sleep(0.3)  # For the waiter to fall asleep.
+        time.sleep(0.3)  # Give the waiter time to fall asleep.
         said(ENQUEUE, session, "5")
         session.run("COMMIT")
         assert waiting.result(PATIENCE) == 5
@@ -30,7 +30,7 @@ def test_any_isolation_level_wakes(isolation: str, postgres_url: str) -> None:
 @proves("P1", "S2")
 @pytest.mark.parametrize("raw", [False, True], ids=["function", "INSERT"])
 def test_a_reader_waits_for_an_older_transaction(postgres_url: str, raw: bool) -> None:
-    """What was published beside an open transaction is read after it, in order; also where that one only INSERTs."""
+    """Events published beside an open transaction are read after it, in order; also if that one only INSERTs."""
     statement = "INSERT INTO {schema}.eventkit_event (topic, payload) VALUES ('t', '1')" if raw else None
     with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
         stream = kit.stream("t")
@@ -44,7 +44,7 @@ def test_a_reader_waits_for_an_older_transaction(postgres_url: str, raw: bool) -
 
 @proves("P1")
 def test_the_functions_depend_on_no_search_path(postgres_url: str) -> None:
-    """Nor on what the caller has set otherwise; and they say what they are for."""
+    """They do not depend on other settings of the caller either, and each has a comment."""
     with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
         session.run("SET search_path = ''")
         session.run("SET DateStyle = 'SQL, DMY'")
@@ -63,7 +63,7 @@ def test_the_functions_depend_on_no_search_path(postgres_url: str) -> None:
 
 @proves("P1")
 def test_the_functions_answer_with_numbers(postgres_url: str) -> None:
-    """The offset, or the id; where a dedup id or a key is known, those of who has it."""
+    """They return the offset or the id; for a known dedup id or key, that of the first."""
     with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
         [offset] = said(PUBLISH, session, dedup="a")
         assert said(PUBLISH, session, dedup="a") == [offset] == [str(kit.stream("t").head())]

@@ -2,43 +2,33 @@
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
-from emptied_schema import EmptiedSchema
 from eventkit_postgres.address import parse
 
 from eventkit.conformance import *
 
 OTHER = {"sync": "psycopg2", "async": "asyncpg"}
-"""Drivers that the kit does not use itself."""
-
-
-@pytest.fixture(scope="session")
-def emptied(postgres: str) -> Iterator[EmptiedSchema]:
-    """The schema that every test has in its turn."""
-    with closing(EmptiedSchema(postgres)) as schema:
-        yield schema
+"""Drivers that the kit itself does not use."""
 
 
 @pytest.fixture
-def url(emptied: EmptiedSchema) -> str:
-    """A schema as if it were fresh."""
-    emptied.empty()
-    return emptied.url
+def url(emptied_url: str) -> str:
+    """Return the URL of an emptied schema."""
+    return emptied_url
 
 
 @pytest.fixture
 def new_url(postgres_url: str) -> str:
-    """A schema that does not exist yet."""
+    """Return the URL of a schema that does not exist yet."""
     return postgres_url
 
 
 @pytest.fixture
 def bare_sql(url: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
-    """A connection of psycopg."""
+    """Return a caller of SQL by a connection of psycopg."""
     address = parse(url)
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
 
@@ -52,6 +42,6 @@ def bare_sql(url: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
 
 @pytest.fixture(params=["psycopg", "another driver"])
 def engine_url(request: pytest.FixtureRequest, url: str, flavour: str) -> str:
-    """An engine on the kit's driver, and one that the kit's statements have to be put differently for."""
+    """Return an engine's URL on the kit's driver, and on one with another style of parameters."""
     driver = "psycopg" if request.param == "psycopg" else OTHER[flavour]
     return re.sub(r"[?&]schema=\w+$", "", url).replace("postgresql", f"postgresql+{driver}", 1)

@@ -1,4 +1,4 @@
-"""The benchmarks on Postgres run, with Spark as well, and their reference does the work that the kit does."""
+"""The benchmarks on Postgres run, with Spark as well, and their reference does the same work as the kit."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-# The benchmarks are no part of what is installed.
+# The benchmarks are not part of the distribution.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.postgres import GROUPS
@@ -23,7 +23,7 @@ OTHERS = [group for group in (*GROUPS, *SPARK_GROUPS) if group != QUICK]
 
 @pytest.mark.parametrize("group", [QUICK, *(pytest.param(group, marks=pytest.mark.slow) for group in OTHERS)])
 def test_a_quick_run_of_a_group_writes_tables(group: str, tmp_path: Path) -> None:
-    """`python -m benchmarks --quick --only` measures the group on a server of its own, and writes."""
+    """`python -m benchmarks --quick --only` measures the group on a server of its own, and writes the results."""
     output = tmp_path / "results.md"
     command = [sys.executable, "-m", "benchmarks", "--quick", "--only", group, "--output", str(output)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
@@ -46,7 +46,7 @@ def test_a_quick_run_of_a_group_writes_tables(group: str, tmp_path: Path) -> Non
     ],
 )
 def test_bare_leaves_what_the_kit_leaves(work: str, arguments: tuple[int, ...], postgres: str) -> None:
-    """The reference writes to the same tables, and after the same work the same rows are in them."""
+    """The reference writes to the same tables, and the same work leaves the same rows."""
     left = []
     for contestant in (Kit, Bare):
         with psycopg.connect(postgres, autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""Consumers who always have something to do cost those who publish no notification."""
+"""Busy consumers cost publishers no notification."""
 
 import re
 import threading
@@ -12,14 +12,14 @@ PATIENCE = 30.0
 
 
 def test_nobody_is_registered_while_several_are_busy(postgres_url: str) -> None:
-    """They have slept, so publishers notify at first; after a while of steady work they do no longer."""
+    """They have slept, so publishers notify at first; after a while of steady work they no longer do."""
     with eventkit.connect(postgres_url) as kit, eventkit.connect(postgres_url) as publisher:
         for _ in range(3):
             messages = kit.stream("steady").subscribe(start="latest")
             threading.Thread(target=lambda messages=messages: [None for _ in messages], daemon=True).start()
         deadline = time.monotonic() + PATIENCE
         while not registered(postgres_url):
-            assert time.monotonic() < deadline, "nobody falls asleep"
+            assert time.monotonic() < deadline, "no consumer falls asleep"
         stop = threading.Event()
 
         def publish() -> None:
@@ -37,7 +37,7 @@ def test_nobody_is_registered_while_several_are_busy(postgres_url: str) -> None:
 
 
 def registered(url: str) -> bool:
-    """Whether anybody stands in the table of sleepers; asked ten times a second."""
+    """Return whether the table of sleepers has a row; the table is read ten times a second."""
     time.sleep(0.1)
     [schema] = re.findall(r"schema=(\w+)", url)
     with psycopg.connect(re.sub(r"[?&]schema=\w+", "", url)) as connection:

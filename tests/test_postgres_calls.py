@@ -1,4 +1,4 @@
-"""The functions of SQL on Postgres say the statements of the handles, word by word."""
+"""The SQL functions on Postgres contain the statements of the handles, word by word."""
 
 import re
 from importlib.resources import files
@@ -8,23 +8,23 @@ from test_statements import statements
 CALLS = files("eventkit_migrations").joinpath("versions/0001_postgres_calls.sql").read_text("utf-8")
 
 SAID = re.compile(r"^ +-- (\w+):\n(.*?)(?:\n +INTO [^;]*?)?(?:\n +LOOP$|\s*;\n)", re.MULTILINE | re.DOTALL)
-"""A statement beneath the name of its operation, up to where a function puts its rows."""
+"""A statement beneath the name of its operation, up to the place where a function stores its rows."""
 
 FOR_OWN_TRANSACTIONS = ", set_config('synchronous_commit', 'off', true)"
-"""What a statement says of the whole transaction, which in a function is the caller's."""
+"""The part of a statement that configures the whole transaction, which in a function is the caller's."""
 
 
 COUNTED = " RETURNING 1"
-"""A row for each, by which a plan counts, and which a function may leave out."""
+"""The returned row by which a plan counts, and which a function may omit."""
 
 
 def words(text: str) -> str:
-    """*text* without comments and line breaks."""
+    """Return *text* without comments and line breaks."""
     return " ".join(re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE).split())
 
 
 def test_statements_are_those_of_the_handles() -> None:
-    """With a variable of the function for each parameter."""
+    """They are equal with a variable of the function for each parameter."""
     own = statements("eventkit_postgres")
     found = SAID.findall(CALLS)
     assert [name for name, _ in found] == re.findall(r"^ +-- (\w+):$", CALLS, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Q2, Q5 and Q13 where several write at once: no deadlock, and bounds that hold in every isolation level."""
+"""Q2, Q5 and Q13 with concurrent writers: no deadlock, and bounds that hold in every isolation level."""
 
 import random
 import time
@@ -14,14 +14,12 @@ from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
 
 import eventkit
-from eventkit.conformance.contending import ack_batches, work_on
 from eventkit.conformance.processes import spawn
-from eventkit.conformance.races import line_up
-from eventkit.conformance.threads import eventually, in_thread
+from eventkit.conformance.threads import ack_batches, eventually, in_thread, line_up, work_on
 from eventkit.conformance.urls import with_options
-from eventkit.execute import run
 from eventkit.operations.finish import ReleaseMany
 from eventkit.operations.queue import Purge
+from eventkit.plans import run
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
 RETRIED = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -34,7 +32,7 @@ def _table(url: str, name: str = "eventkit_task") -> Identifier:
 
 @pytest.fixture
 def deadlocks(postgres: str) -> Callable[[], int]:
-    """How many deadlocks the server has resolved since the test began; calls of the library hide them by a retry."""
+    """Return the deadlocks that the server resolved since the test began; the library hides them by a retry."""
 
     def count() -> int:
         with psycopg.connect(postgres) as driver:
@@ -48,7 +46,7 @@ def deadlocks(postgres: str) -> Callable[[], int]:
 
 
 def test_batches_acked_in_any_order_do_not_deadlock(postgres_url: str, deadlocks: Callable[[], int]) -> None:
-    """Not even in a way that a retry hides."""
+    """The server counts no deadlock, not even one hidden by a retry."""
     with eventkit.connect(postgres_url) as kit:
         queue = kit.queue("jobs")
         queue.enqueue_many([eventkit.NewTask(n, priority=n % 7, key=None if n % 5 else str(n)) for n in range(1000)])
@@ -67,7 +65,7 @@ def test_batches_acked_in_any_order_do_not_deadlock(postgres_url: str, deadlocks
 def test_nothing_done_with_many_tasks_deadlocks(
     postgres_url: str, deadlocks: Callable[[], int], seconds: float
 ) -> None:
-    """Acks, purges, requeues, lapses and claims of the same tasks at once."""
+    """Acks, purges, requeues, lapses and claims of the same tasks run at once."""
     with eventkit.connect(postgres_url) as kit:
         kit.queue("jobs").enqueue_many(range(200))
     for process in [spawn(work_on, postgres_url, 4, seconds, seed) for seed in range(4)]:
@@ -76,7 +74,7 @@ def test_nothing_done_with_many_tasks_deadlocks(
 
 
 def _in_transactions(url: str, racers: int, seed: int, seconds: float, what: str) -> tuple[int, int]:
-    """Do *what* in transactions of every isolation level; how often it succeeded, and how much was seen at once."""
+    """Do *what* in transactions of every isolation level; return the number of successes, and the most seen at once."""
     chance = random.Random(seed)
     done = most = 0
     with eventkit.connect(url) as kit, psycopg.connect(url.partition("?")[0]) as driver:
@@ -118,7 +116,7 @@ def _in_transactions(url: str, racers: int, seed: int, seconds: float, what: str
 @pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["enqueue", "claim"])
 def test_no_race_exceeds_a_bound(postgres_url: str, what: str, seconds: float) -> None:
-    """Neither max_size nor max_running, in transactions of any isolation level."""
+    """Neither max_size nor max_running is exceeded, in transactions of any isolation level."""
     with eventkit.connect(postgres_url) as kit:
         kit.queue("jobs").configure(max_size=5 if what == "enqueue" else None, max_running=3)
         kit.queue("jobs").enqueue_many(range(5))
@@ -129,7 +127,7 @@ def test_no_race_exceeds_a_bound(postgres_url: str, what: str, seconds: float) -
 
 
 def test_no_race_exceeds_a_rate(postgres_url: str) -> None:
-    """In transactions of any isolation level."""
+    """The rate holds in transactions of any isolation level."""
     with eventkit.connect(postgres_url) as kit:
         kit.queue("jobs").enqueue_many(range(1000))
         kit.queue("jobs").configure(rate=20, burst=5)
@@ -144,13 +142,13 @@ def test_no_race_exceeds_a_rate(postgres_url: str) -> None:
 def test_a_claim_whose_snapshot_is_old_does_not_exceed_max_running(
     postgres_url: str, isolation: IsolationLevel
 ) -> None:
-    """It counts what others run by now, or fails to serialize."""
+    """The claim counts the tasks that others run now, or fails to serialize."""
     with eventkit.connect(postgres_url) as kit, psycopg.connect(postgres_url.partition("?")[0]) as driver:
         queue = kit.queue("jobs")
         queue.configure(max_running=1)
         queue.enqueue("low")
         assert queue.release(queue.claim("another")[0])
-        # What claims do every now and then to remember where ready tasks begin would also fail to serialize.
+        # A claim that stores where ready tasks begin would also fail to serialize.
         driver.execute(SQL("UPDATE {} SET raise_at = 'infinity'").format(_table(postgres_url, "eventkit_low")))
         driver.commit()
         driver.isolation_level = isolation
@@ -175,7 +173,7 @@ _IN_BATCHES: dict[str, Callable[[Any, list[Any], Any], object]] = {
 @pytest.mark.parametrize("count", [20, 300])
 @pytest.mark.parametrize("what", _IN_BATCHES)
 def test_batches_are_locked_in_the_order_of_their_ids(postgres_url: str, what: str, count: int) -> None:
-    """Held up at one of them, a call has those below it and none above, in whatever order they are stored."""
+    """A call blocked at one of them has locked those below it and none above, in any order of storage."""
     base = postgres_url.partition("?")[0]
     with (
         eventkit.connect(with_options(postgres_url, busy_timeout=60)) as kit,
@@ -207,7 +205,7 @@ def test_batches_are_locked_in_the_order_of_their_ids(postgres_url: str, what: s
 
 
 def test_what_another_transaction_has_in_hand_is_left_to_it(postgres_url: str) -> None:
-    """By a purge and by a requeue, which do not wait for it."""
+    """A purge and a requeue skip the task and do not wait for it."""
     with eventkit.connect(postgres_url) as kit:
         queue = kit.queue("jobs")
         queue.enqueue_many([eventkit.NewTask(n, key=str(n)) for n in range(3)])
@@ -226,7 +224,7 @@ def test_what_another_transaction_has_in_hand_is_left_to_it(postgres_url: str) -
 
 
 def test_a_key_that_comes_while_a_queue_is_purged_stays_reserved(postgres_url: str) -> None:
-    """A task that is enqueued between the steps of a purge is left for the next one, which reserves its key too."""
+    """A task enqueued between the steps of a purge is left for the next one, which reserves its key too."""
     [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
     known = statements(schema)
     with eventkit.connect(postgres_url) as kit, psycopg.connect(postgres_url.partition("?")[0]) as driver:

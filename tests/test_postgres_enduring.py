@@ -1,8 +1,8 @@
-"""Whatever happens to the server or to connections, under load: nothing acknowledged is lost, nothing comes twice.
+"""Faults of the server and of connections under load: no acknowledged work is lost, and none is done twice.
 
 Programs in processes of their own publish, enqueue, notify, subscribe, listen and work, in both flavours and with the
-fallback polls off, while the test does to the server what servers suffer.  After each blow every program must
-get on by itself.
+fallback polls off, while the test crashes or restarts the server and ends connections.  After each fault every program
+must recover by itself.
 """
 
 import random
@@ -28,24 +28,24 @@ READERS = [
     *(("work", "sync"), ("work", "async")),
 ]
 CONNECTIONS = 3
-"""At most so many has a kit: two in its pool, and one to listen on."""
+"""The most connections of a kit: two in its pool, and one to listen on."""
 
 Program = tuple[str, str]
 Blow = Callable[[Cluster], None]
 
 
 def crash(cluster: Cluster) -> None:
-    """The server stops without a word to anybody, and is started again."""
+    """Crash the server, and start it again."""
     cluster.restart("immediate")
 
 
 def restart(cluster: Cluster) -> None:
-    """The server takes leave of everybody, and is started again."""
+    """Restart the server, which closes its connections properly."""
     cluster.restart("fast")
 
 
 def terminate(cluster: Cluster) -> None:
-    """Connections are ended, some of them while they wait and some at work, for a second."""
+    """End connections for a second, some while they wait and some at work."""
     until = time.monotonic() + 1
     while time.monotonic() < until:
         pids = ours(cluster)
@@ -62,12 +62,12 @@ def test_a_few_blows(cluster: Cluster, url: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("blow", [crash, restart, terminate])
 def test_many_blows(cluster: Cluster, url: str, blow: Blow) -> None:
-    """Twenty of a kind, under programs of each kind and flavour."""
+    """Twenty faults of a kind strike programs of each kind and flavour."""
     endure(cluster, url, [blow] * 20, READERS, WRITERS)
 
 
 def endure(cluster: Cluster, url: str, blows: list[Blow], reading: list[Program], writing: list[Program]) -> None:
-    """Let programs work under *blows*, and hold what they reported against what the server has."""
+    """Let programs work under *blows*, and compare their reports with the server's rows."""
     url += "&fallback_poll=3600&busy_timeout=2&max_size=2"
     with eventkit.connect(url) as kit, running(url, reading) as readers:
         eventually(lambda: all(reader.reported for reader in readers if reader.program[0] == "listen"), "they listen")
@@ -79,17 +79,17 @@ def endure(cluster: Cluster, url: str, blows: list[Blow], reading: list[Program]
                 time.sleep(random.uniform(0, 0.3))
                 blow(cluster)
             everybody_gets_on([*readers, *writers])
-        told = {name: [fact for w in writers if w.program[0] == name for fact in w.facts] for name, _ in writing}
+        acked = {name: [fact for w in writers if w.program[0] == name for fact in w.facts] for name, _ in writing}
         eventually(lambda: own_cluster.succeeds(lambda: kit.stream("t").head()), "the server serves again")
-        check_events(kit, told["publish"], [reader for reader in readers if reader.program[0] == "subscribe"])
-        check_notifications(told["notify"], [reader for reader in readers if reader.program[0] == "listen"])
-        check_tasks(kit, told["enqueue"], [reader for reader in readers if reader.program[0] == "work"])
-        check_purchases(kit, told["buy"])
+        check_events(kit, acked["publish"], [reader for reader in readers if reader.program[0] == "subscribe"])
+        check_notifications(acked["notify"], [reader for reader in readers if reader.program[0] == "listen"])
+        check_tasks(kit, acked["enqueue"], [reader for reader in readers if reader.program[0] == "work"])
+        check_purchases(kit, acked["buy"])
 
 
 @contextmanager
 def running(url: str, programs: list[Program]) -> Iterator[list[Running]]:
-    """The programs, at work and then killed."""
+    """Run the programs, and kill them at the end."""
     started = [Running(program, url) for program in programs]
     try:
         yield started
@@ -99,48 +99,48 @@ def running(url: str, programs: list[Program]) -> Iterator[list[Running]]:
 
 
 def everybody_gets_on(programs: list[Running]) -> None:
-    """Return when each has reported something new, twice, as the first may have been under way."""
+    """Return when each has reported something new twice, because the first may have been under way."""
     for _ in range(2):
         before = [program.reported for program in programs]
         for program, so_far in zip(programs, before, strict=True):
             eventually(lambda p=program, n=so_far: p.reported > n, f"{program.program} gets on")  # type: ignore[misc]
 
 
-def check_events(kit: eventkit.EventKit, told: list[tuple[int, ...]], subscribers: list[Running]) -> None:
-    """What was acknowledged is there, once and at its offset; and every subscriber had all that is there, in order."""
+def check_events(kit: eventkit.EventKit, acked: list[tuple[int, ...]], subscribers: list[Running]) -> None:
+    """Check that acknowledged events are stored once at their offsets, and subscribers got all events in order."""
     events = [(event.offset, event.payload) for event in kit.stream("t").read(limit=10_000_000)]
-    assert {(offset, number) for number, offset in told} <= set(events)
+    assert {(offset, number) for number, offset in acked} <= set(events)
     assert len({number for _, number in events}) == len(events)
     for subscriber in subscribers:
         eventually(lambda s=subscriber: len(s.facts) >= len(events), "all is delivered")  # type: ignore[misc]
         assert subscriber.facts == events
 
 
-def check_notifications(told: list[tuple[int, ...]], listeners: list[Running]) -> None:
-    """What was acknowledged was heard by every listener, once and in order."""
+def check_notifications(acked: list[tuple[int, ...]], listeners: list[Running]) -> None:
+    """Check that every listener heard the acknowledged notifications once and in order."""
     for listener in listeners:
-        eventually(lambda li=listener: set(told) <= set(li.facts), "all is heard")  # type: ignore[misc]
+        eventually(lambda li=listener: set(acked) <= set(li.facts), "all is heard")  # type: ignore[misc]
         assert listener.facts == sorted(set(listener.facts))
 
 
-def check_tasks(kit: eventkit.EventKit, told: list[tuple[int, ...]], workers: list[Running]) -> None:
-    """Every task that was acknowledged is done, and none was given out twice as the same attempt."""
+def check_tasks(kit: eventkit.EventKit, acked: list[tuple[int, ...]], workers: list[Running]) -> None:
+    """Check that every acknowledged task is done, and no attempt was handed out twice."""
     queue = kit.queue("q")
     eventually(lambda: not queue.stats().ready, "all is given out")
     # A claim whose answer was lost holds its task until the lease ends.
     advance(kit, 301)
-    queue.enqueue("wakes whoever sleeps until then")
+    queue.enqueue("wakes the workers")
     eventually(lambda: not queue.size(), "all is done")
     claimed = Counter(fact for worker in workers for fact in worker.facts)
     assert set(claimed.values()) == {1}
-    assert {id for (id,) in told} <= {id for id, _ in claimed}
+    assert {id for (id,) in acked} <= {id for id, _ in claimed}
     assert not queue.dead()
 
 
-def check_purchases(kit: eventkit.EventKit, told: list[tuple[int, ...]]) -> None:
-    """What was committed in one transaction is there in both places, and what was not, in neither."""
+def check_purchases(kit: eventkit.EventKit, acked: list[tuple[int, ...]]) -> None:
+    """Check that both parts of each committed transaction are stored, and neither part of any other."""
     events = [event.payload for event in kit.stream("purchases").read(limit=10_000_000)]
     tasks = [task.payload for task in kit.queue("parcels").list(limit=10_000_000)]
-    assert {number for (number,) in told} <= set(events)
+    assert {number for (number,) in acked} <= set(events)
     assert sorted(events) == sorted(tasks)
     assert len(set(events)) == len(events)

@@ -1,4 +1,4 @@
-"""Connections that end at a known moment: idle, in a call, in a transaction, while everybody waits."""
+"""Connections that end at a known moment: idle, in a call, in a transaction, while waiters sleep."""
 
 import socket
 import threading
@@ -28,7 +28,7 @@ WAITING: dict[str, Callable[[Any], Any]] = {
 
 
 def test_idle_connections_that_ended_cost_no_call(cluster: Cluster, url: str, connect: Connect) -> None:
-    """Every call after it is done, whatever it is, and done once."""
+    """Every later call succeeds, and is done once."""
     kit = connect(url)
     for number in range(10):
         end_ours(cluster)
@@ -44,13 +44,13 @@ def test_idle_connections_that_ended_cost_no_call(cluster: Cluster, url: str, co
         end_ours(cluster)
         with kit.transaction() as tx:
             kit.channel("c").notify(number, tx=tx)
-    cluster.restart("immediate")  # Whoever is idle is told nothing but that it is over.
+    cluster.restart("immediate")  # An idle connection gets no message but its end.
     kit.stream("t").publish(10)
     assert [event.payload for event in kit.stream("t").read()] == [*range(11)]
 
 
 def test_a_call_whose_connection_is_ended_is_repeated(cluster: Cluster, url: str, connect: Connect) -> None:
-    """The server says that nothing came of it, so it is done again, and once."""
+    """The server reports that the call had no effect, so it is repeated, and done once."""
     kit = connect(f"{url}&busy_timeout=20")
     kit.stream("t").publish("before")
     schema = url.partition("schema=")[2]
@@ -73,14 +73,14 @@ def test_a_call_whose_connection_is_ended_is_repeated(cluster: Cluster, url: str
 
 
 def test_a_transaction_whose_connection_ends(cluster: Cluster, url: str, connect: Connect) -> None:
-    """Nothing of it is left; its own statements get the driver's error, its end ours; and the kit goes on."""
+    """It leaves no writes; its own statements get the driver's error, its end eventkit's; and the kit works on."""
     kit = connect(url)
     stream = kit.stream("t")
     with pytest.raises(psycopg.OperationalError), kit.transaction() as tx:
         stream.publish(1, tx=tx)
         end_ours(cluster)
         stream.publish(2, tx=tx)
-    with pytest.raises(Disconnected, match=r"broke during the call.*look before you repeat"), kit.transaction() as tx:
+    with pytest.raises(Disconnected, match=r"broke during the call.*check before repeating"), kit.transaction() as tx:
         stream.publish(3, tx=tx)
         end_ours(cluster)
     with pytest.raises(LookupError), kit.transaction() as tx:
@@ -95,7 +95,7 @@ def test_a_transaction_whose_connection_ends(cluster: Cluster, url: str, connect
 
 @pytest.mark.parametrize("blow", ["terminate", "crash", "restart"])
 def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
-    """Waiting resumes by itself, with the polls off, and of what is committed from then on nothing is missed."""
+    """Waiting resumes by itself without polls, and no later commit is missed."""
     url += "&fallback_poll=3600"
     waiting, working = connect(url), connect(url)
     with ThreadPoolExecutor() as threads, closing(waiting):
@@ -108,7 +108,7 @@ def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, co
             cluster.restart("immediate" if blow == "crash" else "fast")
         eventually(lambda: succeeds(lambda: working.stream("event").publish("later")), "the server serves")
         eventually(lambda: succeeds(lambda: working.queue("work").enqueue("later")), "the server serves")
-        # Those were perhaps not heard but seen; these can only be heard.
+        # The earlier ones may have been seen by a look; these can only be heard.
         asleep = {"task:task", "notification:notification"}
         eventually(lambda: asleep <= {n for n, who in sleepers(cluster, url) if who not in before}, "they sleep again")
         working.queue("task").enqueue("later")
@@ -130,7 +130,7 @@ def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, co
     indirect=["flavour"],
 )
 def test_housekeepers_and_schedulers_survive(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
-    """Whoever keeps house or fires schedules goes on after tables were locked for too long, or connections ended."""
+    """They continue after a long lock on the tables, and after their connections ended."""
     kit = connect(f"{url}&busy_timeout=0.2")
     jobs, ticks = kit.queue("jobs"), kit.queue("ticks")
     jobs.configure(keep_done=0.001)
@@ -142,7 +142,7 @@ def test_housekeepers_and_schedulers_survive(cluster: Cluster, url: str, connect
             eventually(lambda: succeeds(lambda: jobs.enqueue("done")), "the server serves")
             eventually(lambda: succeeds(lambda: jobs.ack_many(jobs.claim("w"))), "the server serves")
             fired = ticks.size()
-            eventually(lambda: jobs.stats().done == 0, "somebody keeps house")
+            eventually(lambda: jobs.stats().done == 0, "housekeeping runs")
             eventually(lambda fired=fired: ticks.size() > fired, "schedules fire")
             if blow == "lock":
                 with psycopg.connect(cluster.url) as other:
@@ -161,7 +161,7 @@ def test_housekeepers_and_schedulers_survive(cluster: Cluster, url: str, connect
 
 
 def test_a_call_made_while_the_server_is_away(cluster: Cluster, url: str, connect: Connect) -> None:
-    """It waits for the server as for a lock, and is done when that comes back in time."""
+    """The call waits for the server as for a lock, and succeeds when that is back in time."""
     kit = connect(f"{url}&busy_timeout={PATIENCE}")
     cluster.stop()
     with ThreadPoolExecutor() as threads:
@@ -174,10 +174,10 @@ def test_a_call_made_while_the_server_is_away(cluster: Cluster, url: str, connec
 
 @pytest.mark.slow
 def test_a_server_that_is_away_for_ten_seconds(cluster: Cluster, url: str, connect: Connect) -> None:
-    """Attempts to reach it come at a pace, and calls are told; when it is back, everything goes on."""
+    """Reconnects are paced and calls raise; when it is back, all loops continue."""
     kit = connect(f"{url}&fallback_poll=3600&busy_timeout=2")
     received: list[Any] = []
-    told: list[Unavailable] = []
+    errors: list[Unavailable] = []
     acknowledged: list[int] = []
     ended = threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_server_that_is_away_for_ten_seconds(cluster: Cluster, url: str, conne
             try:
                 kit.stream("t").publish(number)
             except Unavailable as error:
-                told.append(error)
+                errors.append(error)
             else:
                 acknowledged.append(number)
 
@@ -229,9 +229,9 @@ def test_a_server_that_is_away_for_ten_seconds(cluster: Cluster, url: str, conne
     kit.close()
     for thread in threads:
         thread.join(PATIENCE)
-    print(f"{attempts} attempts, {spent:.2f} s of CPU, {took:.2f} s to go on, {len(told)} calls were told")
-    assert told
-    assert all(isinstance(error, Disconnected) for error in told)
+    print(f"{attempts} attempts, {spent:.2f} s of CPU, {took:.2f} s to go on, {len(errors)} calls raised")
+    assert errors
+    assert all(isinstance(error, Disconnected) for error in errors)
     assert len(received) == len(set(received))
     assert attempts < 150
     assert spent < 5

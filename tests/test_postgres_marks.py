@@ -1,4 +1,4 @@
-"""S2 and N2 where several write at once: publishers and readers held at each of their steps."""
+"""S2 and N2 with concurrent writers: publishers and readers held at each of their steps."""
 
 import random
 import statistics
@@ -32,7 +32,7 @@ def _schema(url: str) -> str:
 
 @pytest.fixture
 def driver(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection that knows nothing of eventkit."""
+    """Return a plain connection of the driver."""
     with psycopg.connect(postgres_url.partition("?")[0]) as driver:
         yield driver
         if not driver.closed:
@@ -41,7 +41,7 @@ def driver(postgres_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture
 def kit(postgres_url: str) -> Iterator[Any]:
-    """A kit that looks for nothing of its own accord."""
+    """Return a kit without a fallback poll."""
     with eventkit.connect(with_options(postgres_url, fallback_poll=86_400)) as kit:
         yield kit
 
@@ -78,7 +78,7 @@ _WAYS: dict[str, Way] = {
 
 
 class Scene:
-    """Two publishers and a reader, each of whom can be held at each step."""
+    """Two publishers and a reader that can each be held at each step."""
 
     def __init__(self, url: str) -> None:
         self._connection = eventkit_postgres.connect(url)
@@ -91,7 +91,7 @@ class Scene:
         self._reader = Held(base, places, 2)
 
     def play(self, kind: str, seed: int) -> None:
-        """Two transactions that end in any order while somebody reads all the time."""
+        """Run two transactions that end in any order while a reader polls."""
         chance = random.Random(seed)
         isolations = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ]
         for publisher in self._publishers:
@@ -109,8 +109,8 @@ class Scene:
         assert seen[1:] == self._read(kind, before, None)
 
     def overtake(self, kind: str, first: int, then: int, last: int) -> None:
-        """After so many steps of a reader somebody publishes, after so many more another does and commits at once;
-        after so many more the first one commits.
+        """Publish after so many steps of a reader; publish and commit another event after so many more;
+        commit the first one after the last number of steps.
         """
         before = self._last(kind)
         seen: list[int] = [before]
@@ -130,7 +130,7 @@ class Scene:
         assert seen[1:] == self._read(kind, before, None)
 
     def close(self) -> None:
-        """Leave it."""
+        """Close all connections."""
         for held in (*self._publishers, self._reader):
             held.close()
         self._kit.close()
@@ -169,7 +169,7 @@ def _advance(held: Held, steps: int) -> None:
 
 @pytest.fixture
 def scene(postgres_url: str) -> Iterator[Scene]:
-    """A scene of the test's own."""
+    """Return a scene of the test's own."""
     scene = Scene(postgres_url)
     yield scene
     scene.close()
@@ -178,21 +178,21 @@ def scene(postgres_url: str) -> Iterator[Scene]:
 @pytest.mark.parametrize("rounds", [25, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["event", "notification"])
 def test_no_order_of_steps_skips(scene: Scene, kind: str, rounds: int) -> None:
-    """Whoever has read up to a number never finds a lower one."""
+    """A reader at a number never finds a lower one."""
     for seed in range(rounds):
         scene.play(kind, seed)
 
 
 @pytest.mark.parametrize("kind", ["event", "notification"])
 def test_what_a_reader_passes_by_commits_nowhere_below(scene: Scene, kind: str) -> None:
-    """At whatever step of the reader one draws a number, another the next and commits, and the first one commits."""
+    """At each step of the reader, one publisher draws a number, another the next and commits, and the first commits."""
     for first, then, last in product(range(9), repeat=3):
         if first + then + last <= 8:
             scene.overtake(kind, first, then, last)
 
 
 def test_a_plain_insert_is_marked(kit: Any, driver: Any, postgres_url: str) -> None:
-    """Readers of every topic stay below the number of one under way."""
+    """Readers of every topic stay below the number of an open transaction."""
     stream = kit.stream("orders")
     insert = SQL("INSERT INTO {} (topic, payload) VALUES ('orders', '\"early\"')")
     driver.execute(insert.format(Identifier(_schema(postgres_url), "eventkit_event")))
@@ -217,7 +217,7 @@ def test_what_was_collected_is_marked(kit: Any, driver: Any) -> None:
 
 
 def test_a_prepared_transaction_keeps_its_marks(kit: Any, driver: Any, postgres_url: str) -> None:
-    """Also when the connection that prepared it is gone; subscribers have everything soon after its end."""
+    """They stay when the connection that prepared it is gone; subscribers have all events soon after its end."""
     stream = kit.stream("orders")
     events = stream.subscribe()
     received = in_thread(lambda: [next(events).payload for _ in range(2)])
@@ -237,7 +237,7 @@ def test_a_prepared_transaction_keeps_its_marks(kit: Any, driver: Any, postgres_
 
 
 def test_transactions_elsewhere_delay_nobody(kit: Any, driver: Any, postgres_url: str) -> None:
-    """A writer of other tables, a publisher of another topic, one of another schema; all arrives while they last."""
+    """A writer of other tables, a publisher of another topic or schema; all events arrive while they last."""
     driver.isolation_level = IsolationLevel.REPEATABLE_READ
     driver.execute("CREATE TEMPORARY TABLE unrelated AS SELECT 1")
     other_url = postgres_url.replace("schema=", "schema=other_")

@@ -1,4 +1,4 @@
-"""How claims are carried out: what the planner makes of them, and what they do first."""
+"""How claims run: the planner's choices, and their first steps."""
 
 import time
 from collections.abc import Iterator
@@ -7,12 +7,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
+import pytest
 from eventkit_postgres.address import parse
 from eventkit_postgres.session import options
 from eventkit_postgres.statements import parameters, statements
 from psycopg.sql import SQL, Literal
 
 import eventkit
+from eventkit import NewTask
 from eventkit.conformance import proves
 from eventkit.conformance.threads import eventually
 from eventkit.operations import Operation, claim, finish
@@ -22,7 +24,7 @@ CROWD = 5_000
 
 
 def looks(plan: dict[str, Any]) -> Iterator[int]:
-    """How many rows each step of *plan* looked at by the index of what is ready, but for what is taken."""
+    """Return how many rows each step of *plan* read by the index of ready tasks, except the claimed ones."""
     if plan.get("Index Name") == "eventkit_task_ready":
         yield plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)
     if plan["Node Type"] != "LockRows":
@@ -31,7 +33,7 @@ def looks(plan: dict[str, Any]) -> Iterator[int]:
 
 
 def test_a_claim_that_was_planned_for_an_empty_queue_suits_a_full_one(postgres_url: str) -> None:
-    """What expires among what is ready is found by the moment; the rest is not looked at for it."""
+    """Expiring tasks among the ready ones are found by the moment; the others are not read for it."""
     asked = Take("work", "one", 10, None, 1)
     place, _, schema = postgres_url.rpartition("?schema=")
     with eventkit.connect(postgres_url) as kit, psycopg.connect(place, autocommit=True) as ask:
@@ -50,12 +52,12 @@ def test_a_claim_that_was_planned_for_an_empty_queue_suits_a_full_one(postgres_u
 
 
 def test_whoever_was_asleep_claims_at_once(postgres_url: str) -> None:
-    """Where ready tasks begin is looked at anew by the claim after that, and first by whoever was awake."""
+    """The next claim refreshes where ready tasks begin; a sleeper that woke does so first."""
     [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
     driver = psycopg.connect(postgres_url.partition("?")[0], autocommit=True, options=f"-c search_path={schema}")
 
     def raised(asleep: bool) -> bool:
-        """Whether a claim looks at where ready tasks begin, when that is due."""
+        """Return whether a claim refreshes where ready tasks begin, when that is due."""
         queue.enqueue("task")
         driver.execute("DELETE FROM eventkit_sleeper")
         if asleep:
@@ -70,13 +72,13 @@ def test_whoever_was_asleep_claims_at_once(postgres_url: str) -> None:
         queue = kit.queue("jobs")
         assert queue.claim("worker") == []
         assert raised(asleep=False)
-        # What has been due for a second is seen to by everybody; a machine that is busy may take as long.
+        # A refresh that has been due for a second is made by any claim; a busy machine may take that long.
         eventually(lambda: not raised(asleep=True))
         assert raised(asleep=False)
 
 
 def by_id(held: list[finish.Held]) -> list[Operation[Any]]:
-    """What looks up tasks by their ids: those held, in the queue "work", or the best ones there."""
+    """Return statements that find tasks by their ids: those held, in the queue "work", or the best ones there."""
     [id, token] = held[0]
     return [
         Take("work", "one", 10, None, 1),
@@ -96,7 +98,7 @@ def by_id(held: list[finish.Held]) -> list[Operation[Any]]:
 
 @contextmanager
 def beside_an_old_transaction(url: str) -> Iterator[tuple[str, psycopg.Connection[Any], eventkit.EventKit]]:
-    """The schema, a connection to it and a kit, while another transaction keeps dead rows and autovacuum is off."""
+    """Yield a schema, a connection and a kit, while another transaction keeps dead rows and autovacuum is off."""
     [schema] = parse_qs(urlsplit(url).query)["schema"]
     place = url.partition("?")[0]
     old = psycopg.connect(place)
@@ -109,7 +111,7 @@ def beside_an_old_transaction(url: str) -> Iterator[tuple[str, psycopg.Connectio
 
 
 def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_counted(postgres_url: str) -> None:
-    """As it is between two batches, when there may be much in the indexes that an old transaction could still see."""
+    """Between two batches, the indexes may hold many dead rows that an old transaction could still see."""
     with beside_an_old_transaction(postgres_url) as (schema, ask, kit):
         queue = kit.queue("work")
         queue.enqueue_many(range(CROWD))
@@ -134,13 +136,13 @@ def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_co
                     ask.execute("ROLLBACK")
                     blocks.append(explained["Plan"]["Shared Hit Blocks"])
                 ask.execute("DEALLOCATE asked")
-                # To plan the statements of a function, at first and after each ANALYZE, takes looks at much else.
+                # Planning a function's statements, at first and after each ANALYZE, reads many other blocks.
                 looked_at[type(operation).__name__, generic] = min(blocks)
     assert {name: blocks for name, blocks in looked_at.items() if blocks > CROWD // 10} == {}
 
 
 def test_claims_find_what_was_put_where_they_do_not_look(postgres_url: str) -> None:
-    """From time to time they look at all that is ready at once, also at priorities that had no task before."""
+    """From time to time a claim reads all ready tasks, including priorities that had none before."""
     [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
     driver = psycopg.connect(postgres_url.partition("?")[0], autocommit=True, options=f"-c search_path={schema}")
     found: list[int] = []
@@ -162,23 +164,29 @@ def test_claims_find_what_was_put_where_they_do_not_look(postgres_url: str) -> N
 
 
 def by_wake_index(plan: dict[str, Any]) -> int:
-    """How many blocks the steps of *plan* looked at by the index of what changes by itself."""
+    """Return how many blocks the steps of *plan* read by the index of timed changes."""
     own = plan["Shared Hit Blocks"] if plan.get("Index Name") == "eventkit_task_wake" else 0
     return own or sum(by_wake_index(part) for part in plan.get("Plans", []))
 
 
 @proves("Q18")
-def test_leases_that_have_ended_are_not_walked_past(postgres_url: str) -> None:
-    """Beside an old transaction elsewhere, neither claims nor waiters look at what earlier, short leases have left."""
+@pytest.mark.parametrize("how", [{}, {"delay": 0.001}, {"expires": 3}], ids=["leases", "delays", "expiries"])
+def test_moments_that_have_passed_are_not_walked_past(postgres_url: str, how: dict[str, float]) -> None:
+    """Beside an old transaction, neither claims nor waiters read the dead rows of earlier tasks.
+
+    Their leases, which were short, delays and expiries are in one index.
+    """
     with beside_an_old_transaction(postgres_url) as (schema, ask, kit):
         queue = kit.queue("work")
-        queue.enqueue_many(range(4 * CROWD))
+        queue.enqueue_many(NewTask(number, **how) for number in range(4 * CROWD))
+        time.sleep(0.01)
         while tasks := queue.claim("two", 1000, lease=2):
             assert len(queue.ack_many(tasks)) == len(tasks)
-        time.sleep(2.2)
+        time.sleep(3.2)
         claims, outlooks = [], []
         for number in range(21):
-            queue.enqueue(number)
+            queue.enqueue(number, **how)
+            time.sleep(0.01)
             for operation in (claim.ReadOutlook("work"), Take("work", "one", 1, 1000, 1)):
                 statement = statements(schema)[type(operation)]
                 values = SQL(", ").join(map(Literal, parameters(statement, operation)))
@@ -190,7 +198,7 @@ def test_leases_that_have_ended_are_not_walked_past(postgres_url: str) -> None:
                     claims.append(explained["Plan"]["Shared Hit Blocks"])
                 else:
                     outlooks.append(by_wake_index(explained["Plan"]))
-        # The first claim, and one from time to time, looks up anew where leases begin to end.
+        # The first claim, and one from time to time, looks up again where leases begin to end.
         assert (sorted(claims)[10] < 150, sorted(outlooks)[10] < 50) == (True, True), (claims, outlooks)
         held = {task.id for task in queue.list("leased", limit=21)}
         time.sleep(1.1)

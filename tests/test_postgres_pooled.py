@@ -1,4 +1,4 @@
-"""The conformance suite behind PgBouncer in transaction mode, with the listener's way past it."""
+"""The conformance suite behind PgBouncer in transaction mode, with a direct connection for the listener."""
 
 import secrets
 from collections.abc import Iterator
@@ -19,26 +19,26 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """The server."""
+    """Return the server."""
     with Cluster(max_connections=200) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def front(cluster: Cluster) -> Iterator[Pooler]:
-    """The pooler."""
+    """Return the pooler."""
     with Pooler(cluster) as front:
         yield front
 
 
 @pytest.fixture
 def url(cluster: Cluster, front: Pooler) -> str:
-    """A schema that does not exist yet."""
+    """Return the URL of a schema that does not exist yet."""
     schema = f"t_{secrets.token_hex(4)}"
     return f"{front.url}?schema={schema}&pooler=transaction&listen_url={quote(cluster.url, safe='')}"
 
 
 @pytest.fixture
 def engine_url(cluster: Cluster) -> str:
-    """An engine that goes straight to the server: what a pooler asks of it is not our concern."""
+    """Return the URL of an engine that connects to the server directly, without the pooler."""
     return cluster.url.replace("postgresql", "postgresql+psycopg", 1)

@@ -27,38 +27,38 @@ Connect = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def front(cluster: Cluster) -> Iterator[Pooler]:
-    """The pooler."""
+    """Return the pooler."""
     with Pooler(cluster) as front:
         yield front
 
 
 @pytest.fixture
 def behind(front: Pooler, cluster: Cluster, direct: str) -> str:
-    """A schema that does not exist yet, behind the pooler, without a word on where to listen.
+    """Return the URL of a schema that does not exist yet, behind the pooler, without the option for listening.
 
-    The pooler keeps its sessions, so they are not to be mistaken for ours.
+    The pooler keeps its sessions, so the checks must not count them as the kit's.
     """
     return f"{direct.replace(cluster.url, front.url)}&pooler=transaction&application_name=pooler"
 
 
 @pytest.fixture
 def url(behind: str, cluster: Cluster) -> str:
-    """The same, with that word."""
+    """Return the same URL with that option."""
     return f"{behind}&listen_url={quote(cluster.url, safe='')}"
 
 
 def test_everything_works(url: str, connect: Connect) -> None:
-    """Streams, queues, channels and transactions do what they do without a pooler."""
+    """Streams, queues, channels and transactions work as without a pooler."""
     own_cluster.exercise(connect(url))
 
 
 def test_settings_are_the_transaction_s(cluster: Cluster, front: Pooler, url: str, connect: Connect) -> None:
-    """The durability that the URL asks for rules in our transactions, and in nobody else's."""
+    """The durability of the URL applies to the kit's transactions, and to no others."""
     kit = connect(f"{url}&durability=off&busy_timeout=3&max_size=1")
     with kit.transaction() as tx:
         assert setting(tx, "synchronous_commit") == "off"
         assert setting(tx, "lock_timeout") == "3s"
-    # The server's only session so far serves whoever comes next.
+    # The server's only session so far serves the next client.
     import psycopg
 
     with psycopg.connect(front.url) as other:
@@ -67,7 +67,7 @@ def test_settings_are_the_transaction_s(cluster: Cluster, front: Pooler, url: st
 
 
 def test_waiters_are_woken_by_publishers_behind_the_pooler(cluster: Cluster, url: str, connect: Connect) -> None:
-    """A subscriber, a worker and a listener hear of what comes through the pooler, and need no poll for it."""
+    """A subscriber, a worker and a listener hear of commits through the pooler without a poll."""
     url += "&fallback_poll=3600"
     waiting, working = connect(url), connect(url)
     heard: list[Any] = []
@@ -87,7 +87,7 @@ def test_waiters_are_woken_by_publishers_behind_the_pooler(cluster: Cluster, url
 
 
 def test_without_a_listen_url_a_waiter_says_so(behind: str, connect: Connect) -> None:
-    """Everything else works; whoever would wait for ever is told at once what to write."""
+    """All other calls work; a call that would wait for ever raises at once and names the option."""
     kit = connect(behind)
     kit.stream("t").publish(1)
     assert len(kit.stream("t").read()) == 1
@@ -98,8 +98,8 @@ def test_without_a_listen_url_a_waiter_says_so(behind: str, connect: Connect) ->
 def test_a_listen_url_that_leads_to_the_pooler_too_is_noticed(
     front: Pooler, behind: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It hears what it says itself, but nobody else: that is not enough."""
-    monkeypatch.setattr("eventkit_postgres.listener._ANSWER", 1.0)
+    """It hears its own notifications and no others, which is not enough."""
+    monkeypatch.setattr("eventkit_postgres.waking._ANSWER", 1.0)
     elsewhere = f"{front.url}?application_name=pooler&connect_timeout=9"
     kit = connect(f"{behind}&listen_url={quote(elsewhere, safe='')}")
     with pytest.raises(Unavailable, match=r"notifications do not arrive.*\?listen_url="):
@@ -107,13 +107,13 @@ def test_a_listen_url_that_leads_to_the_pooler_too_is_noticed(
 
 
 def test_without_the_option_the_url_is_refused(behind: str, connect: Connect) -> None:
-    """It is said that it leads to a pooler, and how to say so."""
+    """The error says that it leads to a pooler, and names the option."""
     with pytest.raises(Unavailable, match=r"pooler.*\?pooler=transaction.*listen_url="):
         connect(behind.replace("&pooler=transaction&", "&"))
 
 
 def test_a_pooler_that_loses_the_server_s_connections(cluster: Cluster, url: str, connect: Connect) -> None:
-    """Behind it connections end and the server restarts; calls are refused or done, and go on afterwards."""
+    """Connections behind it end and the server restarts; calls raise or succeed, and work afterwards."""
     kit = connect(f"{url}&busy_timeout=2")
     stream = kit.stream("t")
     done: list[int] = []
@@ -135,6 +135,6 @@ def test_a_pooler_that_loses_the_server_s_connections(cluster: Cluster, url: str
 
 
 def setting(tx: Any, name: str) -> str:
-    """What the setting is in a transaction."""
+    """Return the value of the setting in a transaction."""
     [(value,)] = tx.execute(f"SHOW {name}").fetchall()
     return str(value)

@@ -1,4 +1,4 @@
-"""S2 and N2 where several write at once: a race of everything that publishes and everything that reads."""
+"""S2 and N2 with concurrent writers: a race of every way to publish and every way to read."""
 
 from collections import Counter
 from typing import Any
@@ -16,7 +16,7 @@ from eventkit.conformance.threads import in_thread
 
 
 def _race(url: str, writers: int, seconds: float, bulk: int) -> Counter[str]:
-    """Received is what was committed, in order, by everybody who reads in whatever way; how they published."""
+    """Check that each reader receives what was committed, in order; return how it was published."""
     loop = Loop()
     sync_kit = eventkit.connect(f"{url}&max_size=20")
     async_kit = Blocking(loop.run(eventkit.connect_async(f"{url}&max_size=20")), loop)
@@ -63,7 +63,7 @@ def _race(url: str, writers: int, seconds: float, bulk: int) -> Counter[str]:
 
 
 def _in_order(messages: list[Any]) -> None:
-    """Of each writer, what was sent first comes first."""
+    """Check that the messages of each writer are in the order of sending."""
     last: dict[tuple[int, str], int] = {}
     for message in messages:
         writer, number = message.payload
@@ -80,12 +80,12 @@ def _poll(stream: Any) -> list[Any]:
 
 
 def test_nothing_is_skipped_in_a_race_of_all_ways_to_publish(postgres_url: str) -> None:
-    """For a moment."""
+    """The race lasts for a moment."""
     _race(postgres_url, writers=4, seconds=1.5, bulk=1000)
 
 
 @pytest.mark.slow
 def test_nothing_is_skipped_in_a_long_race_of_all_ways_to_publish(postgres_url: str) -> None:
-    """Sixteen publishers for half a minute, beside a transaction that publishes a hundred thousand one by one."""
+    """Sixteen publishers run for half a minute, beside a transaction that publishes a hundred thousand one by one."""
     ways = _race(postgres_url, writers=16, seconds=35, bulk=100_000)
     assert min(ways[way] for way in ("prepared", "rolled back to a savepoint", "broad", "plain")) > 20

@@ -1,4 +1,4 @@
-"""A standby is refused: it does not see the publishers' marks, so a reader there would skip events."""
+"""A standby is refused: it lacks the publishers' marks, so a reader there would skip events."""
 
 import re
 import threading
@@ -21,7 +21,7 @@ Connect = Callable[..., Any]
 
 @proves("S2")
 def test_a_standby_is_refused(cluster: Cluster, url: str, connect: Connect) -> None:
-    """The URL does not decide; with all hosts in it the primary is found, whichever is first."""
+    """With all hosts in the URL the kit finds the primary in any order."""
     connect(url).stream("s").publish("before")
     with Cluster(primary=cluster) as standby:
         eventually(lambda: behind(standby) == behind(cluster), "the standby has followed")
@@ -38,7 +38,7 @@ def test_a_standby_is_refused(cluster: Cluster, url: str, connect: Connect) -> N
 @proves("S2")
 @pytest.mark.parametrize("flavour", ["sync"], indirect=True)
 def test_the_functions_refuse_to_read_on_a_standby(cluster: Cluster, url: str, connect: Connect) -> None:
-    """A pooler may lead a connection of the kit there later, and plain SQL asks no kit."""
+    """A pooler may lead a connection of the kit there later, and plain SQL uses no kit."""
     connect(url).stream("s").publish("before")
     [schema] = re.findall(r"schema=(\w+)", url)
     with Cluster(primary=cluster) as standby:
@@ -50,7 +50,7 @@ def test_the_functions_refuse_to_read_on_a_standby(cluster: Cluster, url: str, c
 
 @pytest.mark.parametrize("flavour", ["sync", pytest.param("async", marks=pytest.mark.slow)], indirect=True)
 def test_a_standby_that_is_promoted(cluster: Cluster, url: str, connect: Connect) -> None:
-    """A kit with all hosts in its URL reads nothing before the promotion, and goes on after it, a sleeper too."""
+    """A kit with all hosts in its URL reads nothing before the promotion, and goes on after it; so does a sleeper."""
     with Cluster() as first, Cluster(primary=first) as second:
         kit = connect(f"{at(url, first, second)}&fallback_poll=3600&busy_timeout=2&target_session_attrs=any")
         stream = kit.stream("t")
@@ -74,7 +74,7 @@ def test_a_standby_that_is_promoted(cluster: Cluster, url: str, connect: Connect
 
 
 def behind(cluster: Cluster) -> Any:
-    """What the server has written or replayed."""
+    """Return the position that the server has written or replayed."""
     [(position,)] = ask(
         cluster,
         "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END",
@@ -83,11 +83,11 @@ def behind(cluster: Cluster) -> Any:
 
 
 def at(url: str, *clusters: Cluster) -> str:
-    """*url* on other servers, the first that is the primary."""
+    """Return *url* on other servers; the first is the primary."""
     hosts = ",".join(f"127.0.0.1:{port(cluster)}" for cluster in clusters)
     return re.sub(r"127\.0\.0\.1:\d+", hosts, url)
 
 
 def port(cluster: Cluster) -> str:
-    """Where the server listens."""
+    """Return the port of the server."""
     return cluster.url.rpartition(":")[2].partition("/")[0]

@@ -1,4 +1,4 @@
-"""``tx=`` with what only an application on Postgres has: psycopg's own transactions, and other drivers (G4, G5)."""
+"""``tx=`` with the kinds of transactions on Postgres alone: psycopg's own, and other drivers (G4, G5)."""
 
 import asyncio
 import re
@@ -26,13 +26,13 @@ ASYNC = ("psycopg", "asyncpg")
 
 @pytest.fixture
 def database(postgres_url: str) -> str:
-    """The URL without the options that are ours."""
+    """Return the URL without eventkit's options."""
     return re.sub(r"[?&]schema=\w+$", "", postgres_url)
 
 
 @pytest.fixture
 def elsewhere(database: str) -> Iterator[str]:
-    """Another database of the same server, with eventkit's tables too."""
+    """Return another database of the same server, with eventkit's tables too."""
     name = f"elsewhere_{secrets.token_hex(4)}"
     with psycopg.connect(database, autocommit=True) as driver:
         driver.execute(f"CREATE DATABASE {name}".encode())
@@ -43,39 +43,39 @@ def elsewhere(database: str) -> Iterator[str]:
 
 
 def on(driver: str, url: str) -> str:
-    """The URL as SQLAlchemy has it for *driver*."""
+    """Return the URL in SQLAlchemy's form for *driver*."""
     return url.replace("postgresql", f"postgresql+{driver}", 1)
 
 
 def payloads(kit: eventkit.EventKit) -> list[Any]:
-    """What was published."""
+    """Return the published payloads."""
     return [event.payload for event in kit.stream("t").read()]
 
 
 @contextmanager
 def by_itself(database: str, **options: Any) -> Iterator[Any]:
-    """A connection that begins a transaction with its first statement, as psycopg's do."""
+    """Yield a connection that begins a transaction with its first statement, psycopg's default."""
     with psycopg.connect(database, **options) as driver:
         yield driver
 
 
 @contextmanager
 def in_a_block(database: str, **options: Any) -> Iterator[Any]:
-    """A connection in autocommit mode, in its ``transaction()``."""
+    """Yield a connection in autocommit mode, in its ``transaction()``."""
     with psycopg.connect(database, autocommit=True, **options) as driver, driver.transaction():
         yield driver
 
 
 @contextmanager
 def in_a_pipeline(database: str, **options: Any) -> Iterator[Any]:
-    """A connection that does not wait for answers."""
+    """Yield a connection that does not wait for answers."""
     with psycopg.connect(database, **options) as driver, driver.pipeline():
         yield driver
 
 
 @contextmanager
 def in_a_block_in_a_pipeline(database: str, **options: Any) -> Iterator[Any]:
-    """A connection whose BEGIN may not have been sent yet."""
+    """Yield a connection whose BEGIN may not have been sent yet."""
     with psycopg.connect(database, autocommit=True, **options) as driver, driver.pipeline(), driver.transaction():
         yield driver
 
@@ -84,7 +84,7 @@ def in_a_block_in_a_pipeline(database: str, **options: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("begun", [by_itself, in_a_block, in_a_pipeline, in_a_block_in_a_pipeline])
 @pytest.mark.parametrize("options", [{}, {"row_factory": dict_row}, {"cursor_factory": psycopg.ClientCursor}])
 def test_a_connection_of_psycopg_decides(postgres_url: str, database: str, begun: Any, options: Any) -> None:
-    """However it begins, whatever it makes of rows: commit, rollback and nested blocks are honoured."""
+    """Commit, rollback and nested blocks apply to eventkit's calls, with any begin and row factory."""
     with eventkit.connect(postgres_url) as kit:
         kit.queue("bounded").configure(max_size=2)
         waiting = background(lambda: next(kit.stream("t").subscribe()).payload)
@@ -110,7 +110,7 @@ def test_a_connection_of_psycopg_decides(postgres_url: str, database: str, begun
 
 @proves("G4")
 def test_an_async_connection_of_psycopg_decides(postgres_url: str, database: str) -> None:
-    """As a blocking one does."""
+    """It does as a blocking one does."""
 
     async def main() -> list[Any]:
         async with eventkit.connect_async(postgres_url) as kit:
@@ -135,7 +135,7 @@ def test_an_async_connection_of_psycopg_decides(postgres_url: str, database: str
 
 @proves("G4")
 def test_a_connection_without_a_transaction_is_refused(postgres_url: str, database: str) -> None:
-    """Otherwise each statement would be committed by itself, behind the caller's back."""
+    """Each statement would otherwise be committed by itself, without the caller's commit."""
 
     async def main() -> None:
         async with (
@@ -161,22 +161,20 @@ def test_a_connection_without_a_transaction_is_refused(postgres_url: str, databa
 
 @proves("G4", "G13")
 def test_other_drivers_alone_are_refused(postgres_url: str, database: str) -> None:
-    """SQLAlchemy would have to bring them, and the message says so."""
+    """SQLAlchemy has to bring them, and the message says so."""
 
     async def main() -> None:
         async with eventkit.connect_async(postgres_url) as kit:
             tx = await asyncpg.connect(database)
             async with tx.transaction():
-                with pytest.raises(
-                    TypeError, match="not asyncpg's own connection, which SQLAlchemy would have to bring"
-                ):
+                with pytest.raises(TypeError, match="not asyncpg's own connection, which must come through SQLAlchemy"):
                     await kit.stream("t").publish(1, tx=tx)
             await tx.close()
 
     asyncio.run(main())
     with eventkit.connect(postgres_url) as kit:
         tx = psycopg2.connect(database)
-        with pytest.raises(TypeError, match="not psycopg2's own connection, which SQLAlchemy would have to bring"):
+        with pytest.raises(TypeError, match="not psycopg2's own connection, which must come through SQLAlchemy"):
             kit.stream("t").publish(1, tx=tx)
         tx.close()
         assert payloads(kit) == []
@@ -185,7 +183,7 @@ def test_other_drivers_alone_are_refused(postgres_url: str, database: str) -> No
 @proves("G5")
 @pytest.mark.parametrize("driver", [*SYNC, "psycopg alone"])
 def test_another_database_of_the_server_is_refused(postgres_url: str, elsewhere: str, driver: str) -> None:
-    """Although it has the same tables; the caller's transaction goes on."""
+    """It is refused although it has the same tables; the caller's transaction goes on."""
     named = f"belongs to the database '{elsewhere.rpartition('/')[2].partition('?')[0]}' at .* and the kit to schema"
     with eventkit.connect(postgres_url) as kit:
         if driver == "psycopg alone":
@@ -207,7 +205,7 @@ def test_another_database_of_the_server_is_refused(postgres_url: str, elsewhere:
 @proves("G5")
 @pytest.mark.parametrize("driver", ASYNC)
 def test_an_async_one_of_another_database_is_refused(postgres_url: str, elsewhere: str, driver: str) -> None:
-    """In the same words."""
+    """The words are the same."""
 
     async def main() -> None:
         engine = create_async_engine(on(driver, elsewhere))
@@ -227,7 +225,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 @proves("G4", "G13")
 @pytest.mark.parametrize("driver", SYNC)
 def test_an_error_is_the_drivers_own(postgres_url: str, database: str, driver: str) -> None:
-    """As it would be after a statement of the caller's; a savepoint or a rollback makes the session good again."""
+    """The transaction is aborted as after a failed statement of the caller's; a savepoint or a rollback recovers it."""
     engine = create_engine(on(driver, database))
     schema = postgres_url.partition("schema=")[2]
     own = {"psycopg": psycopg.errors.LockNotAvailable, "psycopg2": psycopg2.errors.LockNotAvailable}[driver]
@@ -249,7 +247,7 @@ def test_an_error_is_the_drivers_own(postgres_url: str, database: str, driver: s
 @proves("G4", "G13")
 @pytest.mark.parametrize("driver", ASYNC)
 def test_an_error_is_the_async_drivers_own(postgres_url: str, database: str, driver: str) -> None:
-    """SQLAlchemy's face of asyncpg has errors of its own, which tell the server's code."""
+    """SQLAlchemy wraps asyncpg's errors in its own, which have the server's code."""
 
     async def main() -> None:
         engine = create_async_engine(on(driver, database))

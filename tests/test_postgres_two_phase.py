@@ -1,4 +1,4 @@
-"""Transactions that are committed in two phases, which Postgres does not let notify."""
+"""Transactions committed in two phases, which Postgres does not allow to notify."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from eventkit.conformance.urls import with_options
 
 @proves("W2", "G4")
 def test_a_prepared_transaction_is_found_at_the_next_look(postgres_url: str) -> None:
-    """It can be prepared although somebody sleeps, also after a savepoint, and its waiters look for themselves."""
+    """It can be prepared beside sleepers, also after a savepoint, and its waiters look by themselves."""
     with eventkit.connect(with_options(postgres_url, fallback_poll=0.2)) as kit:
         emails, orders = kit.queue("emails"), kit.stream("orders")
         waiting = [
@@ -39,7 +39,7 @@ def test_a_prepared_transaction_is_found_at_the_next_look(postgres_url: str) -> 
 
 @proves("W2", "G4")
 def test_an_async_one_can_be_prepared(postgres_url: str) -> None:
-    """With an AsyncSession as with a Session."""
+    """An AsyncSession works like a Session."""
 
     async def main() -> list[str]:
         engine = create_async_engine(database(postgres_url))
@@ -59,7 +59,7 @@ def test_an_async_one_can_be_prepared(postgres_url: str) -> None:
 
 @proves("W2", "G4")
 def test_one_of_psycopg_itself_can_be_prepared(postgres_url: str) -> None:
-    """What `tpc_begin` has begun notifies nobody either, in both flavours."""
+    """Transactions begun with `tpc_begin` do not notify either, in both flavours."""
 
     async def awaited() -> None:
         async with (
@@ -84,5 +84,5 @@ def test_one_of_psycopg_itself_can_be_prepared(postgres_url: str) -> None:
 
 
 def database(url: str) -> str:
-    """SQLAlchemy's URL for the database, without the options that are ours."""
+    """Return SQLAlchemy's URL for the database, without eventkit's options."""
     return re.sub(r"[?&]schema=\w+$", "", url).replace("postgresql", "postgresql+psycopg", 1)

@@ -1,7 +1,7 @@
-"""W1 and W2 where several write at once: no order of a commit and of falling asleep loses a wake.
+"""W1 and W2 with concurrent writers: no order of a commit and of falling asleep loses a wake.
 
-Whoever changes something is held at each of their steps, whoever falls asleep goes step by step, and nobody looks
-on no occasion.  `stepping` says how.
+The writer is held at each of its steps, the sleeper goes step by step, and there is no fallback poll.
+`stepping` has both.
 """
 
 import random
@@ -14,9 +14,8 @@ import eventkit_postgres
 import psycopg
 import pytest
 from awaited_changes import CHANGES, Change
-from eventkit_postgres import listener
-from eventkit_postgres.napping import Pause, nap
-from eventkit_postgres.waiters import Waiter, Waiters
+from eventkit_postgres import waking
+from eventkit_postgres.waking import Pause, Waiter, Waiters, sleep
 from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
 from stepping import Held, Sleeper, install_halts
@@ -29,8 +28,8 @@ from eventkit.operations.claim import ReadOutlook
 from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
+from eventkit.plans import Stop
 from eventkit.protocols import Connection
-from eventkit.stopping import Stop
 from eventkit.testing import advance
 
 ISOLATIONS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
@@ -48,12 +47,12 @@ class Within:
         self._tx = tx
 
     def execute(self, operation: Operation[Any], tx: None = None) -> Any:
-        """The answer."""
+        """Return the answer."""
         return self._connection.execute(operation, self._tx)
 
 
 class Stage:
-    """A database with somebody who changes something, and any number of sleepers in one process."""
+    """A database with one writer and any number of sleepers in one process."""
 
     def __init__(self, url: str) -> None:
         self.connection = eventkit_postgres.connect(with_options(url, fallback_poll=86_400))
@@ -68,7 +67,7 @@ class Stage:
         first.close()
 
     def play(self, change: Change, isolation: IsolationLevel, commit: bool, overtaken: bool, seed: int) -> None:
-        """One change that is committed or rolled back, while one sleeper or several fall asleep in between."""
+        """Make one change that is committed or rolled back, while one sleeper or several fall asleep."""
         chance = random.Random(seed)
         self._rounds += 1
         name = f"round {self._rounds}"
@@ -106,7 +105,7 @@ class Stage:
                 sleeper.close()
 
     def pass_through(self, change: Change, before: int, between: int) -> None:
-        """A change that is made after so many steps of a sleeper, and committed after so many more."""
+        """Make a change after so many steps of a sleeper, and commit it after so many more."""
         self._rounds += 1
         name = f"round {self._rounds}"
         given = change.prepare(self.kit, name)
@@ -125,18 +124,18 @@ class Stage:
         sleeper.close()
 
     def close(self) -> None:
-        """Leave it."""
+        """Close all connections."""
         self.held.close()
         self.kit.close()
 
     def sleeper(self, probe: Probe) -> Sleeper:
-        """Somebody who is about to look."""
+        """Return a sleeper before its first look."""
         return Sleeper(self.connection, self.connection._listener, probe)
 
 
 @pytest.fixture
 def stage(postgres_url: str) -> Iterator[Stage]:
-    """A stage of the test's own."""
+    """Return a stage of the test's own."""
     stage = Stage(postgres_url)
     yield stage
     stage.close()
@@ -145,7 +144,7 @@ def stage(postgres_url: str) -> Iterator[Stage]:
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", CHANGES)
 def test_no_order_of_steps_loses_a_wake(stage: Stage, what: str, rounds: int) -> None:
-    """Committed, the change wakes everybody; rolled back, it leaves them asleep, and the next one wakes them."""
+    """Committed, the change wakes all sleepers; rolled back, it leaves them asleep, and the next one wakes them."""
     for isolation in ISOLATIONS:
         for commit in (True, False):
             for seed in range(rounds):
@@ -154,7 +153,7 @@ def test_no_order_of_steps_loses_a_wake(stage: Stage, what: str, rounds: int) ->
 
 @pytest.mark.parametrize("what", ["publish", "publish to many", "notify", "enqueue", "release", "ack makes room"])
 def test_a_change_between_any_two_steps_of_a_sleeper_wakes(stage: Stage, what: str) -> None:
-    """Whatever the sleeper has done before the change and before its commit."""
+    """The change and its commit come after each combination of the sleeper's steps."""
     for before in range(10):
         for between in range(10):
             stage.pass_through(CHANGES[what], before, between)
@@ -163,7 +162,7 @@ def test_a_change_between_any_two_steps_of_a_sleeper_wakes(stage: Stage, what: s
 @pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", OVERTAKEN)
 def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: int) -> None:
-    """What another has committed meanwhile is received as soon as the one before it is committed or rolled back."""
+    """A later commit is received as soon as the transaction before it is committed or rolled back."""
     for isolation in ISOLATIONS:
         for commit in (True, False):
             for seed in range(rounds):
@@ -171,9 +170,9 @@ def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: i
 
 
 def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
-    """Two wait for the same; what is committed between the look of one and the registration of the other wakes both."""
+    """Two wait for the same; a commit between the look of one and the registration of the other wakes both."""
     early, late = stage.sleeper(EventsAhead("t", 0)), stage.sleeper(EventsAhead("t", 0))
-    for _ in range(2):  # has looked, and not yet thought about it
+    for _ in range(2):  # has looked, and not processed the answer yet
         late.step()
     stage.held.prepare(lambda tx: stage.kit.stream("t").publish(1, tx=tx), ISOLATIONS[0], True)
     while not stage.held.returned:
@@ -188,13 +187,13 @@ def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
 
 
 def test_a_registration_that_changes_during_a_look_is_followed_by_another_look() -> None:
-    """A listener that reconnects begins anew; what was notified in between was heard by no connection."""
+    """A reconnected listener starts over; no connection heard the notifications in between."""
     waiters, probe = Waiters(), EventsAhead("t", 0)
     waiter = Waiter(probe, lambda: None)
     waiters.add(waiter)
     subjects = sorted(probe.subjects)
     waiters.register(subjects, waiters.next_registration(), set())
-    plan = nap(
+    plan = sleep(
         cast(Any, SimpleNamespace(waiters=waiters, closing=False, hearing=True, error=None)), waiter, None, Stop()
     )
     assert next(plan) is probe
@@ -206,7 +205,7 @@ def test_a_registration_that_changes_during_a_look_is_followed_by_another_look()
 
 
 def _ask(url: str, sql: LiteralString) -> int:
-    """The number that a statement about the sleepers of a schema gives."""
+    """Return the number that a statement about the sleepers of a schema gives."""
     base, [schema] = url.partition("?")[0], parse_qs(urlsplit(url).query)["schema"]
     with psycopg.connect(base) as driver:
         [(number,)] = driver.execute(SQL(sql).format(Identifier(schema, "eventkit_sleeper"))).fetchall()
@@ -214,8 +213,8 @@ def _ask(url: str, sql: LiteralString) -> int:
 
 
 def test_nobody_is_notified_when_all_have_left(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when two have registered the same at once."""
-    monkeypatch.setattr(listener, "_REFRESH", 1.0)
+    """This holds also after two registered the same at once."""
+    monkeypatch.setattr(waking, "_REFRESH", 1.0)
     stage = Stage(postgres_url)
     both = [stage.sleeper(EventsAhead("t", 0)), stage.sleeper(EventsAhead("t", 0))]
     for _ in range(12):
@@ -232,8 +231,8 @@ def test_nobody_is_notified_when_all_have_left(postgres_url: str, monkeypatch: p
 def test_a_process_that_stood_still_for_long_looks_when_it_goes_on(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its registration has expired, so nobody notified it."""
-    monkeypatch.setattr(listener, "_REFRESH", 1.0)
+    """Its registration has expired, so publishers do not notify it."""
+    monkeypatch.setattr(waking, "_REFRESH", 1.0)
     stage = Stage(postgres_url)
     sleeper = stage.sleeper(EventsAhead("t", 0))
     sleeper.fall_asleep()
@@ -245,7 +244,7 @@ def test_a_process_that_stood_still_for_long_looks_when_it_goes_on(
 
 
 def test_a_task_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
-    """Not without a pause, and no longer than the transaction lasts that has it in hand."""
+    """The waiter pauses between looks, and waits no longer than the transaction that holds the task."""
     queue, outlook = stage.kit.queue("q"), ReadOutlook("q")
     for prepare in (lambda: queue.enqueue("ready"), lambda: queue.enqueue("due", delay=0.001)):
         prepare()
@@ -264,7 +263,7 @@ def test_a_task_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> 
 
 
 def test_a_result_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
-    """A lease that lapses while its ack has not been committed: neither a death yet, nor a reason to look at once."""
+    """A lease that lapses before the commit of its ack is neither a death nor a reason to look without a pause."""
     queue = stage.kit.queue("q")
     id = queue.enqueue(1, max_attempts=1).id
     [task] = queue.claim("worker", lease=0.1)
@@ -280,7 +279,7 @@ def test_a_result_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -
 
 
 def test_a_schedule_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
-    """Whoever ticks meanwhile fires the others, and does not wait; and nobody looks without a pause."""
+    """Another tick fires the other schedules without waiting, and no loop runs without a pause."""
     schedules, outlook = stage.kit.schedules, SchedulesAhead()
     schedules.add("held", "@every 1h", "q")
     schedules.add("free", "@every 2h", "q")

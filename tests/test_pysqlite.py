@@ -12,11 +12,10 @@ import test_sqlite
 from eventkit.conformance.test_claim import *
 from eventkit.conformance.test_collected import *
 from eventkit.conformance.test_emitted import *
-from eventkit.conformance.test_errors import *
 from eventkit.conformance.test_finish import *
+from eventkit.conformance.test_headers import *
 from eventkit.conformance.test_keys import *
 from eventkit.conformance.test_sqlalchemy import *
-from eventkit.conformance.test_sqlalchemy_refusals import *
 from eventkit.conformance.test_streams import *
 from eventkit.conformance.test_transactions import *
 
@@ -25,6 +24,6 @@ pattern, engine_url, bare_sql = test_sqlite.pattern, test_sqlite.engine_url, tes
 
 @pytest.fixture
 def url(tmp_path: Path, pattern: Path) -> str:
-    """A fresh file."""
+    """Return the URL of a fresh file."""
     shutil.copyfile(pattern, tmp_path / "test.db")
     return f"sqlite+pysqlite:///{tmp_path}/test.db"

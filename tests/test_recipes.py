@@ -1,4 +1,4 @@
-"""The programs of ``docs/recipes.md`` work: each is put into a folder and tested there by the test beside it.
+"""The programs of ``docs/recipes.md`` work: each is written to a folder and tested by the test beside it.
 
 On SQLite as they stand, where they are for it; on Postgres with the URLs that the page names.
 """
@@ -20,7 +20,7 @@ DJANGO = {"dbname": "NAME", "host": "HOST", "port": "PORT", "user": "USER", "pas
 
 
 def recipes() -> dict[str, dict[str, str]]:
-    """The files of each recipe, by its heading."""
+    """Return the files of each recipe, by its heading."""
     sections = re.split(r"^## (.*)$", PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]
     found = {}
     for title, text in zip(sections[::2], sections[1::2], strict=True):
@@ -35,7 +35,7 @@ RECIPES = recipes()
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[str]:
-    """The URL of a database of the recipe's own."""
+    """Return the URL of a database of the recipe's own."""
     name = f"recipe_{secrets.token_hex(4)}"
     with psycopg.connect(postgres, autocommit=True) as driver:
         driver.execute(f"CREATE DATABASE {name}".encode())
@@ -44,7 +44,7 @@ def database(postgres: str) -> Iterator[str]:
 
 
 def on_postgres(program: str, url: str, driver: str) -> str:
-    """The program with its URLs exchanged for those of a database on Postgres."""
+    """Return the program with its URLs replaced by those of a database on Postgres."""
     parts = {DJANGO[name]: value for name, value in conninfo_to_dict(url).items() if name in DJANGO}
     for pattern, other in (
         (r'"sqlite(\+pysqlite)?:///shop.db"', repr(url)),
@@ -69,14 +69,14 @@ def run(files: dict[str, str], folder: Path) -> None:
 
 
 def test_every_recipe_has_a_program_and_its_test() -> None:
-    """None is only shown."""
+    """No recipe is shown only."""
     assert all(set(files) == {"shop.py", "test_shop.py"} for files in RECIPES.values())
     assert len(RECIPES) == 4
 
 
 @pytest.mark.parametrize("title", [title for title in RECIPES if title != "psycopg alone"])
 def test_it_works_on_sqlite(title: str, tmp_path: Path) -> None:
-    """As it stands."""
+    """It runs unchanged."""
     run(RECIPES[title], tmp_path)
 
 
@@ -92,6 +92,6 @@ def test_it_works_on_sqlite(title: str, tmp_path: Path) -> None:
     ],
 )
 def test_it_works_on_postgres(title: str, driver: str, database: str, tmp_path: Path) -> None:
-    """With each driver that the page names."""
+    """It runs with each driver that the page names."""
     files = dict(RECIPES[title])
     run(files | {"shop.py": on_postgres(files["shop.py"], database, driver)}, tmp_path)

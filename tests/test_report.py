@@ -1,4 +1,4 @@
-"""The page with plots: whole, for itself, and right at its ends."""
+"""The page with plots: self-contained, and correct at its ends."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from eventkit.operations.rollup import Sum
-from eventkit.report import page
-from eventkit.report.page import count, duration, share, size
-from eventkit.report.plots import Series, columns, lines
-from eventkit.rollups import HOUR, spans
+from eventkit.operations.batches import Sum
+from eventkit.report import Series, columns, count, duration, lines, page, share, size
+from eventkit.rollup import HOUR, spans
 
 NOW = datetime(2026, 11, 19, 2, tzinfo=UTC)
 LATEST = int(NOW.timestamp()) * 1000
 
 
 class Tags(HTMLParser):
-    """Every tag with its attributes, where each that begins also ends."""
+    """A parser of the tags and their attributes, which checks that each opened tag is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -51,7 +49,7 @@ def made(hours: int) -> str:
 
 @pytest.mark.parametrize("hours", [0, 1, 30, 24 * 40, 24 * 400])
 def test_a_page_stands_for_itself(hours: int) -> None:
-    """It is well-formed, has nothing that is fetched or run, and plots that stay readable."""
+    """It is well-formed, loads and runs nothing, and its plots are readable."""
     text = made(hours)
     tags = Tags(text)
     assert not {tag for tag, _ in tags.found} & {"script", "link", "img", "iframe", "a", "object"}
@@ -70,7 +68,7 @@ def test_a_page_stands_for_itself(hours: int) -> None:
 
 
 def test_plots_of_little() -> None:
-    """Nothing, a single value, zeros and gaps have a picture as well."""
+    """No value, a single value, zeros and gaps have a plot as well."""
     for values in ([], [None], [0], [0.003], [None, 2, None, 3, 4, None]):
         begins = [NOW + timedelta(hours=place) for place in range(len(values))]
         for draw in (columns, lines):
@@ -80,7 +78,7 @@ def test_plots_of_little() -> None:
 
 
 def test_hours_add_up() -> None:
-    """Spans of several hours are the sums of theirs."""
+    """Longer spans are sums of hours."""
     sums = [Sum("queue", "q", LATEST - place * HOUR, "succeeded", 2) for place in range(48)]
     days = spans(sums, hours=24)
     assert [one.count("succeeded") for one in days] == [42, 48, 6]
@@ -88,7 +86,7 @@ def test_hours_add_up() -> None:
 
 
 def test_numbers_as_somebody_reads_them() -> None:
-    """Short, with a unit."""
+    """Numbers are short, with a unit."""
     assert [count(one) for one in (0, 0.25, 7, 1234, 12_345, 1_752_345, None)] == [
         "0",
         "0.25",

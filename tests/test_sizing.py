@@ -1,6 +1,6 @@
 """The figures of docs/sizing.md are those of benchmarks/RESULTS.md.
 
-``python tests/test_sizing.py`` writes them anew.
+``python tests/test_sizing.py`` rewrites them.
 """
 
 import re
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 def table(heading: str) -> dict[str, dict[str, str]]:
-    """The table under a heading of the results, by the first column, and then by the others."""
+    """Return the table under a heading of the results, by the first column, and then by the others."""
     part = RESULTS.read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", part, re.MULTILINE)
@@ -40,7 +40,7 @@ def table(heading: str) -> dict[str, dict[str, str]]:
 
 
 def throughput() -> str:
-    """What is done in a second, as the page has it."""
+    """Return the throughput in a second, in the page's form."""
     rows = [("work", *COLUMNS), ("---",) * (1 + len(COLUMNS))]
     for work in WORK:
         figures = [table(heading).get(work, {}).get(column, "–") for heading, column in COLUMNS.values()]
@@ -50,20 +50,20 @@ def throughput() -> str:
 
 
 def memory() -> str:
-    """What a process takes, as the page has it."""
+    """Return the memory of a process, in the page's form."""
     rows = [("process", "resident"), ("---", "---")]
     rows += [(process, cells["resident"]) for process, cells in table("Memory").items()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def rewritten(page: str) -> str:
-    """The page, with the figures of the results."""
+    """Return the page with the figures of the results."""
     figures = iter((throughput(), memory()))
     return TABLE.sub(lambda _: next(figures), page)
 
 
 def test_the_figures_are_those_of_the_results() -> None:
-    """If they are no longer, run ``python tests/test_sizing.py``."""
+    """Run ``python tests/test_sizing.py`` if they differ."""
     page = PAGE.read_text("utf-8")
     assert len(TABLE.findall(page)) == 2
     assert rewritten(page) == page

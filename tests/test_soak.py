@@ -1,4 +1,4 @@
-"""Minutes of mixed load: the log, the memory and the threads stay where they are."""
+"""Minutes of mixed load: the log, the memory and the threads do not grow."""
 
 import os
 import threading
@@ -31,7 +31,7 @@ def _produce(url: str, until: float) -> None:
 
 
 def _consume(url: str, until: float, answers: Any) -> None:
-    """Work, follow, listen and wait at once; the memory and the threads after a quarter of the time, and at the end."""
+    """Work, follow, listen and wait at once; return memory and threads after a quarter of the time, and at the end."""
     kit = eventkit.connect(url)
 
     def work() -> None:
@@ -48,7 +48,7 @@ def _consume(url: str, until: float, answers: Any) -> None:
             pass
 
     def stay() -> None:
-        """A reader to whom nothing ever happens must not hold on to the log as it was when it came."""
+        """Read without events: the reader must not keep the log from being truncated."""
         for _ in kit.stream("quiet").subscribe("idler"):
             pass
 

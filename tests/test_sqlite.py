@@ -1,6 +1,6 @@
 """The conformance suite on SQLite: through apsw, and in the slow group through the standard library's driver.
 
-`test_pysqlite` has what differs most between the two, transactions and sessions, for every run.
+`test_pysqlite` runs the tests of transactions and sessions, where the two differ most, each time.
 """
 
 import shutil
@@ -21,12 +21,12 @@ ENGINES = {
     ("sqlite+pysqlite", "sync"): "sqlite+pysqlite",
     ("sqlite+pysqlite", "async"): "sqlite+aiosqlite",
 }
-"""By which name SQLAlchemy uses the library that the kit uses."""
+"""SQLAlchemy's name for the library that the kit uses."""
 
 
 @pytest.fixture(scope="session")
 def pattern(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with the tables and nothing in them, which nobody has open."""
+    """Return a closed file with empty tables."""
     path = tmp_path_factory.mktemp("pattern") / "pattern.db"
     eventkit.connect(f"sqlite:///{path}").close()
     return path
@@ -34,20 +34,20 @@ def pattern(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sqlite", pytest.param("sqlite+pysqlite", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path, pattern: Path) -> str:
-    """A fresh file, by each driver: a copy, because to make the tables takes longer than most tests do."""
+    """Return the URL of a fresh file, by each driver: a copy, because creating tables takes longer than most tests."""
     shutil.copyfile(pattern, tmp_path / "test.db")
     return f"{request.param}:///{tmp_path}/test.db"
 
 
 @pytest.fixture
 def new_url(url: str) -> str:
-    """Where there is no file yet."""
+    """Return a URL without a file yet."""
     return url.replace("test.db", "new.db")
 
 
 @pytest.fixture
 def bare_sql(url: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
-    """A connection of apsw that was given the functions."""
+    """Return a caller of SQL by a connection of apsw with the functions."""
     if url.startswith("sqlite+pysqlite"):
         pytest.skip("the functions are for connections of apsw")
     connection = apsw.Connection(url.removeprefix("sqlite:///"))
@@ -64,6 +64,6 @@ def bare_sql(url: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
 
 @pytest.fixture
 def engine_url(url: str, flavour: str) -> str:
-    """An engine on the same SQLite library, which waits for its turn as long as a crowd may take."""
+    """Return an engine on the same SQLite library, with a busy timeout that is enough for many writers."""
     scheme, _, file = url.partition(":")
     return f"{ENGINES[scheme, flavour]}:{file}?timeout=30"

@@ -1,4 +1,4 @@
-"""SQLite URLs: which file they mean, and what is said of those that mean none (G2, G3)."""
+"""SQLite URLs: the files they mean, and the errors of invalid ones (G2, G3)."""
 
 import os
 import shutil
@@ -29,11 +29,11 @@ def publishes(url: str) -> bool:
 
 
 def engine_url(url: str) -> str:
-    """The same for SQLAlchemy, where ``sqlite:`` alone means the standard library's driver."""
+    """Return the same for SQLAlchemy, where ``sqlite:`` alone means the standard library's driver."""
     return url.replace("sqlite:", "sqlite+apsw:") if url.startswith("sqlite:") else url
 
 
-# Which file
+# Files of URLs
 
 
 def test_three_slashes_are_relative_and_four_absolute(
@@ -87,7 +87,7 @@ def test_a_kit_stays_with_its_file_when_the_process_goes_elsewhere(
     ],
 )
 def test_kit_and_engine_mean_the_same_file(scheme: str, tmp_path: Path, name: str) -> None:
-    """A URL means one file, whatever is in its name, to eventkit, to SQLAlchemy and to the migrations."""
+    """eventkit, SQLAlchemy and the migrations open the same file for a URL, with any characters in its name."""
     urls = [f"{scheme}:///{quote(f'{tmp_path}/{name}')}"]
     if not set(name) & set("?%"):
         urls.append(f"{scheme}:///{tmp_path}/{name}")
@@ -130,18 +130,18 @@ def test_an_empty_file_and_another_applications_database_get_the_schema(scheme: 
     engine.dispose()
 
 
-# What is no place
+# Places that are no file
 
 
 @pytest.mark.parametrize("rest", ["://", ":///", ":///:memory:", ":///file::memory:?cache=shared", ":shop.db", ""])
 def test_a_database_in_memory_is_refused(scheme: str, rest: str) -> None:
-    """It would be neither durable nor shared; the message shows what to write."""
+    """It would be neither durable nor shared; the message shows a valid URL."""
     with pytest.raises((ValueError, eventkit.UnknownBackend), match=r"sqlite:///events\.db"):
         eventkit.connect(scheme + rest)
 
 
 def test_a_host_is_refused(scheme: str) -> None:
-    """Two slashes are the usual slip; the message shows the three and the four."""
+    """Two slashes are a common mistake; the message shows the three and the four."""
     with pytest.raises(ValueError, match=r"sqlite:///relative\.db .*sqlite:////absolute\.db"):
         eventkit.connect(f"{scheme}://shop.db")
 
@@ -150,8 +150,8 @@ def test_a_host_is_refused(scheme: str) -> None:
     ("query", "message"),
     [
         ("cache=shared", "unknown option 'cache'.*durability, busy_timeout"),
-        ("mode=ro", "mode is an octal number"),
-        ("mode=0066", "mode is an octal number that lets the owner read and write"),
+        ("mode=ro", "mode must be an octal number"),
+        ("mode=0066", "mode must be an octal number that lets the owner read and write"),
         ("durability=maybe", "durability is one of full, normal, off"),
         ("watch=closely", "watch is one of inotify, poll"),
         ("busy_timeout=-1", "busy_timeout is a number"),
@@ -161,7 +161,7 @@ def test_a_host_is_refused(scheme: str) -> None:
     ],
 )
 def test_an_option_that_means_nothing_is_refused(scheme: str, tmp_path: Path, query: str, message: str) -> None:
-    """Nothing is created on the way."""
+    """No file is created."""
     with pytest.raises(ValueError, match=message):
         eventkit.connect(f"{scheme}:///{tmp_path}/shop.db?{query}")
     assert list(tmp_path.iterdir()) == []
@@ -179,7 +179,7 @@ def test_durability_is_sqlites_synchronous(tmp_path: Path, durability: str | Non
     ("query", "umask", "mode"), [("", 0o022, 0o600), ("?mode=0660", 0o007, 0o660), ("?mode=660", 0o027, 0o640)]
 )
 def test_a_new_file_is_its_owners(scheme: str, tmp_path: Path, query: str, umask: int, mode: int) -> None:
-    """The database, its log and a backup have the mode of the URL, less the umask; a file keeps the mode it has."""
+    """The database, its log and a backup have the mode of the URL, less the umask; an existing file keeps its mode."""
     before = os.umask(umask)
     try:
         with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db{query}") as kit:
@@ -215,12 +215,12 @@ def test_what_is_no_database_is_left_alone(scheme: str, tmp_path: Path) -> None:
     assert path.read_text() == "Dear Ann,\n" * 200
 
 
-# Without permission
+# Missing permissions
 
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that any user may look into; tests often run as root, whom no permission stops."""
+    """Return a folder that any user may enter; tests often run as root, which permissions do not stop."""
     folder = Path(tempfile.mkdtemp(prefix="eventkit-"))
     folder.chmod(0o755)
     yield folder
@@ -228,13 +228,13 @@ def public() -> Iterator[Path]:
 
 
 def connect_as_nobody(url: str, create: bool) -> str:
-    """What a user without rights is told."""
+    """Return the error that a user without rights gets."""
     return str(spawn(_connect_as_nobody, url, create).result())
 
 
 def _connect_as_nobody(url: str, create: bool) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        # What is imported late must be there before the rights are gone.
+        # Late imports must be complete before the rights are dropped.
         assert publishes(f"{url.partition(':')[0]}:///{folder}/test.db")
     if os.geteuid() == 0:
         os.setuid(65534)
@@ -249,23 +249,23 @@ def _connect_as_nobody(url: str, create: bool) -> str:
 def test_a_file_that_may_not_be_written_is_refused(scheme: str, public: Path, mode: int) -> None:
     assert publishes(f"{scheme}:///{public}/shop.db")
     (public / "shop.db").chmod(mode)
-    told = connect_as_nobody(f"{scheme}:///{public}/shop.db", create=False)
-    assert told == f"{public}/shop.db cannot be written: check the permissions of the file and its folder"
+    error = connect_as_nobody(f"{scheme}:///{public}/shop.db", create=False)
+    assert error == f"{public}/shop.db cannot be written: check the permissions of the file and its folder"
 
 
 def test_a_folder_that_may_not_be_written_is_refused(scheme: str, public: Path) -> None:
-    """SQLite keeps two more files beside the database, and cannot work without them."""
+    """SQLite needs two more files beside the database."""
     assert publishes(f"{scheme}:///{public}/shop.db")
     (public / "shop.db").chmod(0o666)
     public.chmod(0o555)
-    told = connect_as_nobody(f"{scheme}:///{public}/shop.db", create=True)
-    assert told == f"{public}/shop.db cannot be written: check the permissions of the file and its folder"
+    error = connect_as_nobody(f"{scheme}:///{public}/shop.db", create=True)
+    assert error == f"{public}/shop.db cannot be written: check the permissions of the file and its folder"
 
 
 def test_a_file_that_may_not_be_created_is_refused(scheme: str, public: Path) -> None:
     public.chmod(0o555)
-    told = connect_as_nobody(f"{scheme}:///{public}/shop.db", create=True)
-    assert told == f"{public}/shop.db cannot be created: check the permissions of the folder"
+    error = connect_as_nobody(f"{scheme}:///{public}/shop.db", create=True)
+    assert error == f"{public}/shop.db cannot be created: check the permissions of the folder"
 
 
 # The schema

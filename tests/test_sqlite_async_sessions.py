@@ -1,4 +1,4 @@
-"""``tx=`` with an AsyncSession on ``sqlite+apsw_async`` (G4): what only this pair of kit and engine has."""
+"""``tx=`` with an AsyncSession on ``sqlite+apsw_async`` (G4): cases of this pair of kit and engine."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ import eventkit
 
 
 def test_a_cancelled_call_ends_the_sessions_transaction(tmp_path: Path) -> None:
-    """As a cancelled statement of its own would: nothing is written, nobody waits, and a rollback makes it usable."""
+    """Like a cancelled statement of the session: nothing is written, no lock held, and a rollback makes it usable."""
 
     async def main() -> list[Any]:
         async with eventkit.connect_async(f"sqlite:///{tmp_path}/shop.db") as kit:
@@ -36,7 +36,7 @@ def test_a_cancelled_call_ends_the_sessions_transaction(tmp_path: Path) -> None:
 
 
 def test_a_call_that_would_wait_for_its_own_session_is_refused(tmp_path: Path) -> None:
-    """At once, to the task whose session holds the lock, and to a blocking call in its loop; others wait."""
+    """It is refused at once for the task whose session holds the lock and a blocking call in its loop; others wait."""
 
     async def main() -> list[Any]:
         url = f"sqlite:///{tmp_path}/shop.db?busy_timeout=60"
@@ -63,7 +63,7 @@ def test_a_call_that_would_wait_for_its_own_session_is_refused(tmp_path: Path) -
 
 
 def test_a_blocking_kit_refuses_the_session_within_run_sync(tmp_path: Path) -> None:
-    """It could not await the connection; the message says which kit can."""
+    """It could not await the connection; the message names the kit that can."""
 
     async def main() -> None:
         with eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as kit:

@@ -1,4 +1,4 @@
-"""``tx=`` with the connection that an asyncio application on apsw has, without SQLAlchemy (G4)."""
+"""``tx=`` with the connection of an asyncio application on apsw, without SQLAlchemy (G4)."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ import eventkit
 
 
 def test_an_async_apsw_connection_shares_its_fate(tmp_path: Path) -> None:
-    """What an asyncio application on apsw itself has open serves as well."""
+    """Calls commit and roll back with an open transaction of the application."""
 
     async def main() -> list[Any]:
         async with eventkit.connect_async(f"sqlite:///{tmp_path}/shop.db") as kit:

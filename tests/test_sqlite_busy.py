@@ -1,4 +1,4 @@
-"""While another process holds the write lock (G6, Q17, S5)."""
+"""Calls while another process holds the write lock (G6, Q17, S5)."""
 
 import asyncio
 import sqlite3
@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def locked(elsewhere: Elsewhere, tmp_path: Path) -> Callable[..., Any]:
-    """A stretch of time in which another process writes; it begins with the lock taken."""
+    """Make another process hold the write lock: until the block is left, or for so many seconds."""
 
     @contextmanager
     def locked(seconds: float = HELD) -> Iterator[None]:
@@ -45,8 +45,8 @@ def locked(elsewhere: Elsewhere, tmp_path: Path) -> Callable[..., Any]:
             assert time.monotonic() < deadline
             time.sleep(0.005)
         yield
-        elsewhere.end()
         marker.unlink()
+        elsewhere.end()
 
     return locked
 
@@ -56,13 +56,15 @@ def hold_the_lock(path: str, marker: Path, seconds: float) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO eventkit_event (topic, payload) VALUES ('other', '1')")
     marker.touch()
-    time.sleep(seconds)
+    held_until = time.monotonic() + seconds
+    while marker.exists() and time.monotonic() < held_until:
+        time.sleep(0.005)
     connection.execute("COMMIT")
     connection.close()
 
 
 def test_readers_do_not_wait(url: str, locked: Callable[..., Any]) -> None:
-    """Whatever only reads answers at once, what was committed before."""
+    """A reading call answers at once, with the last commit."""
     with eventkit.connect(url) as kit, locked():
         began = time.monotonic()
         assert len(kit.stream("t").read()) == 5
@@ -75,7 +77,7 @@ def test_readers_do_not_wait(url: str, locked: Callable[..., Any]) -> None:
 
 
 def test_writers_wait_and_succeed(url: str, locked: Callable[..., Any]) -> None:
-    """Five seconds is the default patience, of calls and of transactions."""
+    """The default timeout of calls and of transactions is five seconds."""
     with eventkit.connect(url) as kit:
         with locked():
             began = time.monotonic()
@@ -123,7 +125,7 @@ def test_impatient_writers_are_told(url: str, locked: Callable[..., Any], flavou
 
 
 def test_the_event_loop_goes_on(url: str, locked: Callable[..., Any]) -> None:
-    """Calls that wait for the lock keep neither the loop nor readers from working."""
+    """Calls that wait for the lock block neither the loop nor readers."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -145,7 +147,7 @@ def test_the_event_loop_goes_on(url: str, locked: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
 def test_iterators_survive(url: str, locked: Callable[..., Any], flavour: str) -> None:
-    """Workers and subscribers whose claims, acks and saves find the file locked for too long go on afterwards."""
+    """Workers and subscribers continue after their claims, acks and saves found the file locked for too long."""
     url += "?busy_timeout=0.1"
 
     def blocking() -> None:
@@ -201,7 +203,7 @@ def test_iterators_survive(url: str, locked: Callable[..., Any], flavour: str) -
     indirect=True,
 )
 def test_housekeepers_and_schedulers_survive(url: str, locked: Callable[..., Any], connect: Callable[..., Any]) -> None:
-    """Whoever keeps house or fires schedules, and finds the file locked for too long, does so afterwards."""
+    """They continue after they found the file locked for too long."""
     kit = connect(url + "?busy_timeout=0.1")
     jobs, ticks = kit.queue("jobs"), kit.queue("ticks")
     jobs.configure(keep_done=0.001)
@@ -221,7 +223,7 @@ def test_housekeepers_and_schedulers_survive(url: str, locked: Callable[..., Any
 
 
 def test_closing_does_not_wait_for_the_lock(url: str, locked: Callable[..., Any]) -> None:
-    """A call that waits for the lock while its kit is closed ends with `Closed`, long before its patience."""
+    """A call that waits for the lock while its kit is closed ends with `Closed`, long before its timeout."""
     kit = eventkit.connect(url + "?busy_timeout=60")
     with locked():
         began = time.monotonic()

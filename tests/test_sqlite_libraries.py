@@ -27,7 +27,7 @@ def scheme(request: pytest.FixtureRequest) -> str:
 
 @contextmanager
 def foreign(scheme: str, path: str, kind: str) -> Iterator[Any]:
-    """A transaction on the file at *path*, through the library of *scheme*."""
+    """Yield a transaction on the file at *path*, through the library of *scheme*."""
     engine = sa.create_engine(f"{scheme}:///{path}")
     if kind == "Session":
         with Session(engine) as session:
@@ -79,7 +79,7 @@ def test_aiosqlite_is_the_standard_library(tmp_path: Path) -> None:
 
 @proves("G5")
 def test_an_async_engine_on_apsw_is_refused_by_a_kit_on_the_standard_library(tmp_path: Path) -> None:
-    """The message names the pair that goes together."""
+    """The message names a matching pair."""
 
     async def main() -> None:
         engine = create_async_engine(f"sqlite+apsw_async:///{tmp_path}/shop.db")
@@ -94,7 +94,7 @@ def test_an_async_engine_on_apsw_is_refused_by_a_kit_on_the_standard_library(tmp
 
 
 def test_the_url_in_the_message_can_be_used(tmp_path: Path) -> None:
-    """A file name with odd characters is written as a URL wants it."""
+    """Odd characters of the file name are escaped."""
     path = tmp_path / "a b#c?.db"
     url = f"sqlite+apsw:///{tmp_path}/a%20b%23c%3F.db"
     with eventkit.connect(url) as kit, foreign("sqlite+pysqlite", str(path), "raw connection") as tx:
@@ -107,7 +107,7 @@ def test_the_url_in_the_message_can_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["Session", "Connection", "raw connection"])
 @pytest.mark.parametrize("other", ["file", "copy", "memory"])
 def test_a_transaction_of_another_database_is_refused(scheme: str, tmp_path: Path, kind: str, other: str) -> None:
-    """Neither another file, nor one with the same content, nor a database in memory will do."""
+    """Another file, one with the same content, and a database in memory are refused."""
     with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db") as kit:
         elsewhere = ":memory:" if other == "memory" else f"{tmp_path}/other.db"
         if other == "copy":
@@ -122,7 +122,7 @@ def test_a_transaction_of_another_database_is_refused(scheme: str, tmp_path: Pat
 
 
 def test_a_second_kit_through_the_other_library_is_refused(scheme: str, tmp_path: Path) -> None:
-    """As long as the first one is open, in both flavours, and by whatever name the file is reached."""
+    """It is refused as long as the first kit is open, in both flavours, and by any name of the file."""
     (tmp_path / "link.db").symlink_to(tmp_path / "shop.db")
 
     async def connect_async(url: str) -> None:
@@ -143,7 +143,7 @@ def test_a_second_kit_through_the_other_library_is_refused(scheme: str, tmp_path
 
 
 def test_a_refused_kit_leaves_nothing_open(scheme: str, tmp_path: Path) -> None:
-    """The other library does not so much as look into a file that is open already: closing would drop its locks."""
+    """The other library does not open a file that is open already: closing it would drop its locks."""
     with eventkit.connect(f"{scheme}:///{tmp_path}/shop.db") as kit:
         with kit.transaction() as tx:
             kit.stream("t").publish(1, tx=tx)
@@ -165,7 +165,7 @@ def _is_locked(path: str) -> bool:
 
 
 def test_two_libraries_in_one_process_see_no_locks(tmp_path: Path) -> None:
-    """Why all this is refused: both are inside a write transaction at once, on the same file."""
+    """This is the reason for the refusals: both are inside a write transaction at once, on the same file."""
     with eventkit.connect(f"sqlite:///{tmp_path}/shop.db"):
         pass
     with spawn(_write_with_both, f"{tmp_path}/shop.db") as process:
@@ -185,7 +185,7 @@ def _write_with_both(path: str) -> str:
 
 @proves("G2")
 def test_a_python_with_an_old_sqlite_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Before anything is made; the error names the URL that works."""
+    """The refusal comes before anything is created; the error names a URL that works."""
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(eventkit.Unavailable, match=r"older than 3\.38: use a URL that begins with sqlite:///"):
         eventkit.connect(f"sqlite+pysqlite:///{tmp_path}/shop.db")

@@ -1,4 +1,4 @@
-"""``tx=`` with what only an application on SQLite has: connections of the driver, and one lock for all (G4)."""
+"""``tx=`` on SQLite: connections of the driver, and one lock for all (G4)."""
 
 import asyncio
 import sqlite3
@@ -24,7 +24,7 @@ INSERT = "INSERT INTO orders (name) VALUES ('business')"
 
 @pytest.fixture(params=["sqlite+apsw", "sqlite+pysqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A file with a table of orders."""
+    """Return the URL of a file with a table of orders."""
     url = f"{request.param}:///{tmp_path}/shop.db"
     with eventkit.connect(url) as kit, kit.transaction() as tx:
         tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
@@ -33,21 +33,21 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def kit(url: str) -> Iterator[eventkit.EventKit]:
-    """A kit on the file."""
+    """Return a kit on the file."""
     with eventkit.connect(url) as kit:
         yield kit
 
 
 @pytest.fixture
 def driver(url: str) -> Iterator[Any]:
-    """A connection of the driver that the kit uses, without a transaction."""
+    """Return a connection of the driver that the kit uses, without a transaction."""
     driver = connection(url)
     yield driver
     driver.close()
 
 
 def connection(url: str, **options: Any) -> Any:
-    """A connection of the driver that *url* names; *options* are those of the standard library's."""
+    """Return a connection of the driver that *url* names; *options* are those of the standard library's."""
     scheme, _, path = url.partition(":///")
     return apsw.Connection(path) if scheme == "sqlite+apsw" else sqlite3.connect(path, **options)
 
@@ -60,7 +60,7 @@ def begin(driver: Any) -> None:
 
 @contextmanager
 def begun(kind: str, url: str) -> Iterator[Any]:
-    """A transaction of the application that is rolled back in the end, unless it was committed."""
+    """Yield a transaction of the application that is rolled back in the end, unless it was committed."""
     if kind == "driver":
         driver = connection(url)
         begin(driver)
@@ -82,7 +82,7 @@ def commit(tx: Any) -> None:
 
 
 def found(kit: eventkit.EventKit) -> tuple[int, list[Any], int]:
-    """What was committed: how many orders, which events, how many tasks."""
+    """Return what was committed: the number of orders, the events, and the number of tasks."""
     with kit.transaction() as tx:
         [[orders]] = tx.execute("SELECT count(*) FROM orders").fetchall()
     return orders, [event.payload for event in kit.stream("t").read()], kit.queue("q").size()
@@ -91,7 +91,7 @@ def found(kit: eventkit.EventKit) -> tuple[int, list[Any], int]:
 @proves("G4")
 @pytest.mark.parametrize("first", ["the order", "the event"])
 def test_a_connection_of_the_driver_decides(kit: eventkit.EventKit, driver: Any, first: str) -> None:
-    """Whoever comes first: all is committed by the application, or nothing, and seen by nobody before."""
+    """The application commits all or nothing, in any order of writes, and others see nothing before."""
     for ending, done in (("ROLLBACK", 0), ("COMMIT", 1)):
         begin(driver)
         if first == "the order":
@@ -107,7 +107,7 @@ def test_a_connection_of_the_driver_decides(kit: eventkit.EventKit, driver: Any,
 
 @proves("G4")
 def test_savepoints_are_honoured(kit: eventkit.EventKit, driver: Any) -> None:
-    """What is rolled back to a savepoint is gone, and the rest stays."""
+    """Work rolled back to a savepoint is gone, and the rest stays."""
     begin(driver)
     kit.stream("t").publish("before", tx=driver)
     driver.execute("SAVEPOINT one")
@@ -122,7 +122,7 @@ def test_savepoints_are_honoured(kit: eventkit.EventKit, driver: Any) -> None:
 
 @proves("G4", "W2")
 def test_the_commit_wakes_whoever_waits_and_nothing_before_it(kit: eventkit.EventKit, driver: Any) -> None:
-    """Although eventkit does not see the commit."""
+    """The waiter wakes although eventkit does not see the commit."""
     events = kit.stream("t").subscribe()
     waiting = background(lambda: next(events).payload)
     begin(driver)
@@ -135,7 +135,7 @@ def test_the_commit_wakes_whoever_waits_and_nothing_before_it(kit: eventkit.Even
 
 @proves("G4")
 def test_rows_may_be_made_into_anything(kit: eventkit.EventKit, driver: Any) -> None:
-    """What an application has told the driver to make of its rows is not applied to ours."""
+    """Row factories of the application do not apply to eventkit's statements."""
     if isinstance(driver, apsw.Connection):
         driver.row_trace = lambda cursor, row: {"first": row[0]}
     else:
@@ -153,7 +153,7 @@ def test_rows_may_be_made_into_anything(kit: eventkit.EventKit, driver: Any) -> 
 
 @proves("G4")
 def test_a_connection_without_a_transaction_is_refused(url: str, kit: eventkit.EventKit) -> None:
-    """Otherwise each statement would be committed by itself, behind the caller's back."""
+    """Each statement would otherwise be committed by itself, without the caller's commit."""
     driver = connection(url, isolation_level=None)
     with pytest.raises(ValueError, match="execute BEGIN first"):
         kit.stream("t").publish(1, tx=driver)
@@ -168,7 +168,7 @@ def test_a_connection_without_a_transaction_is_refused(url: str, kit: eventkit.E
 @proves("G4")
 @pytest.mark.parametrize("kind", [*KINDS, "driver"])
 def test_forgetting_tx_is_refused_at_once(tmp_path: Path, kind: str) -> None:
-    """A call that would wait for the very transaction its thread has open says so instead."""
+    """A call that would wait for its own thread's transaction raises at once."""
     url = f"sqlite+apsw:///{tmp_path}/shop.db"
     with eventkit.connect(url + "?busy_timeout=50") as kit:
         with begun(kind, url) as tx:
@@ -192,7 +192,7 @@ def test_forgetting_tx_is_refused_at_once(tmp_path: Path, kind: str) -> None:
 
 @proves("G4")
 def test_forgetting_tx_after_a_flush_is_refused_at_once(tmp_path: Path) -> None:
-    """It is the application's own first write that takes the lock, before eventkit is asked anything."""
+    """The application's own first write takes the lock, before it calls eventkit."""
     url = f"sqlite+apsw:///{tmp_path}/shop.db"
     engine = sa.create_engine(url)
     with eventkit.connect(url + "?busy_timeout=50") as kit:
@@ -211,7 +211,7 @@ def test_forgetting_tx_after_a_flush_is_refused_at_once(tmp_path: Path) -> None:
 
 @proves("G4")
 def test_an_async_kit_refuses_what_blocks(url: str, driver: Any) -> None:
-    """A connection that blocks would hold up the event loop."""
+    """A blocking connection would block the event loop."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -230,7 +230,7 @@ class _Interrupting(msgspec.Struct):
 
 @proves("Q2")
 def test_a_claim_that_is_interrupted_while_it_decodes_commits_nothing(kit: eventkit.EventKit) -> None:
-    """Neither a lease nor an attempt, for no caller has got the tasks."""
+    """Neither a lease nor an attempt is stored, since no caller has the tasks."""
     kit.queue("jobs").enqueue_many([{}, {}])
     with pytest.raises(KeyboardInterrupt):
         kit.queue("jobs", type=_Interrupting).claim("worker", 2)

@@ -1,4 +1,4 @@
-"""Noticing commits and replaced files (W1, W2, W3, W5)."""
+"""How commits and replaced files are noticed (W1, W2, W3, W5)."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from eventkit.conformance.processes import PATIENCE, Elsewhere, another_process,
 
 NEVER = "fallback_poll=3600"
 SOON = 5.0
-"""The contract says a second; a busy machine gets a few."""
+"""The contract allows a second; a busy machine gets more."""
 
 
 @pytest.fixture(params=["sqlite+apsw", "sqlite+pysqlite"])
@@ -34,8 +34,15 @@ def scheme(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["inotify", "poll"])
 def url(request: pytest.FixtureRequest, scheme: str, tmp_path: Path) -> str:
-    """A file that is watched in either way, and looked at on no other occasion."""
+    """Return a file that is watched in either way, without a fallback poll."""
     return f"{scheme}:///{tmp_path}/shop.db?watch={request.param}&{NEVER}"
+
+
+BOTH = pytest.mark.parametrize(
+    ("scheme", "url"), [("sqlite+apsw", "inotify"), ("sqlite+pysqlite", "poll")], indirect=True
+)
+"""Each library and each way of watching once: the library determines what happened to a file, and the watcher, which
+is independent of it, only when to look."""
 
 
 @pytest.fixture
@@ -45,15 +52,15 @@ def kit(url: str) -> Iterator[eventkit.EventKit]:
 
 
 def watchers() -> set[threading.Thread]:
-    """The watcher threads of this process."""
+    """Return the watcher threads of this process."""
     return {thread for thread in threading.enumerate() if thread.name == "eventkit-watcher"}
 
 
-# Any writer of the file
+# Writers of the file
 
 
 def insert_event(path: str, payload: str) -> None:
-    """What a shell or another language would do."""
+    """Insert an event as a shell or another language would."""
     connection = sqlite3.connect(path)
     connection.execute("INSERT INTO eventkit_event (topic, payload) VALUES ('t', ?)", (payload,))
     connection.execute("INSERT INTO eventkit_task (queue, payload) VALUES ('q', ?)", (payload,))
@@ -64,7 +71,7 @@ def insert_event(path: str, payload: str) -> None:
 
 @proves("W1")
 def test_a_plain_insert_by_another_process_wakes(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
-    """Whoever writes to the file, in whatever language, wakes subscribers, workers and listeners."""
+    """A writer of the file in any language wakes subscribers, workers and listeners."""
     iterators: list[Any] = [kit.stream("t").subscribe(), kit.queue("q").work("w"), kit.channel("c").listen()]
     for number in range(20):
         waiting = [background(lambda iterator: next(iterator).payload, iterator) for iterator in iterators]
@@ -74,7 +81,7 @@ def test_a_plain_insert_by_another_process_wakes(kit: eventkit.EventKit, tmp_pat
 
 
 def empty_the_log(path: str) -> None:
-    """What maintenance does: write the log back, cut it off, and rebuild the file."""
+    """Write the log back, truncate it, and rebuild the file, as maintenance does."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute("VACUUM")
@@ -84,7 +91,7 @@ def empty_the_log(path: str) -> None:
 
 @proves("W4")
 def test_waiting_outlives_the_log(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
-    """The log may be emptied and begun anew under those who wait: they go on, and have missed nothing."""
+    """The log may be emptied and begun anew while waiters sleep: they go on, and miss nothing."""
     events = kit.stream("t").subscribe()
     for number in range(5):
         waiting = background(lambda: next(events).payload)
@@ -94,7 +101,7 @@ def test_waiting_outlives_the_log(kit: eventkit.EventKit, tmp_path: Path, elsewh
 
 
 def test_a_session_in_this_process_wakes(kit: eventkit.EventKit, scheme: str, tmp_path: Path) -> None:
-    """A commit that eventkit takes no part in is noticed as well."""
+    """A commit outside of eventkit is noticed as well."""
     engine = sa.create_engine(f"{scheme}:///{tmp_path}/shop.db")
     events = kit.stream("t").subscribe()
     for number in range(20):
@@ -110,7 +117,7 @@ def test_a_session_in_this_process_wakes(kit: eventkit.EventKit, scheme: str, tm
 
 @proves("W2")
 def test_a_slow_fsync_delays_the_wake_and_loses_none(kit: eventkit.EventKit, url: str) -> None:
-    """The log is written long before its commit is visible; the watcher goes on looking in between."""
+    """The log is written long before its commit is visible; the watcher keeps looking in between."""
     events = kit.stream("t").subscribe()
     waiting = background(lambda: [next(events).payload for _ in range(4)])
     with spawn(publish_slowly, url.replace("pysqlite", "apsw"), 4) as publisher:
@@ -126,7 +133,7 @@ def publish_slowly(url: str, count: int) -> int:
         return disk.syncs
 
 
-# What it costs
+# Cost
 
 
 def test_kits_of_one_file_share_one_watcher(scheme: str, tmp_path: Path) -> None:
@@ -196,7 +203,7 @@ def publish_elsewhere(url: str, count: int) -> None:
             kit.channel("other").notify(number)
 
 
-# A file that is not the one that was opened
+# Replaced files
 
 
 def rename_over(path: str) -> None:
@@ -206,7 +213,7 @@ def rename_over(path: str) -> None:
 
 
 def copy_over(path: str) -> None:
-    """What `cp` does: empty the file that is there, and write another database into it."""
+    """Empty the existing file and write another database into it, as `cp` does."""
     with eventkit.connect(f"sqlite:///{path}.new"):
         pass
     shutil.copyfile(path + ".new", path)
@@ -228,7 +235,7 @@ VANISH: dict[str, Callable[[str], None]] = {
 
 
 def vanish(how: str, path: str) -> None:
-    """Called in another process, because to close the file in this one would drop SQLite's locks."""
+    """Replace the file from another process, because closing it in this one would drop SQLite's locks."""
     VANISH[how](path)
 
 
@@ -249,11 +256,12 @@ def wait_in_every_way(kit: eventkit.EventKit) -> "list[Future[Any]]":
 
 
 @proves("W5")
+@BOTH
 @pytest.mark.parametrize("how", VANISH)
 def test_a_replaced_file_raises_in_every_waiter(
     kit: eventkit.EventKit, tmp_path: Path, how: str, elsewhere: Elsewhere
 ) -> None:
-    """Within a second everybody who waits, and who waits or writes from then on, has `DatabaseReplaced`."""
+    """Within a second all waiters, and later waiters and writers, get `DatabaseReplaced`."""
     waiting = wait_in_every_way(kit)
     time.sleep(0.3)
     assert not any(future.done() for future in waiting)
@@ -278,6 +286,7 @@ def test_a_replaced_file_raises_in_every_waiter(
 
 
 @proves("W5")
+@BOTH
 @pytest.mark.parametrize("how", ["rename over", "unlink the log", "copy over"])
 def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: str, elsewhere: Elsewhere) -> None:
     async def main() -> None:
@@ -299,11 +308,12 @@ def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: 
 
 
 @proves("W5")
+@BOTH
 @pytest.mark.parametrize("how", VANISH)
 def test_a_replaced_file_is_noticed_with_nobody_waiting(
     kit: eventkit.EventKit, tmp_path: Path, how: str, elsewhere: Elsewhere
 ) -> None:
-    """Writes that find another file at the path are refused, rather than committed to one that nobody sees."""
+    """Writes that find another file at the path are refused, rather than committed to an unlinked file."""
     kit.stream("t").publish(1)
     time.sleep(0.2)
     elsewhere(vanish, how, f"{tmp_path}/shop.db")
@@ -315,8 +325,9 @@ def test_a_replaced_file_is_noticed_with_nobody_waiting(
 
 
 @proves("W5")
+@BOTH
 def test_a_restored_backup_is_noticed(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
-    """A backup that was copied over the database has its identity, and lacks what has been written since."""
+    """A backup that was copied over the database has its identity, and lacks its later events."""
     path, backup = f"{tmp_path}/shop.db", f"{tmp_path}/backup.db"
     for action in [lambda: elsewhere(shutil.copyfile, path, backup), lambda: elsewhere(shutil.copyfile, backup, path)]:
         for _ in range(2):
@@ -333,7 +344,7 @@ def test_a_restored_backup_is_noticed(kit: eventkit.EventKit, tmp_path: Path, el
 
 @proves("W5")
 def test_upkeep_is_no_replacement(kit: eventkit.EventKit, tmp_path: Path, elsewhere: Elsewhere) -> None:
-    """Checkpoints and VACUUM, which make the file another one and smaller, disturb nobody who waits or writes."""
+    """Checkpoints and VACUUM, which change and shrink the file, disturb neither waiters nor writers."""
     waiting = background(lambda: kit.queue("q").claim("w", wait=PATIENCE))
     for _ in range(10):
         kit.stream("t").publish_many(["x" * 1000] * 300)
@@ -344,16 +355,16 @@ def test_upkeep_is_no_replacement(kit: eventkit.EventKit, tmp_path: Path, elsewh
     assert [task.payload for task in waiting.result(PATIENCE)] == ["at last"]
 
 
-# Errors of the watcher that pass
+# Passing errors of the watcher
 
 
 def test_a_passing_error_of_the_watcher_is_gone_with_its_waiters(kit: eventkit.EventKit, tmp_path: Path) -> None:
-    """Those who wait while the folder cannot be reached have `Unavailable`; who waits afterwards is woken."""
+    """Waiters get `Unavailable` while the folder cannot be reached; later waiters wake as usual."""
     path, aside = str(tmp_path), f"{tmp_path}.aside"
     waiting = wait_in_every_way(kit)
     time.sleep(0.3)
     os.rename(path, aside)
-    os.symlink(path, path)  # A loop, which even root cannot follow.
+    os.symlink(path, path)  # A symbolic link loop, which even root cannot follow.
     try:
         for future in waiting:
             with pytest.raises(eventkit.Unavailable, match="cannot be reached .*: check"):
@@ -372,7 +383,7 @@ def test_a_passing_error_of_the_watcher_is_gone_with_its_waiters(kit: eventkit.E
 
 @proves("W4")
 def test_any_error_of_the_watcher_is_translated(kit: eventkit.EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the thread stumbles over, those who wait have `Unavailable`, and the next one has a new thread."""
+    """On any error of the thread, waiters get `Unavailable`, and the next one has a new thread."""
     events = kit.channel("c").listen()
     waiting = background(next, events)
     time.sleep(0.2)
@@ -388,7 +399,7 @@ def test_any_error_of_the_watcher_is_translated(kit: eventkit.EventKit, monkeypa
 
 
 def test_connecting_again_finds_the_new_file(url: str, tmp_path: Path) -> None:
-    """Once the old kit is closed and its log removed, a new one works on what is at the path by then."""
+    """Once the old kit is closed and its log removed, a new one uses the file at the path."""
     old = eventkit.connect(url)
     old.stream("t").publish("old")
     waiting = background(next, iter(old.channel("c").listen()))
@@ -397,7 +408,7 @@ def test_connecting_again_finds_the_new_file(url: str, tmp_path: Path) -> None:
     with pytest.raises(eventkit.DatabaseReplaced):
         waiting.result(SOON)
     old.close()
-    # SQLite has left the log behind, and would take it for the new file's.
+    # SQLite has left the log behind, and would use it for the new file.
     for leftover in ("shop.db-wal", "shop.db-shm"):
         (tmp_path / leftover).unlink(missing_ok=True)
     with eventkit.connect(url) as new:

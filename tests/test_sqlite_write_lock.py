@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> str:
 
 @asynccontextmanager
 async def writer(kind: str, path: str) -> AsyncIterator[Callable[[], AbstractAsyncContextManager[None]]]:
-    """Connect; gives what begins a transaction, writes to it, and commits at the end."""
+    """Connect; yield a function that begins a transaction, writes to it, and commits at the end."""
 
     @asynccontextmanager
     async def transaction() -> AsyncIterator[None]:
@@ -79,7 +79,7 @@ async def writer(kind: str, path: str) -> AsyncIterator[Callable[[], AbstractAsy
 
 
 class Share(NamedTuple):
-    """What one of several writers has done."""
+    """The work of one of several writers."""
 
     transactions: int
     longest_wait: float
@@ -87,7 +87,7 @@ class Share(NamedTuple):
 
 
 def write_back_to_back(kind: str, path: str, name: str, writers: int, seconds: float) -> Share:
-    """Hold the lock for 2 to 20 ms again and again, once all writers are there."""
+    """Hold the lock for 2 to 20 ms again and again, once all writers are ready."""
 
     async def main() -> Share:
         async with writer(kind, path) as transaction:
@@ -134,7 +134,7 @@ def test_processes_have_equal_shares(path: str, times: int, seconds: float) -> N
 
 @proves("G14")
 def test_threads_have_equal_shares(path: str) -> None:
-    """The same within one process."""
+    """They have equal shares within one process."""
     kinds = [kind for kind in KINDS if kind != "sqlite+pysqlite"]
     threads = [
         background(write_back_to_back, kind, path, str(number), len(kinds), 2.0) for number, kind in enumerate(kinds)
@@ -155,7 +155,7 @@ def hold(kind: str, path: str, marker: str, seconds: float) -> None:
 
 @contextmanager
 def held(kind: str, path: str, seconds: float = PATIENCE) -> Any:
-    """Another process that is in a transaction."""
+    """Run another process that is in a transaction."""
     marker = Path(f"{path}-{kind}-holds")
     with spawn(hold, kind, path, str(marker), seconds) as process:
         await_file(marker)
@@ -172,7 +172,7 @@ def await_file(marker: Path) -> None:
 @proves("G14")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_process_lets_the_next_one_write(path: str, kind: str) -> None:
-    """Whether it held the lock or waited for it."""
+    """The process held the lock or waited for it."""
     with eventkit.connect(f"sqlite:///{path}?busy_timeout=50") as kit:
         with held(kind, path) as holder, spawn(hold, kind, path, f"{path}-waits", 0) as waiting:
             time.sleep(0.5)
@@ -210,7 +210,7 @@ def die_with_children(kind: str, path: str, pids: str) -> None:
 @proves("G14")
 @pytest.mark.parametrize("kind", KINDS)
 def test_children_do_not_inherit_the_lock(path: str, kind: str) -> None:
-    """A parent that dies takes the lock with it, whatever it has forked or spawned meanwhile."""
+    """A dying parent releases the lock although it has forked or spawned meanwhile."""
     with eventkit.connect(f"sqlite:///{path}?busy_timeout=20") as kit:
         with spawn(die_with_children, kind, path, f"{path}-pids") as parent:
             await_file(Path(f"{path}-pids"))
@@ -229,7 +229,7 @@ def test_children_do_not_inherit_the_lock(path: str, kind: str) -> None:
 @proves("G14")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wait_ends_with_the_busy_timeout(path: str, kind: str) -> None:
-    """`Busy` from the kit and `OperationalError` from an engine."""
+    """The kit raises `Busy` and an engine `OperationalError`."""
 
     async def main() -> None:
         if "engine" in kind:
@@ -263,7 +263,7 @@ def test_a_wait_ends_with_the_busy_timeout(path: str, kind: str) -> None:
 @proves("G14")
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_transaction_that_has_read_is_refused_at_once(tmp_path: Path, mode: str) -> None:
-    """What it has read is outdated when the writer before it commits, which without a WAL waits for its end."""
+    """Its snapshot is outdated when the writer before it commits; without a WAL, that one waits for its end."""
     path = f"{tmp_path}/shop.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode={mode}")
@@ -331,7 +331,7 @@ def test_connections_that_take_no_turns_are_respected(path: str) -> None:
 def test_without_a_lock_file_writers_go_on(
     path: str, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with SQLite alone, which is logged once."""
+    """They compete as with SQLite alone, which is logged once."""
     lock = Path(f"{path}-lock")
     lock.unlink()
     opened = os.open

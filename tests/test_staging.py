@@ -1,4 +1,4 @@
-"""Rows that many processes put aside become visible all at once, and once only."""
+"""Rows staged by many processes become visible all at once, and only once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +9,10 @@ import pytest
 import eventkit
 from eventkit import EventkitError, QueueFull
 from eventkit.conformance.processes import PATIENCE
-from eventkit.conformance.races import asleep
+from eventkit.conformance.threads import asleep
 from eventkit.conformance.urls import with_options
+from eventkit.operations.batches import DropStaged, StageEvents, StageTasks, WriteBatch
 from eventkit.operations.enqueue import PLAIN
-from eventkit.operations.staging import DropStaged, StageEvents, StageTasks, WriteBatch
 from eventkit.testing import advance
 
 DAY = 86_400
@@ -20,7 +20,7 @@ DAY = 86_400
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A kit on each of the databases, which looks for nothing unless it is woken."""
+    """Return a kit on each of the databases, without a fallback poll."""
     url = f"sqlite:///{tmp_path / 'staged.db'}"
     url = url if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     with eventkit.connect(with_options(url, fallback_poll=DAY)) as kit:
@@ -28,34 +28,34 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 def events(batch: int, attempt: int, part: int, position: int, *texts: str, dedup: str | None = None) -> StageEvents:
-    """A chunk of events for a topic."""
+    """Return a chunk of events for a topic."""
     return StageEvents("w", batch, attempt, part, position, "t", [(text, "k", '{"h":"1"}', dedup) for text in texts])
 
 
 def tasks(batch: int, attempt: int, *texts: str) -> StageTasks:
-    """A chunk of tasks for a queue."""
+    """Return a chunk of tasks for a queue."""
     return StageTasks("w", batch, attempt, 0, 0, "q", [(text, *PLAIN) for text in texts])
 
 
 def write(batch: int, attempts: list[int], chunks: int, **given: Any) -> WriteBatch:
-    """The batch of these attempts."""
+    """Write the batch of these attempts."""
     plain = {"keep": None, "late": [], "queue": None, "number": 0, "deduplicated": False}
     return WriteBatch("w", batch, attempts=attempts, chunks=chunks, **plain | given)
 
 
 def payloads(kit: Any) -> list[Any]:
-    """What is in the topic."""
+    """Return the payloads of the topic."""
     return [event.payload for event in kit.stream("t").read()]
 
 
 def left(kit: Any) -> int:
-    """How many chunks are still there a day later."""
+    """Return how many chunks are still there a day later."""
     advance(kit, DAY)
     return int(kit.maintain().staged)
 
 
 def test_a_batch_comes_whole_in_order_and_once(kit: Any) -> None:
-    """Whatever was put aside by attempts that count for nothing stays away, and is cleared."""
+    """Rows staged by discarded attempts stay invisible, and are deleted."""
     run = kit._connection.execute
     for chunk in (
         events(3, 12, 1, 0, "4"),
@@ -78,10 +78,10 @@ def test_a_batch_comes_whole_in_order_and_once(kit: Any) -> None:
 
 
 def test_a_batch_of_which_a_part_is_missing_is_not_written(kit: Any) -> None:
-    """Neither rows nor mark are there after it, so it can be written when it is whole."""
+    """It leaves neither rows nor mark, so it can be written when it is complete."""
     run = kit._connection.execute
     run(events(1, 1, 0, 0, "1"))
-    with pytest.raises(EventkitError, match="of the 2 chunks of batch 1 of w 1 are there: write it again"):
+    with pytest.raises(EventkitError, match="batch 1 of w has 1 of its 2 chunks: write it again"):
         run(write(1, [1], 2))
     assert payloads(kit) == []
     run(events(1, 1, 0, 1, "2"))
@@ -90,7 +90,7 @@ def test_a_batch_of_which_a_part_is_missing_is_not_written(kit: Any) -> None:
 
 
 def test_what_nobody_came_for_goes_after_a_day(kit: Any) -> None:
-    """Or when the writer says so, as far as that batch; a mark goes when its time has come."""
+    """They are deleted earlier if the writer confirms a batch; a mark is deleted when its time has passed."""
     run = kit._connection.execute
     for batch in (1, 2, 3):
         run(events(batch, 1, 0, 0, "1"))
@@ -111,7 +111,7 @@ def test_what_nobody_came_for_goes_after_a_day(kit: Any) -> None:
 
 
 def test_a_dedup_id_counts_across_batches_and_inside_one(kit: Any) -> None:
-    """The first one stays."""
+    """The first event with the id stays."""
     run = kit._connection.execute
     kit.stream("t").publish(0, dedup="x")
     run(events(1, 1, 0, 0, "1", "2", dedup="y"))
@@ -121,7 +121,7 @@ def test_a_dedup_id_counts_across_batches_and_inside_one(kit: Any) -> None:
 
 
 def test_tasks_of_a_batch_keep_to_the_bound_and_to_keys(kit: Any) -> None:
-    """A batch that does not fit leaves nothing, its mark included."""
+    """A batch that exceeds the bound leaves nothing, not even its mark."""
     run, queue = kit._connection.execute, kit.queue("q")
     queue.configure(max_size=3)
     queue.enqueue("taken", key="k")
@@ -152,7 +152,7 @@ def test_tasks_of_a_batch_keep_to_the_bound_and_to_keys(kit: Any) -> None:
 
 
 def test_who_sleeps_is_woken_by_a_batch(kit: Any) -> None:
-    """A subscriber and a worker."""
+    """A subscriber and a worker wake."""
     run = kit._connection.execute
     event = asleep(next, kit.stream("t").subscribe())
     assert run(write(1, [1], 0, late=[events(1, 1, 0, 0, "1")]))

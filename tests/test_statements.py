@@ -1,12 +1,13 @@
 """Every backend has a statement for every operation that needs one, with exactly its fields as parameters.
 
-No database is asked: this is about the ``.sql`` files.
+The tests read the ``.sql`` files and need no database.
 """
 
 import ast
 import inspect
 import re
 import textwrap
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +15,9 @@ import msgspec
 import pytest
 
 from eventkit.operations import Operation, Probe
-from eventkit.operations.extract import Fetching
-from eventkit.sql import load, operation_classes
+from eventkit.operations.batches import Fetching
+from eventkit.operations.tables import ALL_TABLES
+from eventkit.statements import load, operation_classes
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
@@ -35,7 +37,7 @@ NEEDLESS = {("eventkit_sqlite", "FindNow"): {"channels"}}
 
 
 def has_statement(operation: type[Operation[Any]]) -> bool:
-    """Whether executing the operation, or a plan that yields it, takes a statement of its own."""
+    """Return whether executing the operation, or a plan that yields it, takes a statement of its own."""
     if operation.plan is Operation.plan:
         return True
     tree = ast.parse(textwrap.dedent(inspect.getsource(operation.plan)))
@@ -44,7 +46,7 @@ def has_statement(operation: type[Operation[Any]]) -> bool:
 
 
 def statements(backend: str) -> dict[str, str]:
-    """The text under each heading of the backend's files, as it is written there."""
+    """Return the unprocessed text under each heading of the backend's files."""
     found: dict[str, str] = {}
     for file in files(backend).iterdir():
         if file.name.endswith(".sql"):
@@ -52,7 +54,9 @@ def statements(backend: str) -> dict[str, str]:
             for heading, text in zip(parts[1::2], parts[2::2], strict=True):
                 assert heading not in found, f"{heading} has two statements"
                 found[heading] = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
-    return found
+    of_table = import_module(f"{backend}.statements").of_table
+    made = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in table.operations}
+    return made | found
 
 
 CHANGING = (
@@ -72,7 +76,7 @@ OPERATIONS = {name: cls for name, cls in operation_classes().items() if cls not 
 
 
 def test_the_operations_are_found() -> None:
-    """All modules of operations are known to the loader, so that none is left out below."""
+    """The loader knows all modules of operations, so that the tests below cover each."""
     subclasses: set[str] = set()
     todo: list[type[Operation[Any]]] = [Operation]
     while todo:
@@ -85,20 +89,20 @@ def test_the_operations_are_found() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_heading_is_an_operation(backend: str) -> None:
-    """There is no statement for something that nobody asks."""
+    """No statement is without an operation."""
     assert statements(backend).keys() <= OPERATIONS.keys()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_operation_has_its_statement(backend: str) -> None:
-    """What a plan may yield can be executed; what is only a plan has no statement."""
+    """Every operation that a plan yields has a statement; a plan alone has none."""
     wanted = {name for name, cls in OPERATIONS.items() if has_statement(cls)}
     assert statements(backend).keys() == wanted
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_parameters_are_the_fields(backend: str) -> None:
-    """A statement ignores no field and invents none."""
+    """A statement uses every field and no other parameter."""
     for heading, text in statements(backend).items():
         fields = {field.name for field in msgspec.structs.fields(OPERATIONS[heading])}
         fields -= {"codec"} | NOT_PARAMETERS.get(heading, set()) | NEEDLESS.get((backend, heading), set())
@@ -109,7 +113,7 @@ def test_parameters_are_the_fields(backend: str) -> None:
 def test_what_only_reads_says_so() -> None:
     """A statement that changes something on any backend belongs to an operation that writes, and the other way round.
 
-    What reads runs beside the writer, so a wrong word here would be a write without the write lock.
+    A reading operation runs beside the writer, so a wrong declaration would write without the write lock.
     """
     changing = re.compile(rf"\b(INSERT|(?<!FOR )UPDATE|DELETE|CREATE|DROP|{'|'.join(CHANGING)})\b")
     changes = {
@@ -121,7 +125,7 @@ def test_what_only_reads_says_so() -> None:
 
 
 def test_a_heading_that_is_no_operation_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt heading fails when the backend is loaded, and not when it is first needed."""
+    """A misspelt heading fails when the backend is loaded, before its first use."""
     with pytest.raises(LookupError, match=r"has a statement for \w+, which is no operation"):
-        monkeypatch.setattr("eventkit.sql.operation_classes", dict)
-        load(BACKENDS[0], lambda number: f"?{number}", {"now": "0"})
+        monkeypatch.setattr("eventkit.statements.operation_classes", dict)
+        load(BACKENDS[0], lambda number: f"?{number}", {"now": "0"}, lambda table: {})

@@ -1,7 +1,7 @@
 """The types of the public API, as mypy and pyright see them.
 
-The modules in ``tests/typing`` state them; each checker has to agree, in its strict mode, and to complain where they
-say that it should.
+The modules in ``tests/typing`` state them; each checker must accept them in its strict mode, and report the errors that
+they mark.
 """
 
 import shutil
@@ -16,23 +16,23 @@ API = "tests/typing"
 
 
 def check(*command: str, root: Path = ROOT) -> None:
-    """Run a checker from the root of the project; what it found is the failure."""
+    """Run a checker from the root of the project; fail with its output."""
     ran = subprocess.run([sys.executable, "-m", *command], cwd=root, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_mypy_agrees(tmp_path: Path) -> None:
-    """Every call has the type that it should have, and no ``type: ignore`` is idle."""
+    """Every call has the stated type, and no ``type: ignore`` is unused."""
     check("mypy", "--strict", "--warn-unused-ignores", f"--cache-dir={tmp_path}", API)
 
 
 def test_pyright_agrees(tmp_path: Path) -> None:
-    """The same, to another eye."""
+    """Pyright reports the same types."""
     check("pyright", "--pythonpath", sys.executable, API)
 
 
 def test_both_checkers_notice_a_wrong_type(tmp_path: Path) -> None:
-    """The two tests above fail when a type is not what a module says."""
+    """The two tests above fail on a wrong type."""
     copy = shutil.copytree(ROOT / API, tmp_path / "checked")
     streams = copy / "streams.py"
     streams.write_text(streams.read_text("utf-8").replace("list[Event[Order]]", "list[Event[Alert]]"), "utf-8")

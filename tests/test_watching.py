@@ -1,4 +1,4 @@
-"""What is shipped for monitors names metrics that there are, with labels that they have."""
+"""The files shipped for monitoring name existing metrics and labels."""
 
 import json
 import re
@@ -25,7 +25,7 @@ PANELS: list[dict[str, Any]] = json.loads((DOCS / "grafana.json").read_text("utf
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Each expression, and what it has beside the metric that may name a label."""
+    """Yield each expression, and the text beside the metric that may name a label."""
     for rule in ALERTS:
         yield rule["expr"], " ".join(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
     for panel in PANELS:
@@ -34,7 +34,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def sampled(name: str) -> Metric | None:
-    """The metric that has samples of this name."""
+    """Return the metric that has samples of this name."""
     if name in METRICS and not isinstance(METRICS[name], Histogram):
         return METRICS[name]
     base, _, suffix = name.rpartition("_")
@@ -51,7 +51,7 @@ def test_no_name_is_of_two_metrics() -> None:
 @proves("E9")
 @pytest.mark.parametrize("expression", [*expressions()], ids=lambda pair: pair[0][:60])
 def test_what_monitors_ask_for_is_there(expression: tuple[str, str]) -> None:
-    """Each name is that of a sample, and each label one that the metric has; what is shown is not summed up."""
+    """Each name is a sample's, each label is the metric's, and displayed values are not summed up."""
     text, shown = expression
     names = re.findall(r"\beventkit_\w+", text)
     assert names, text

@@ -1,4 +1,4 @@
-"""What workers may be made to call: an address of the public internet, however it is written, and nothing else."""
+"""Addresses that webhooks may call: those of the public internet, in any notation, and no others."""
 
 import asyncio
 import socket
@@ -12,8 +12,8 @@ from working import error_of, until
 from eventkit import App, EventKit
 from eventkit.conformance import proves
 from eventkit.webhooks import Job
-from eventkit.webhooks.addresses import AddressRefused, Guard
-from eventkit.webhooks.calling import Webhooks
+from eventkit.webhooks.call import Webhooks
+from eventkit.webhooks.guard import AddressRefused, Guard
 
 url, kit = working.url, working.kit
 
@@ -39,8 +39,8 @@ def addresses(guard: Guard, host: str) -> list[str]:
 @proves("E15")
 @pytest.mark.parametrize("host", INSIDE.split())
 def test_what_is_not_of_the_public_internet_is_refused(host: str) -> None:
-    """Loopback, local, private, shared and multicast networks, metadata, and all of them in IPv6's other forms."""
-    with pytest.raises(AddressRefused, match="no address of the public internet"):
+    """Loopback, local, private, shared, multicast and metadata addresses are refused, also in IPv6's other forms."""
+    with pytest.raises(AddressRefused, match="is not a public address"):
         addresses(Guard(), host)
 
 
@@ -50,7 +50,7 @@ def test_the_public_internet_may_be_called(host: str) -> None:
 
 
 def test_a_network_may_be_allowed() -> None:
-    """And others stay what they are."""
+    """Other networks stay refused."""
     guard = Guard(["127.0.0.2", "10.1.0.0/16", "fd00::/8"])
     assert addresses(guard, "127.0.0.2") == ["127.0.0.2"]
     assert addresses(guard, "0x0a010203") == ["10.1.2.3"]
@@ -58,12 +58,12 @@ def test_a_network_may_be_allowed() -> None:
     for host in ("127.0.0.1", "10.2.0.1", "::ffff:10.1.0.1"):
         with pytest.raises(AddressRefused):
             addresses(guard, host)
-    with pytest.raises(ValueError, match="is a network"):
+    with pytest.raises(ValueError, match="takes networks"):
         Guard(["10.1.2.3/16"])
 
 
 class Names:
-    """What names come to, one answer after another."""
+    """A resolver that gives one answer after another."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: list[list[str]]) -> None:
         self.asked: list[str] = []
@@ -85,7 +85,7 @@ class Names:
 def test_a_name_that_comes_to_something_else_the_second_time(
     kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked for once, and the connection goes to the address that was judged."""
+    """The name is resolved once, and the connection goes to the checked address."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
     with receiving_inside_and_outside() as (inside, outside):
@@ -102,7 +102,7 @@ def test_a_name_that_comes_to_something_else_the_second_time(
 
 @proves("E15")
 def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not called at all, whichever comes first."""
+    """The name is not called at all, in any order of its addresses."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
     with receiving_inside_and_outside() as (inside, outside):
@@ -110,7 +110,7 @@ def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypa
         with working.working(app):
             job = Job(callback_url=f"http://mixed.test:{outside.port}/", max_retries=5)
             [enqueued] = kit.queue("default").enqueue_many([job.task()])
-            assert "mixed.test comes to 127.0.0.1" in error_of(kit, enqueued.id)
+            assert "mixed.test resolves to 127.0.0.1" in error_of(kit, enqueued.id)
         assert (outside.received, inside.received) == ([], [])
 
 
@@ -122,7 +122,7 @@ def test_a_job_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host: str
     with receiving() as inside, working.working(app):
         job = Job(callback_url=f"http://{host}:{inside.port}/", max_retries=5)
         [enqueued] = kit.queue("default").enqueue_many([job.task()])
-        assert "no address of the public internet" in error_of(kit, enqueued.id)
+        assert "is not a public address" in error_of(kit, enqueued.id)
         assert inside.received == []
         info = kit.queue("default").get(enqueued.id)
         assert info is not None
@@ -138,5 +138,5 @@ def test_redirects_are_not_followed(kit: EventKit, url: str, status: int) -> Non
         reply = Reply(status, headers={"Location": f"{inside.url}/secret"})
         with receiving(reply=lambda path: reply) as outside, working.working(app):
             [enqueued] = kit.queue("default").enqueue_many([Job(callback_url=outside.url, max_retries=5).task()])
-            assert f"the answer was {status}: redirects are not followed" in error_of(kit, enqueued.id)
+            assert f"the receiver answered {status}: redirects are not followed" in error_of(kit, enqueued.id)
             assert (len(outside.received), len(inside.received)) == (1, 0)

@@ -1,4 +1,4 @@
-"""Jobs from the queue to their receiver, which is a real server, and what becomes of them."""
+"""Jobs from the queue to their receiver, which is a real server, and their outcome."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from working import error_of, gone, until
 from eventkit import App, EventKit, Fixed, TaskInfo
 from eventkit.conformance import proves
 from eventkit.webhooks import Job, verify
-from eventkit.webhooks.calling import Webhooks
+from eventkit.webhooks.call import Webhooks
 
 url, kit = working.url, working.kit
 
@@ -23,7 +23,7 @@ SECRET = "a secret of receivers"
 
 
 def calling(url: str, **settings: Any) -> App:
-    """An app that may call this machine."""
+    """Return an app that may call this machine."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.0/8"], **settings)
     return app
@@ -41,7 +41,7 @@ def info(kit: EventKit, id: int, queue: str = "default") -> TaskInfo[Any]:
 
 @proves("E14")
 def test_a_job_arrives_as_it_was_asked_for(kit: EventKit, url: str) -> None:
-    """The payload as it is, who sends it, signed; and the answer is the result."""
+    """The call has the payload unchanged, its sender and a signature; the answer is the result."""
     payload = {"z": "ü \x00 😀", "a": [2**53 + 1, -0.0, 1e308, None, ""]}
     with (
         receiving(reply=lambda path: Reply(201, b'{"ok": true}')) as receiver,
@@ -76,7 +76,7 @@ def test_of_a_long_answer_the_beginning_is_kept(kit: EventKit, url: str, size: i
 
 @proves("E14")
 def test_what_an_answer_means(kit: EventKit, url: str) -> None:
-    """Done, tried again, or dead at once; a connection that is cut or refused is worth another try."""
+    """The job is done, retried or dead at once; a connection that is cut or refused is retried."""
     done, again = [200, 201, 202, 204, 299], [408, 425, 429, 500, 502, 503, 504, 599, 0]
     dead = [300, 301, 302, 304, 307, 308, 400, 401, 403, 404, 405, 409, 410, 413, 422, 451, 499]
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -93,32 +93,32 @@ def test_what_an_answer_means(kit: EventKit, url: str) -> None:
         assert (status, info(kit, ids[status]).state, info(kit, ids[status]).attempt) == (status, "scheduled", 1)
     for status in dead:
         assert (status, info(kit, ids[status]).reason, info(kit, ids[status]).attempt) == (status, "failed", 1)
-        assert f"the answer was {status}" in (info(kit, ids[status]).error or "")
+        assert f"the receiver answered {status}" in (info(kit, ids[status]).error or "")
     assert info(kit, refused).state == "scheduled"
-    assert "127.0.0.1 could not be asked" in (info(kit, refused).error or "")
+    assert "cannot connect to 127.0.0.1" in (info(kit, refused).error or "")
 
 
 @proves("E14")
 @pytest.mark.parametrize("retries", [0, 2])
 def test_retries_are_runs_beyond_the_first(kit: EventKit, url: str, retries: int) -> None:
-    """Each with its number; and each is signed anew."""
+    """Each retry has its number and a new signature."""
     with receiving(reply=lambda path: Reply(503)) as receiver, working.working(calling(url, secret=SECRET)):
         [id] = enqueue(kit, Job(callback_url=receiver.url, max_retries=retries, retry_backoff="fixed", base_delay_ms=1))
-        assert "the answer was 503" in error_of(kit, id)
+        assert "the receiver answered 503" in error_of(kit, id)
     runs = [str(number) for number in range(1, retries + 2)]
     assert [received.headers["X-Eventkit-Attempt"] for received in receiver.received] == runs
     assert info(kit, id).reason == "exhausted"
 
 
 def waits(kit: EventKit, id: int) -> float:
-    """For how long a job waits, that has just failed."""
+    """Return how long a job waits that has just failed."""
     until(lambda: info(kit, id).state == "scheduled")
     return (info(kit, id).run_at - datetime.now(UTC)).total_seconds()
 
 
 @proves("E14")
 def test_who_says_when_it_is_tried_again(kit: EventKit, url: str) -> None:
-    """The job, else its queue; the receiver may want it later than that."""
+    """The job decides, else its queue; the receiver may ask for a later time."""
     soon = datetime.now(UTC).replace(microsecond=0)
     replies = {
         "/plain": Reply(503),
@@ -151,15 +151,15 @@ def test_who_says_when_it_is_tried_again(kit: EventKit, url: str) -> None:
 @proves("E14")
 @pytest.mark.parametrize("reply", [Reply(late=60), Reply(body=b"x" * 600, drip=0.1)])
 def test_an_answer_has_to_be_there_in_time(kit: EventKit, url: str, reply: Reply) -> None:
-    """All of it: one that comes in drops is as late as one that does not begin."""
+    """The limit covers the whole answer: one that arrives in drops is as late as one that never begins."""
     with receiving(reply=lambda path: reply) as receiver, working.working(calling(url)):
         [id] = enqueue(kit, Job(callback_url=receiver.url, timeout_ms=300, max_retries=0))
-        assert error_of(kit, id) == "127.0.0.1 has not answered within 300 ms"
+        assert error_of(kit, id) == "127.0.0.1 did not answer within 300 ms"
 
 
 @proves("E14")
 def test_the_lease_outlasts_the_call(kit: EventKit, url: str) -> None:
-    """Also where the queue's is shorter: nobody else begins while the first one may still be answered."""
+    """The lease is longer than the queue's if necessary: no other worker calls while an answer may still arrive."""
     kit.queue("default").configure(lease=2)
     with receiving(reply=lambda path: Reply(late=3600)) as receiver, working.working(calling(url), shutdown_timeout=0):
         [id] = enqueue(kit, Job(callback_url=receiver.url, timeout_ms=120_000))
@@ -180,7 +180,7 @@ def test_connections_are_used_again(kit: EventKit, url: str) -> None:
 
 @proves("E14", "E16")
 def test_what_follows_an_answer_answers_no_other_call(kit: EventKit, url: str) -> None:
-    """Bytes beyond the length of an answer look like another one; the next call has a connection of its own."""
+    """Surplus bytes could pass for another answer, so the next call has a new connection."""
     beyond = Reply(200, b"{}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", {"Content-Length": "2"})
     with (
         receiving(reply=lambda path: beyond if path == "/first" else Reply(500)) as receiver,
@@ -189,13 +189,13 @@ def test_what_follows_an_answer_answers_no_other_call(kit: EventKit, url: str) -
         [first] = enqueue(kit, Job(callback_url=f"{receiver.url}/first"))
         until(lambda: gone(kit, first))
         [second] = enqueue(kit, Job(callback_url=f"{receiver.url}/second", max_retries=0))
-        assert "the answer was 500" in error_of(kit, second)
+        assert "the receiver answered 500" in error_of(kit, second)
     assert len({received.connection for received in receiver.received}) == 2
 
 
 @proves("E16")
 def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
-    """No more at once than it may, and others do not stand in line behind it; nor do its own cost an attempt."""
+    """Jobs of other hosts do not queue behind it, and its own jobs spend no attempt while they wait."""
     slow = Reply(late=0.3)
     with (
         receiving(reply=lambda path: slow) as one,
@@ -215,7 +215,7 @@ def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
 
 @proves("E16")
 def test_what_is_sent_and_answered_is_not_logged(kit: EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor are secrets and what is behind the host of a URL; receivers repeat what they were sent, and logs are read."""
+    """Secrets and the path of a URL are not logged either, since receivers repeat what they were sent."""
     caplog.set_level(logging.DEBUG, "eventkit")
     reply = Reply(404, b"no such order: PAYLOAD")
     with (
@@ -227,5 +227,5 @@ def test_what_is_sent_and_answered_is_not_logged(kit: EventKit, url: str, caplog
         error_of(kit, dead)
         until(lambda: len(receiver.received) == 2)
     said = caplog.text
-    assert "the answer was 404" in said
+    assert "the receiver answered 404" in said
     assert [secret for secret in (SECRET, "PAYLOAD", "TOKEN") if secret in said] == []

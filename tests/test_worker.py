@@ -1,4 +1,4 @@
-"""What becomes of tasks that a worker runs: J1, J4."""
+"""Outcomes of the tasks that a worker runs: J1, J4."""
 
 import asyncio
 import contextvars
@@ -19,7 +19,7 @@ variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", defau
 @proves("J1")
 @pytest.mark.parametrize("waits", [False, True])
 def test_async_functions_run(kit: EventKit, url: str, waits: bool) -> None:
-    """Those that wait for something, and those that end in one step."""
+    """Functions that wait and functions that end in one step run."""
     app, done = declared(url)
     with working.working(app, concurrency=5):
         for number in range(20):
@@ -103,7 +103,7 @@ def test_context_variables_are_a_runs_own(kit: EventKit, url: str) -> None:
 
 @proves("J1")
 def test_a_function_has_an_asyncio_task_of_its_own(kit: EventKit, url: str) -> None:
-    """Also for its first step, so that timeouts which begin there find the right one."""
+    """Its first step runs there too, so that timeouts which begin there find the right task."""
     app, ends = App(url), list[str]()
 
     @app.task

@@ -1,4 +1,4 @@
-"""Faults that befall workers in a day's work, and from which they recover without a hand: J5, J6, J8.
+"""Faults in a worker's environment, from which it recovers by itself: J5, J6, J8.
 
 A server that is away is in ``test_worker_recovery``, one that crashes under load in ``test_worker_soak``.
 """
@@ -31,7 +31,7 @@ OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'eventkit'"
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of either kind."""
+    """Return the URL of a database of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/chaos.db"
     given: str = request.getfixturevalue("postgres")
@@ -39,7 +39,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def recovers(url: str, folder: Path, fault: Callable[[Fleet, EventKit], None], workers: int = 2) -> Fleet:
-    """Have *fault* happen to workers that are busy; all is done all the same, also what is enqueued afterwards."""
+    """Run *fault* against busy workers; check that all tasks are done, including those enqueued afterwards."""
     with eventkit.connect(url) as kit, fleet(url, folder, workers) as those:
         queue = kit.queue("default")
         queue.configure(keep_done=86_400)
@@ -56,7 +56,7 @@ def recovers(url: str, folder: Path, fault: Callable[[Fleet, EventKit], None], w
 
 @proves("J8")
 def test_connections_that_are_ended(cluster: Cluster, postgres: str, tmp_path: Path) -> None:
-    """Again and again, all of them."""
+    """All connections are ended, again and again."""
 
     def terminate(workers: Fleet, kit: EventKit) -> None:
         until = time.monotonic() + 5
@@ -69,7 +69,7 @@ def test_connections_that_are_ended(cluster: Cluster, postgres: str, tmp_path: P
 
 @proves("J8")
 def test_a_server_without_free_connections(cluster: Cluster, postgres: str, tmp_path: Path) -> None:
-    """Somebody else has them all, for longer than leases hold."""
+    """Another client holds them all, for longer than leases last."""
 
     def hog(workers: Fleet, kit: EventKit) -> None:
         hogs: list[psycopg.Connection[tuple[object, ...]]] = []
@@ -83,7 +83,7 @@ def test_a_server_without_free_connections(cluster: Cluster, postgres: str, tmp_
             return all("has no connection left" in member.log for member in workers.members)
 
         try:
-            eventually(take_all, "nobody else has a connection")
+            eventually(take_all, "no other client has a connection")
             until = time.monotonic() + 2 * LEASE
             while time.monotonic() < until:
                 take_all()
@@ -99,7 +99,7 @@ def test_a_server_without_free_connections(cluster: Cluster, postgres: str, tmp_
 
 @proves("J8")
 def test_a_pool_without_free_connections(postgres: str, tmp_path: Path) -> None:
-    """The functions themselves have them all, and wait for more, for longer than calls have patience."""
+    """The functions themselves hold them all and wait for more, for longer than the timeout of calls."""
     small = f"{postgres}&max_size=2&busy_timeout=1"
 
     def hold(workers: Fleet, kit: EventKit) -> None:
@@ -112,7 +112,7 @@ def test_a_pool_without_free_connections(postgres: str, tmp_path: Path) -> None:
 
 @proves("J8")
 def test_a_lock_on_the_tables(cluster: Cluster, postgres: str, tmp_path: Path) -> None:
-    """As migrations take it."""
+    """A migration takes such a lock."""
 
     def lock(workers: Fleet, kit: EventKit) -> None:
         schema = postgres.partition("schema=")[2]
@@ -125,7 +125,7 @@ def test_a_lock_on_the_tables(cluster: Cluster, postgres: str, tmp_path: Path) -
 
 @proves("J8")
 def test_a_writer_that_does_not_end(tmp_path: Path) -> None:
-    """One that has the file's lock, for longer than calls have patience and leases hold."""
+    """It holds the file's lock for longer than the timeout of calls and the leases."""
 
     def lock(workers: Fleet, kit: EventKit) -> None:
         with kit.transaction() as tx:
@@ -137,9 +137,9 @@ def test_a_writer_that_does_not_end(tmp_path: Path) -> None:
 
 @proves("J8")
 def test_files_that_may_not_grow(tmp_path: Path) -> None:
-    """As on a full disk: soon whatever the workers write is refused, for longer than leases hold.
+    """As on a full disk: writes of the workers are soon refused, for longer than leases last.
 
-    What they log and say stays far below the limit.
+    Their logs and output stay far below the limit.
     """
 
     def limit(workers: Fleet, kit: EventKit) -> None:
@@ -156,7 +156,7 @@ def test_files_that_may_not_grow(tmp_path: Path) -> None:
 
 @proves("J2", "J6")
 def test_a_worker_that_stands_still_for_longer_than_its_leases(url: str, tmp_path: Path) -> None:
-    """Others do what it had, as another attempt; what it says of it later does not count."""
+    """Others retry its tasks; its own late answers do not count."""
 
     def stand_still(workers: Fleet, kit: EventKit) -> None:
         still, _ = workers.members
@@ -177,7 +177,7 @@ def test_a_worker_that_stands_still_for_longer_than_its_leases(url: str, tmp_pat
         return [max(runs[id]) for id in ids]
 
     those = recovers(url, tmp_path, stand_still)
-    assert "no longer ours" in those.past[0].log or "was lost" in those.past[0].log
+    assert "had run out" in those.past[0].log or "was lost" in those.past[0].log
 
 
 @proves("J6")
@@ -187,7 +187,7 @@ def test_a_worker_that_stands_still_for_longer_than_its_leases(url: str, tmp_pat
 def test_a_task_that_takes_its_worker_along(
     url: str, tmp_path: Path, name: str, runs: int, attempts: int, reason: str
 ) -> None:
-    """Whenever it is tried: it dies of that when its attempts are used up, or at once, and all else is done."""
+    """The task is dead when its attempts are used up, or at once, and all others are done."""
     poison = getattr(fleet_app, name)
     with eventkit.connect(url) as kit, fleet(url, tmp_path, 2) as workers:
         queue = kit.queue("default")

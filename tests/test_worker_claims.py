@@ -1,4 +1,4 @@
-"""What a worker claims, and what ends a run before its function does: J1, J2, J3."""
+"""Claims of a worker, and what ends a run before its function does: J1, J2, J3."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,11 @@ import pytest
 import working
 from working import error_of, gone, state, until
 
-from eventkit import App, AsyncTaskContext, EventKit, Notification, TaskContext
+from eventkit import App, AsyncTaskContext, EventKit, Notification, Task, TaskContext
 from eventkit.conformance import proves
 from eventkit.operations.channel import FindNow
 from eventkit.testing import advance
+from eventkit.worker.claims import Intake
 
 url, kit = working.url, working.kit
 
@@ -99,7 +100,7 @@ def test_a_task_that_expired_while_it_waited_is_not_run(kit: EventKit, url: str)
 
 @proves("J2")
 def test_leases_are_kept_while_tasks_run(kit: EventKit, url: str) -> None:
-    """Also of those that were claimed ahead, and of functions that block."""
+    """This includes tasks claimed ahead, and blocking functions."""
     app, runs = App(url), list[str]()
     let_go = threading.Event()
 
@@ -128,9 +129,46 @@ def test_leases_are_kept_while_tasks_run(kit: EventKit, url: str) -> None:
     assert sorted(runs) == ["async", "async", "blocking"]
 
 
+@proves("Q22")
+def test_a_claimed_task_whose_lease_has_lapsed_is_not_begun(
+    kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease counts from the claim, however late its answer arrives: once it lapses, another worker has the task."""
+    claim = Intake._claim_in_turn
+
+    async def answered_late(self: Intake) -> list[Task[Any]]:
+        tasks = await claim(self)
+        await asyncio.sleep(0.5 if tasks else 0)
+        return tasks
+
+    monkeypatch.setattr(Intake, "_claim_in_turn", answered_late)
+    app, runs = App(url), list[int]()
+    let_go = threading.Event()
+
+    @app.task
+    async def work(number: int) -> None:
+        runs.append(number)
+        if number == 0:
+            # While the event loop is blocked, no lease is extended, and no code runs between this task and the next.
+            let_go.wait(working.PATIENCE)
+
+    queue = kit.queue("default")
+    queue.enqueue_many([{"task": "work", "args": {"number": number}} for number in range(3)])
+    with working.working(app, lease=1, concurrency=1, prefetch=2):
+        until(lambda: runs)
+        taken = list[Task[Any]]()
+        while len(taken) < 3:
+            taken += queue.claim("other", 3, wait=working.PATIENCE)
+        assert len(queue.ack_many(taken)) == 3
+        let_go.set()
+        id = queue.enqueue({"task": "work", "args": {"number": 3}}).id
+        until(lambda: gone(kit, id))
+    assert runs == [0, 3]
+
+
 @proves("J2")
 def test_whoever_loses_the_lease_is_stopped(kit: EventKit, url: str) -> None:
-    """Somebody else has the task then, or will have it."""
+    """Another worker has the task then, or will have it."""
     app, ends = App(url), list[str]()
 
     @app.task
@@ -209,7 +247,7 @@ def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool
 
 @pytest.fixture
 def slow_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listeners find their place only after a while, as on a busy machine."""
+    """Delay the listeners' start, as on a busy machine."""
     for connection in (eventkit_sqlite.connection_async, eventkit_postgres.connection_async):
         execute = connection.AsyncConnection.execute
 
@@ -224,7 +262,7 @@ def slow_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
 @proves("J2")
 @pytest.mark.usefixtures("slow_to_listen")
 def test_what_a_worker_claims_first_can_be_cancelled(kit: EventKit, url: str) -> None:
-    """It hears of cancellations before it claims anything."""
+    """The worker hears cancellations before its first claim."""
     app, ends = App(url), list[str]()
 
     @app.task
@@ -247,7 +285,7 @@ def test_what_a_worker_claims_first_can_be_cancelled(kit: EventKit, url: str) ->
 @proves("J5")
 @pytest.mark.usefixtures("slow_to_listen")
 def test_a_worker_is_ready_once_its_listeners_are_attached(kit: EventKit, url: str, tmp_path: Path) -> None:
-    """What is sent from the moment on at which the readiness file is there is heard."""
+    """Every notification sent after the readiness file exists is heard."""
     app, heard = App(url), list[str]()
 
     @app.listener("first", "second")

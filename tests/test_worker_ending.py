@@ -1,20 +1,25 @@
-"""Workers that are told to end, and workers that are killed: J5, J6."""
+"""Workers that are stopped, and workers that are killed: J5, J6."""
 
+import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import working
-from working import error_of, gone, program, state, until
+from working import PATIENCE, error_of, gone, program, state, until
 
-from eventkit import EventKit
+import eventkit
+from eventkit import AsyncApp, EventKit
 from eventkit.conformance import proves
+from eventkit.conformance.exits import EXITS, cancel_at_each_await
 from eventkit.testing import advance
+from eventkit.worker import Worker
 
 url, kit = working.url, working.kit
 
@@ -22,7 +27,7 @@ url, kit = working.url, working.kit
 @proves("J5")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_worker_gently(kit: EventKit, url: str, tmp_path: Path, number: int) -> None:
-    """What runs is finished; what was claimed ahead is as if it had not been; and the exit code is good."""
+    """Running tasks are finished, claimed ones released with their attempts, and the exit code is 0."""
     queue = kit.queue("default")
     with program(url, tmp_path, concurrency="2", prefetch="2", ready=str(tmp_path / "ready")) as worker:
         until((tmp_path / "ready").exists)
@@ -49,7 +54,7 @@ def test_a_signal_ends_a_worker_gently(kit: EventKit, url: str, tmp_path: Path, 
 
 @proves("J5")
 def test_what_does_not_end_in_time_is_stopped(kit: EventKit, url: str, tmp_path: Path) -> None:
-    """What can be stopped is given back with its attempt; a thread cannot."""
+    """An async task is released with its attempt; a thread cannot be stopped."""
     queue = kit.queue("default")
     with program(url, tmp_path, timeout="0.2") as worker:
         napping = queue.enqueue({"task": "nap", "args": {"seconds": 1000}}).id
@@ -70,20 +75,20 @@ def test_what_does_not_end_in_time_is_stopped(kit: EventKit, url: str, tmp_path:
 
 @proves("J5")
 def test_a_second_signal_ends_it_at_once(kit: EventKit, url: str, tmp_path: Path) -> None:
-    """Leases are left to lapse."""
+    """The leases lapse."""
     with program(url, tmp_path, timeout="1000") as worker:
         id = kit.queue("default").enqueue({"task": "nap", "args": {"seconds": 1000}}).id
         worker.wait_for("nap begins")
         worker.send()
         until(lambda: "nap ends" not in worker.lines())
         worker.send(signal.SIGINT)
-        # Two signals that come together may be told in either order.
+        # Two signals that arrive together may be delivered in either order.
         assert worker.end() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
     assert state(kit, id) == "leased"
 
 
 def first_of_its_own() -> tuple[str, ...]:
-    """A command that runs what follows as the first process of a container; without one, the test is skipped."""
+    """Return a command that runs its arguments as the first process of a container, or skip the test."""
     for owner in ((), ("--user", "--map-root-user")):
         command = ("unshare", *owner, "--pid", "--fork", "--kill-child")
         if shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0:
@@ -96,7 +101,7 @@ def first_of_its_own() -> tuple[str, ...]:
 def test_the_first_process_of_a_container_ends_like_any_other(
     kit: EventKit, url: str, tmp_path: Path, gently: bool
 ) -> None:
-    """To such a one a signal that nobody handles does nothing."""
+    """Such a process ignores a signal without a handler."""
     enough = tmp_path / "enough"
     with program(url, tmp_path, first_of_its_own(), timeout="1000") as worker:
         id = kit.queue("default").enqueue({"task": "nap", "args": {"until": str(enough)}}).id
@@ -131,7 +136,7 @@ eventkit.App(sys.argv[1]).worker(queues="default").run()
 
 @proves("J5")
 def test_a_second_signal_that_comes_too_late_stops_nothing(url: str) -> None:
-    """The worker had ended well, and its exit code says so."""
+    """The worker has already ended with exit code 0."""
     command = [sys.executable, "-c", SIGNALLED_TWICE, url]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=working.PATIENCE)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -140,7 +145,7 @@ def test_a_second_signal_that_comes_too_late_stops_nothing(url: str) -> None:
 
 @proves("J6")
 def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp_path: Path) -> None:
-    """By another, when the lease has run out; but not what says that it must not be."""
+    """Another worker runs it when the lease has lapsed, except a task that must not run twice."""
     queue = kit.queue("default")
     enough = str(tmp_path / "enough")
     with program(url, tmp_path) as worker:
@@ -160,3 +165,42 @@ def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp
             assert other.lines().count("once begins") == 1
             other.send()
             assert other.end() == 0
+
+
+@proves("J5")
+@EXITS
+def test_an_ending_is_not_cut_short_by_a_cancellation(url: str, again: bool) -> None:
+    """A worker that is cancelled while it stops has stored the outcome of its tasks and closed its kit."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit:
+            queue = kit.queue("default")
+
+            def running() -> int:
+                lasting = ("asyncio", "eventkit-watcher")  # threads of the event loop and of a file's kits
+                threads = [thread for thread in threading.enumerate() if not thread.name.startswith(lasting)]
+                return len(threads) + len(asyncio.all_tasks())
+
+            before = running()
+
+            async def leave(leaving: asyncio.Event) -> None:
+                app = AsyncApp(url)
+
+                @app.task
+                async def last() -> None:
+                    leaving.set()
+                    worker.stop()
+
+                worker = Worker(app)
+                await queue.enqueue({"task": "last"})
+                await worker.serve()
+
+            async def check() -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while running() > before:
+                        await asyncio.sleep(0.001)
+                assert await queue.size() == 0
+
+            await cancel_at_each_await(leave, again, check)
+
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-"""What becomes of tasks that fail, and of the worker: J1, J5."""
+"""The outcome of failing tasks, and their effect on the worker: J1, J5."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ def test_what_fails_is_tried_again_as_declared(kit: EventKit, url: str, waits: b
 
 @proves("J1")
 def test_failures_are_isolated(kit: EventKit, url: str) -> None:
-    """Neither an exception, nor one that is no Exception, nor nonsense on the queue hurts the rest."""
+    """An exception, a BaseException or an invalid payload on the queue does not affect other tasks."""
     app, done = declared(url)
 
     class Odd(BaseException):
@@ -56,7 +56,7 @@ def test_failures_are_isolated(kit: EventKit, url: str) -> None:
     queue = kit.queue("default")
     with working.working(app):
         nonsense = [queue.enqueue(payload).id for payload in ("text", None, {"task": 7}, {"args": {}})]
-        unknown = queue.enqueue({"task": "nobody"}).id
+        unknown = queue.enqueue({"task": "unknown"}).id
         undecodable = [
             queue.enqueue({"task": "double", "args": args}).id for args in ({"number": "x"}, {}, {"other": 1}, [1], 7)
         ]
@@ -104,7 +104,7 @@ def test_exceptions_that_say_what_to_do(kit: EventKit, url: str, blocking: bool)
 @proves("J1")
 @pytest.mark.parametrize("task", ["fail", "fail_blocking"])
 def test_an_error_begins_where_the_function_does(kit: EventKit, url: str, task: str) -> None:
-    """The steps by which a worker calls it tell nobody anything."""
+    """The frames of the worker are left out of the traceback."""
     app, _ = declared(url)
     with working.working(app):
         id = kit.queue("default").enqueue({"task": task, "args": {"waits": True} if task == "fail" else {}}).id
@@ -115,7 +115,7 @@ def test_an_error_begins_where_the_function_does(kit: EventKit, url: str, task: 
 
 @proves("J5")
 def test_the_worker_is_stopped_by_a_function_that_wants_to_exit(kit: EventKit, url: str) -> None:
-    """What it has failed of is recorded first."""
+    """The failure is recorded first."""
     app = App(url)
 
     @app.task(retries=0)
@@ -129,12 +129,12 @@ def test_the_worker_is_stopped_by_a_function_that_wants_to_exit(kit: EventKit, u
 
 @proves("J1")
 def test_log_records_name_the_task(kit: EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Also of one that nobody has declared."""
+    """This includes a task that is not declared."""
     app, _ = declared(url)
     with caplog.at_level(logging.INFO, "eventkit"), working.working(app):
         id = kit.queue("default").enqueue({"task": "fail_blocking"}).id
         error_of(kit, id)
-        unknown = kit.queue("default").enqueue({"task": "nobody"}).id
+        unknown = kit.queue("default").enqueue({"task": "unknown"}).id
         error_of(kit, unknown)
     for number, name in ((id, "fail_blocking"), (unknown, "")):
         [record] = [record for record in caplog.records if getattr(record, "task_id", None) == number]

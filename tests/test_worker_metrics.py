@@ -1,4 +1,4 @@
-"""What a worker shows of itself: J9."""
+"""Metrics and states of a worker: J9."""
 
 import asyncio
 import os
@@ -15,9 +15,8 @@ from working import until
 from eventkit import App, EventKit
 from eventkit.conformance import proves
 from eventkit.metrics import Histogram
-from eventkit.worker.instruments import shown
-from eventkit.worker.metrics import Metrics
-from eventkit.worker.readiness import Readiness
+from eventkit.worker.lifecycle import Readiness
+from eventkit.worker.metrics import Metrics, shown
 
 url, kit = working.url, working.kit
 
@@ -54,7 +53,7 @@ def test_runs_are_counted(kit: EventKit, url: str) -> None:
 
 @proves("J9")
 def test_every_metric_is_documented() -> None:
-    """With its labels, and no other is."""
+    """Each is documented with its labels, and no other is."""
     page = PAGE.read_text("utf-8").partition("## The service")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \|", page, re.MULTILINE)
     documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
@@ -81,7 +80,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
 
 @proves("J5")
 def test_the_service_manager_is_told(tmp_path: Path) -> None:
-    """That the worker is ready, that it is alive, and that it ends."""
+    """The worker reports to it that it is ready, alive, and stopping."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(working.PATIENCE)
@@ -103,7 +102,7 @@ def test_the_service_manager_is_told(tmp_path: Path) -> None:
             pass
         assert said == b"STOPPING=1"
     assert not (tmp_path / "ready").exists()
-    Readiness(None, environment).ready()  # Nobody is there to hear it any more.
+    Readiness(None, environment).ready()  # The service manager's socket is closed.
 
 
 @proves("J9", "G11")
@@ -150,7 +149,7 @@ def test_runs_are_spans_of_whoever_enqueued_them(kit: EventKit, url: str) -> Non
 
 @pytest.fixture(scope="session")
 def reader() -> Any:
-    """What an application's exporter reads with; a process sets its provider once."""
+    """Return the reader of an application's exporter; a process sets its provider once."""
     from opentelemetry import metrics
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -161,21 +160,21 @@ def reader() -> Any:
 
 
 def read(reader: Any) -> dict[str, Any]:
-    """The metrics that OpenTelemetry has of eventkit, by name."""
+    """Return OpenTelemetry's metrics of eventkit, by name."""
     data = reader.get_metrics_data()
     scopes = [] if data is None else [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
     return {metric.name: metric for scope in scopes if scope.scope.name == "eventkit" for metric in scope.metrics}
 
 
 def point(reader: Any, name: str, **attributes: str) -> Any:
-    """The data point of the metric *name* with just these attributes."""
+    """Return the data point of the metric *name* with exactly these attributes."""
     [found] = [point for point in read(reader)[name].data.data_points if dict(point.attributes) == attributes]
     return found
 
 
 @proves("J9")
 def test_every_metric_is_an_instrument(reader: Any) -> None:
-    """Of the same name and kind, with the same numbers and labels, in the same buckets."""
+    """They have the same name, kind, numbers and labels, in the same buckets."""
     kinds = {"Sum": "counter", "Gauge": "gauge", "Histogram": "histogram"}
     metrics = Metrics()
     with shown(metrics):
@@ -203,7 +202,7 @@ def test_every_metric_is_an_instrument(reader: Any) -> None:
 
 @proves("J9")
 def test_instruments_add_up_the_workers_of_a_process(reader: Any) -> None:
-    """A counter keeps what those have counted that have ended; a gauge has those that run."""
+    """A counter includes ended workers; a gauge has the running ones."""
     first, second = Metrics(), Metrics()
     with shown(first):
         before = point(reader, "eventkit_worker_slots").value if "eventkit_worker_slots" in read(reader) else 0
@@ -232,7 +231,7 @@ def test_without_opentelemetry_nothing_is_shown(reader: Any, monkeypatch: pytest
 
 @proves("J9")
 def test_a_worker_is_shown(reader: Any, kit: EventKit, url: str) -> None:
-    """From its beginning to its end, and each run once."""
+    """It is shown from its start to its end, and each run once."""
     app, queue = App(url), f"shown {url.partition(':')[0]}"
 
     @app.task(queue=queue)

@@ -1,4 +1,4 @@
-"""That a worker works is known to whoever looks, and that it works no more."""
+"""The list of working workers, for every kit on the database."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from working import until
 
 from eventkit import App, EventKit
 from eventkit.conformance import proves
-from eventkit.operations.worker import Beat
+from eventkit.operations.coordination import Beat
 from eventkit.testing import advance
 
 url, kit = working.url, working.kit
@@ -15,7 +15,7 @@ url, kit = working.url, working.kit
 
 @proves("H5")
 def test_a_worker_is_known_while_it_works(kit: EventKit, url: str) -> None:
-    """With its queues, its slots and what it runs; and no more once it has ended."""
+    """It is listed with its queues, slots and runs, until it has ended."""
     app, release = App(url), asyncio.Event()
 
     @app.task(queue="jobs")
@@ -36,7 +36,7 @@ def test_a_worker_is_known_while_it_works(kit: EventKit, url: str) -> None:
 
 @proves("H5")
 def test_a_worker_that_is_not_heard_of_is_not_alive(kit: EventKit) -> None:
-    """It is told of for an hour, and then forgotten by whoever comes by."""
+    """It is listed for an hour, and the next worker then removes it."""
     execute = kit._connection.execute  # type: ignore[attr-defined]
     execute(Beat("killed", ["jobs"], 5, 2))
     advance(kit, 29)

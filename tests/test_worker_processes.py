@@ -22,7 +22,7 @@ def enqueue(kit: EventKit, task: str, **args: object) -> int:
 
 @pytest.fixture
 def worker(kit: EventKit, url: str, tmp_path: Path) -> "Program":
-    """A worker that says what its children do."""
+    """Return a worker that reports its children."""
     with program(url, tmp_path) as running:
         yield running  # type: ignore[misc]
 
@@ -56,7 +56,7 @@ def test_a_child_runs_tasks_and_fails_alone(kit: EventKit, worker: Program) -> N
 
 @proves("J2")
 def test_what_never_ends_is_killed(kit: EventKit, worker: Program) -> None:
-    """When its time is over, and when it is cancelled."""
+    """It is killed when its time is over, and when it is cancelled."""
     late = enqueue(kit, "spin")
     assert error_of(kit, late, "apart") == "timed out after 0.5 s"
     slow = enqueue(kit, "compute", number=1, seconds=1000)
@@ -70,7 +70,7 @@ def test_what_never_ends_is_killed(kit: EventKit, worker: Program) -> None:
 
 @proves("J2", "J5")
 def test_children_end_with_their_worker(kit: EventKit, worker: Program) -> None:
-    """However it ends."""
+    """They end however the worker ends."""
     enqueue(kit, "compute", number=1, seconds=1000)
     until(lambda: any(line.startswith("compute") for line in worker.lines()))
     [line] = [line for line in worker.lines() if line.startswith("compute")]
@@ -80,7 +80,7 @@ def test_children_end_with_their_worker(kit: EventKit, worker: Program) -> None:
 
 
 def ended(pid: int) -> bool:
-    """Whether the process is gone, or waits for nothing but to be buried."""
+    """Return whether the process has ended or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except OSError:
@@ -94,9 +94,9 @@ def test_what_no_other_process_could_find_is_refused() -> None:
 
     @app.task(isolation="process")
     def local() -> None:
-        """Nobody can import this."""
+        """Return None; other processes cannot import this function."""
 
-    with pytest.raises(ValueError, match="move the function to the top of a module"):
+    with pytest.raises(ValueError, match="move it to the top level of a module"):
         app.worker()
     assert worker_program.app.worker() is not None
     assert not os.path.exists("never.db")

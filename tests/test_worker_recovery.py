@@ -1,4 +1,4 @@
-"""A database that goes away and comes back, under a worker: J8."""
+"""A database that is stopped and started again under a worker: J8."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ from working import until
 import eventkit
 from eventkit import App, Disconnected
 from eventkit.conformance import proves
+from eventkit.worker.lifecycle import Recovery
 from eventkit.worker.metrics import Metrics
-from eventkit.worker.recovery import Recovery
 from eventkit.worker.settings import settings_of
 
 cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
@@ -23,7 +23,7 @@ QUICK = {"db_retry_initial_ms": 100, "db_retry_max_ms": 500}
 
 
 def away_for(cluster: Cluster, url: str, seconds: float) -> float:
-    """Have a worker's server stopped for a while under load; how often the worker asked for it in vain."""
+    """Stop a worker's server for a while under load; return how often the worker tried to connect."""
     app, runs = App(url), list[int]()
 
     @app.task
@@ -48,14 +48,14 @@ def away_for(cluster: Cluster, url: str, seconds: float) -> float:
         queue.enqueue({"task": "note", "args": {"number": 1000}})
         until(lambda: 1000 in runs)
         assert {*runs} == {*range(-5, 300)} - {0} | {0, 1000}
-        # Whoever was claimed when the server went away may be done twice, and nobody else.
+        # Only tasks claimed when the server stopped may be done twice.
         assert len(runs) <= 306 + 20
         return worker.metrics.failures.of().value
 
 
 @proves("J8")
 def test_a_server_that_is_started_again_costs_nothing(cluster: Cluster, url: str) -> None:
-    """No task, and no tight loop."""
+    """It costs no task, and the worker retries with pauses."""
     assert away_for(cluster, url, 2) < 60
 
 
@@ -84,7 +84,7 @@ def test_a_worker_that_begins_before_its_database_waits_for_it(cluster: Cluster,
 
 @proves("J8")
 def test_pauses_double_up_to_the_longest() -> None:
-    """And whoever has asked as often as was allowed is told."""
+    """A call raises after the allowed number of attempts."""
     settings = settings_of({"db_retry_initial_ms": 100, "db_retry_max_ms": 500, "db_retry_max_attempts": 2})
     recovery, asked = Recovery(settings, Metrics()), list[int]()
     for failed, longest in ((1, 0.1), (2, 0.2), (3, 0.4), (4, 0.5), (5000, 0.5)):

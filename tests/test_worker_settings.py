@@ -1,4 +1,4 @@
-"""What a worker can be told, and what it refuses: J7."""
+"""Settings of a worker, and those it refuses: J7."""
 
 from datetime import timedelta
 from typing import Any
@@ -27,11 +27,11 @@ WRONG: dict[str, Any] = {
 
 @proves("J7")
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    """Each setting by its name, before anything is connected to."""
-    with pytest.raises(ValueError, match="cannot be used") as caught:
+    """The error names each setting, before the worker connects."""
+    with pytest.raises(ValueError, match="are invalid") as caught:
         App("nonsense://").worker(**WRONG)
     lines = str(caught.value).split("\n")
-    assert lines[0] == f"{len(WRONG)} of the worker's settings cannot be used:"
+    assert lines[0] == f"{len(WRONG)} of the worker's settings are invalid:"
     assert len(lines) == len(WRONG) + 1
     for name, line in zip(WRONG, lines[1:], strict=True):
         assert {"name": "worker", "queues": "queue 'a'"}.get(name, name) in line
@@ -40,13 +40,13 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 @proves("J7")
 @pytest.mark.parametrize(("name", "value"), WRONG.items())
 def test_each_is_refused_alone(name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match="1 of the worker's settings cannot be used"):
+    with pytest.raises(ValueError, match="1 of the worker's settings are invalid"):
         settings_of({name: value})
 
 
 @proves("J7")
 def test_settings_that_contradict_each_other_are_refused() -> None:
-    """Beside whatever else is wrong."""
+    """They are reported beside all other errors."""
     with pytest.raises(ValueError, match="db_retry_initial_ms is at most db_retry_max_ms"):
         settings_of({"db_retry_initial_ms": 60_000})
     with pytest.raises(ValueError, match="2 of the worker's settings .*\n- concurrency .*\n- db_retry_initial_ms "):
@@ -55,7 +55,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 
 @proves("J7")
 def test_unknown_settings_are_refused() -> None:
-    with pytest.raises(TypeError, match="no setting concurency; there are: .*concurrency"):
+    with pytest.raises(TypeError, match="no setting concurency; the settings are: .*concurrency"):
         App("nonsense://").worker(concurency=3)
 
 

@@ -17,7 +17,7 @@ from eventkit import EventKit, Unavailable
 from eventkit.conformance import proves
 
 SECONDS = float(os.environ.get("EVENTKIT_SOAK_SECONDS", "600"))
-"""How long it takes; sixty are enough to see that it works."""
+"""The duration; sixty seconds suffice for a check."""
 
 WORKERS, LONGEST = 3, 0.1
 RATE = WORKERS * SLOTS / (LONGEST / 2) / 2
@@ -25,7 +25,7 @@ RATE = WORKERS * SLOTS / (LONGEST / 2) / 2
 
 
 def endure(url: str, folder: Path, fault: Callable[[EventKit], None]) -> None:
-    """Enqueue at half load, and have workers killed all the time, and *fault* happen to the database once."""
+    """Enqueue at half load, kill workers all the time, and let *fault* strike the database once."""
     folder.mkdir()
     with eventkit.connect(url) as kit, fleet(url, folder, WORKERS) as workers:
         for queue in ("default", "apart"):
@@ -39,7 +39,7 @@ def endure(url: str, folder: Path, fault: Callable[[EventKit], None]) -> None:
             number += enqueued(kit, number, round((now - began) * RATE) - number)
             elder, *others = workers.members
             if now >= kill_at:
-                # The first one is spared, so that something can be said about memory.
+                # The first worker is spared, to measure its memory.
                 workers.replace(random.choice(others), gently=random.random() < 0.25)
                 kills += 1
                 kill_at = time.monotonic() + random.uniform(2, 8)
@@ -59,7 +59,7 @@ def endure(url: str, folder: Path, fault: Callable[[EventKit], None]) -> None:
 
 
 def enqueued(kit: EventKit, first: int, count: int) -> int:
-    """Enqueue tasks with the next numbers; how many were taken."""
+    """Enqueue tasks with the next numbers; return how many were accepted."""
     numbers = range(first, first + min(count, 1000))
     ahead = [(number, random.uniform(0, LONGEST)) for number in numbers]
     apart = [fleet_app.compute.new(number=n, seconds=s) for n, s in ahead if n % 100 == 0]
@@ -70,14 +70,14 @@ def enqueued(kit: EventKit, first: int, count: int) -> int:
             kit.queue("default").enqueue_many(blocking + async_ones, tx=tx)
             kit.queue("apart").enqueue_many(apart, tx=tx)
     except Unavailable:
-        return 0  # Or they are in: then the numbers are done twice, by tasks of their own.
+        return 0  # The tasks may be stored: then each number is done twice, by two tasks.
     return len(numbers)
 
 
 @pytest.mark.slow
 @proves("J5", "J6", "J8")
 def test_workers_endure(tmp_path: Path) -> None:
-    """Everything is done, each attempt once; memory stays where it is; and nobody is left when they have ended."""
+    """Each task is done, each attempt runs once, memory stays stable, and no process is left at the end."""
 
     def crash(kit: EventKit) -> None:
         cluster.restart("immediate")

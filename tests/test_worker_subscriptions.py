@@ -16,7 +16,7 @@ url, kit = working.url, working.kit
 
 
 class Order(msgspec.Struct):
-    """What the events are."""
+    """The type of the events."""
 
     id: int
 
@@ -24,7 +24,7 @@ class Order(msgspec.Struct):
 @proves("J4")
 @pytest.mark.parametrize("blocking", [False, True])
 def test_a_subscriber_is_called_with_each_event_in_order(kit: EventKit, url: str, blocking: bool) -> None:
-    """From where it was before; and what it fails of is tried again before the next one comes."""
+    """It starts at its saved offset; a failed event is retried before the next one comes."""
     app, seen = App(url), list[int]()
 
     def handle(event: Event[Order]) -> None:
@@ -88,7 +88,7 @@ def test_what_fails_for_good_is_skipped_or_stops_the_consumer(kit: EventKit, url
 
 @proves("J4")
 def test_one_worker_at_a_time_follows_for_a_consumer(kit: EventKit, url: str) -> None:
-    """And when it ends, another goes on."""
+    """When it ends, another goes on."""
     apps, seen = [App(url), App(url)], list[tuple[int, int]]()
     for number, app in enumerate(apps):
 

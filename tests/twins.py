@@ -1,7 +1,7 @@
-"""Two kits that look like one: whatever is asked is asked of both, and they have to answer the same.
+"""Two kits that look like one: every call is made on both, and their answers have to be the same.
 
-The same up to what the contract leaves to a database.  Ids and offsets are numbers of its own, in the same order;
-moments are of its own clock; the token of a claim is random.  What comes out is the first kit's, and what goes in is
+The contract leaves some values to a database: ids and offsets are numbers of its own, in the same order;
+moments are of its own clock; the token of a claim is random.  Answers are those of the first kit, and arguments are
 translated for the second one.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 
 import eventkit
 from eventkit.operations import Operation
-from eventkit.records import Enqueued, Event, Notification, Task
+from eventkit.values import Enqueued, Event, Notification, Task
 
 _CLOSE = 40.0
 """Seconds by which two moments may differ that are the same: some, of the hundred that make up a tick."""
@@ -39,22 +39,22 @@ _GIVES_NUMBERS = {
     "ack_many": "ids",
 }
 _OF_TWO_SIDES = ("publish", "claim", "notify", "execute", "__enter__", "__next__")
-"""What has one of these is no value, but something to ask further."""
+"""Attributes that mark an object with further calls, instead of a value."""
 
 
 class Numbers:
-    """The numbers that both sides have given to the same things; 0 is before the first."""
+    """The numbers that both sides gave to the same things; 0 is before the first."""
 
     def __init__(self, ours: list[int] | None = None, theirs: list[int] | None = None) -> None:
         self._ours = ours or [0]
         self._theirs = theirs or [0]
 
     def copy(self) -> Numbers:
-        """The numbers as they are now, for when a transaction is rolled back."""
+        """Return a copy of the numbers, to restore when a transaction is rolled back."""
         return Numbers(self._ours.copy(), self._theirs.copy())
 
     def meet(self, ours: int, theirs: int) -> None:
-        """The two are of the same thing, as before, or fall into the same gap."""
+        """Check that the two are of the same thing, as before, or fall into the same gap."""
         place = bisect_left(self._ours, ours)
         if self._ours[place : place + 1] == [ours]:
             assert self._theirs[place] == theirs, f"{ours} is {self._theirs[place]}, not {theirs}"
@@ -65,34 +65,34 @@ class Numbers:
             self._theirs.insert(place, theirs)
 
     def translated(self, ours: int) -> int:
-        """Their number for ours; one that was never given is as far behind the last one that was."""
+        """Return the second side's number; one that was never given is as far behind the last one that was."""
         place = bisect_right(self._ours, ours) - 1
         theirs = self._theirs[place] + ours - self._ours[place]
         self.meet(ours, theirs)
         return theirs
 
     def same_place(self, ours: int, theirs: int) -> bool:
-        """Whether as much lies before both."""
+        """Return whether as many numbers lie before both."""
         return bisect_right(self._ours, ours) == bisect_right(self._theirs, theirs)
 
 
 class Acquaintance:
-    """What the two sides are known to call differently."""
+    """The names that the two sides give to the same things."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset all numbers."""
         self.numbers = {"offsets": Numbers(), "ids": Numbers(), "notifications": Numbers()}
         self._tasks: dict[tuple[int, int], Task[Any]] = {}
 
     def copy(self) -> dict[str, Numbers]:
-        """The numbers as they are now."""
+        """Return a copy of the numbers."""
         return {kind: numbers.copy() for kind, numbers in self.numbers.items()}
 
     def translated(self, value: Any) -> Any:
-        """An argument, or a list of them, for the other side."""
+        """Return an argument, or a list of them, for the other side."""
         match value:
             case Twin():
                 return value.theirs
@@ -105,7 +105,7 @@ class Acquaintance:
     def arguments(
         self, name: str, given: tuple[Any, ...], keywords: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call for the other side."""
+        """Return the arguments of a call for the other side."""
         places: dict[Any, Any] = dict(enumerate(given)) | keywords
         kind, where = _TAKES_A_NUMBER.get(name, ("", ""))
         for place, value in places.items():
@@ -117,7 +117,7 @@ class Acquaintance:
         return [places[place] for place in range(len(given))], {keyword: places[keyword] for keyword in keywords}
 
     def compare(self, name: str, ours: Any, theirs: Any) -> None:
-        """The answers of a call, or parts of them, are the same."""
+        """Check that the answers of a call, or parts of them, are the same."""
         assert type(ours) is type(theirs), f"{name}: {ours!r} and {theirs!r}"
         if name == "offset_at":
             assert self.numbers["offsets"].same_place(ours, theirs), f"{name}: {ours} and {theirs}"
@@ -155,7 +155,7 @@ class Acquaintance:
                 assert our == their, f"{field} of {ours!r} and {theirs!r}"
 
     def _compare_steps(self, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-        """The events of a step of a task, whose id each side has in the event's key as well."""
+        """Compare the events of a step of a task, whose id is in the event's key as well."""
         assert ours.keys() == theirs.keys()
         for field, our in ours.items():
             if field == "id":
@@ -166,7 +166,7 @@ class Acquaintance:
                 assert our == theirs[field], f"{field} of {ours} and {theirs}"
 
     def compare_errors(self, ours: BaseException | None, theirs: BaseException | None) -> None:
-        """Both went well, or both went wrong in the same way."""
+        """Check that both calls succeeded, or both failed in the same way."""
         assert type(ours) is type(theirs), f"{ours!r} and {theirs!r}"
         if isinstance(ours, eventkit.Truncated) and isinstance(theirs, eventkit.Truncated):
             assert self.numbers["offsets"].translated(ours.first - 1) == theirs.first - 1
@@ -176,7 +176,7 @@ class Acquaintance:
 
 
 class Twin:
-    """Two things of the same kind that are asked the same."""
+    """Two objects of the same kind on which the same calls are made."""
 
     def __init__(self, ours: Any, theirs: Any, known: Acquaintance) -> None:
         self.ours = ours
@@ -201,7 +201,7 @@ class Twin:
         return call
 
     def execute(self, statement: str | Operation[Any]) -> None:
-        """Savepoints of a transaction, and an operation that tests use by itself."""
+        """Execute a savepoint, or an operation that tests use by itself."""
         if statement == f"SAVEPOINT {SAVEPOINT}":
             self._rolled_back_to = self._known.copy()
         elif statement == f"ROLLBACK TO SAVEPOINT {SAVEPOINT}" and self._rolled_back_to is not None:
@@ -217,7 +217,7 @@ class Twin:
 
     def __enter__(self) -> Any:
         ours, theirs = self.ours.__enter__(), self.theirs.__enter__()
-        if isinstance(ours, Task):  # the one that handling() was given, of a lease that may be long over
+        if isinstance(ours, Task):  # the one that handling() was given, whose lease may have lapsed long ago
             assert theirs is self._known.translated(ours)
             return ours
         return self if ours is self.ours else self._answer("", ours, theirs)
@@ -231,7 +231,7 @@ class Twin:
         return bool(done)
 
     def _both(self, name: str, ours: Callable[[], Any], theirs: Callable[[], Any]) -> Any:
-        """What both give, or the error that both raise."""
+        """Return the answers of both, or raise the error that both raise."""
         our, our_error = _outcome(ours)
         their, their_error = _outcome(theirs)
         self._known.compare_errors(our_error, their_error)

@@ -1,4 +1,4 @@
-"""A worker as somebody runs it, and the functions for it; what happens is said in a file, a line at a time."""
+"""A program with a worker and its functions, which write each step as a line to a file."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ app = eventkit.App(URL)
 
 
 def say(line: str) -> None:
-    """One write, so that a line is whole or missing."""
+    """Write in one call, so that a line is complete or missing."""
     file = os.open(SAID, os.O_WRONLY | os.O_APPEND)
     os.write(file, f"{line}\n".encode())
     os.close(file)
@@ -22,7 +22,7 @@ def say(line: str) -> None:
 
 @app.task
 async def nap(seconds: float = 0, name: str = "nap", until: str | None = None) -> None:
-    """Sleep, and say so; for so long, or until there is a file."""
+    """Sleep and report it; for some seconds, or until a file exists."""
     say(f"{name} begins")
     await asyncio.sleep(seconds)
     while until is not None and not os.path.exists(until):
@@ -32,7 +32,7 @@ async def nap(seconds: float = 0, name: str = "nap", until: str | None = None) -
 
 @app.task
 def block(seconds: float = 0, name: str = "block", until: str | None = None) -> None:
-    """The same in a thread."""
+    """Do the same in a thread."""
     say(f"{name} begins")
     time.sleep(seconds)
     while until is not None and not os.path.exists(until):
@@ -42,7 +42,7 @@ def block(seconds: float = 0, name: str = "block", until: str | None = None) -> 
 
 @app.task(on_crash="fail")
 async def once(seconds: float) -> None:
-    """What must not be begun twice."""
+    """Report a run; the task must not start twice."""
     say("once begins")
     await asyncio.sleep(seconds)
 
@@ -57,7 +57,7 @@ def compute(number: int, seconds: float = 0) -> int:
 
 @app.task(isolation="process", queue="apart", timeout=0.5, retries=0)
 def spin(name: str = "spin") -> None:
-    """Never end."""
+    """Run for ever."""
     say(f"{name} {os.getpid()}")
     while True:
         pass
@@ -65,7 +65,7 @@ def spin(name: str = "spin") -> None:
 
 @app.task(isolation="process", queue="apart", retries=1, backoff=[0])
 def die(times: int) -> str:
-    """Take the process along, some times."""
+    """Kill the process at the first attempts."""
     say("died")
     with open(SAID, encoding="utf-8") as file:
         if file.read().count("died") <= times:
@@ -75,7 +75,7 @@ def die(times: int) -> str:
 
 @app.task(isolation="process", queue="apart", on_crash="fail")
 def die_once() -> None:
-    """Take the process along, and that is that."""
+    """Kill the process at the first attempt only."""
     os._exit(7)
 
 
@@ -99,7 +99,7 @@ def raise_there(kind: str) -> object:
 
 @app.task(isolation="process", queue="apart")
 def settle(ctx: TaskContext) -> None:
-    """Ack in a transaction with what was done."""
+    """Ack in a transaction with the task's effect."""
     with ctx.transaction() as tx:
         ctx.kit.stream("effects").publish(ctx.task.id, tx=tx)
 

@@ -21,30 +21,30 @@ from eventkit.worker import Worker
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds after which whatever has not come about is a failure."""
+"""Seconds after which a missing event is a failure."""
 
 PROGRAM = Path(__file__).parent / "worker_program.py"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of the test's own."""
+    """Return the URL of a database of the test's own."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/work.db"
-    given: str = request.getfixturevalue("postgres_url")
+    given: str = request.getfixturevalue("emptied_url")
     return given
 
 
 @pytest.fixture
 def kit(url: str) -> Iterator[EventKit]:
-    """A kit on it."""
+    """Return a kit on it."""
     with eventkit.connect(url) as kit:
         yield kit
 
 
 @contextlib.contextmanager
 def working(app: Any, **settings: Any) -> Iterator[Worker]:
-    """A worker in a thread; it is stopped at the end, and what it fails of fails the test."""
+    """Run a worker in a thread; stop it at the end, and fail the test if it failed."""
     worker = Worker(app, **{"shutdown_timeout": 10} | settings)
     failures: list[BaseException] = []
 
@@ -67,7 +67,7 @@ def working(app: Any, **settings: Any) -> Iterator[Worker]:
 
 
 def declared(url: str) -> tuple[App, list[Any]]:
-    """An app with a task of each kind, and what they have done."""
+    """Return an app with a task of each kind, and the list of what they have done."""
     app, done = App(url), list[Any]()
 
     @app.task
@@ -99,7 +99,7 @@ def declared(url: str) -> tuple[App, list[Any]]:
 
 
 def until(condition: Callable[[], T]) -> T:
-    """What *condition* comes to, once it is true."""
+    """Return the answer of *condition*, once it is true."""
     deadline = time.monotonic() + PATIENCE
     while not (answer := condition()):
         assert time.monotonic() < deadline, "it does not come about"
@@ -108,18 +108,18 @@ def until(condition: Callable[[], T]) -> T:
 
 
 def gone(kit: EventKit, id: int, queue: str = "default") -> bool:
-    """Whether the task is done, and with that deleted."""
+    """Return whether the task is done, and therefore deleted."""
     return kit.queue(queue).get(id) is None
 
 
 def state(kit: EventKit, id: int, queue: str = "default") -> str:
-    """The task's state."""
+    """Return the task's state."""
     info = kit.queue(queue).get(id)
     return "gone" if info is None else info.state
 
 
 def error_of(kit: EventKit, id: int, queue: str = "default") -> str:
-    """What the task, which dies, died of."""
+    """Wait until the task is dead, and return its error."""
     until(lambda: state(kit, id, queue) == "dead")
     info = kit.queue(queue).get(id)
     assert info is not None
@@ -127,7 +127,7 @@ def error_of(kit: EventKit, id: int, queue: str = "default") -> str:
 
 
 class Program:
-    """A worker in a process of its own, on the tasks of `worker_program`; it says in a file what they do."""
+    """A worker in a process of its own, on the tasks of `worker_program`, which write to a file."""
 
     def __init__(self, url: str, folder: Path, within: Sequence[str], **settings: str) -> None:
         self.said = folder / "said"
@@ -137,11 +137,11 @@ class Program:
         self.process = subprocess.Popen([*within, sys.executable, str(PROGRAM)], env=environment)
 
     def lines(self) -> list[str]:
-        """What was said so far."""
+        """Return the lines written so far."""
         return self.said.read_text("utf-8").split("\n")[:-1]
 
     def wait_for(self, line: str, times: int = 1) -> None:
-        """Return once it was said so many times."""
+        """Return once the line was written so many times."""
 
         def there() -> bool:
             assert self.process.poll() is None, f"the worker ended with {self.process.returncode}"
@@ -154,13 +154,13 @@ class Program:
         self.process.send_signal(number)
 
     def end(self) -> int:
-        """The exit code, once it has ended."""
+        """Wait for the end and return the exit code."""
         return self.process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
 def program(url: str, folder: Path, within: Sequence[str] = (), **settings: str) -> Iterator[Program]:
-    """A `Program`, started by the command *within* if there is one, and killed in the end if it still runs."""
+    """Start a `Program`, by the command *within* if given, and kill it in the end if it still runs."""
     made = Program(url, folder, within, **settings)
     try:
         yield made

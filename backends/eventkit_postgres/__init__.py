@@ -1,10 +1,9 @@
 """eventkit on Postgres.
 
-Many write at once here, and what that takes is in the database: functions that leave a mark before they draw a
-number, so that a reader knows how far everything has settled, and that notify only when somebody sleeps
-(``eventkit_migrations``).  This package opens connections (`session`), executes operations on them
-(`connection`, `connection_async`), and sleeps until a commit is worth looking at (`listener`, `napping`).  A module
-of this shape is what `eventkit.protocols.Backend` describes.
+Several transactions write at once.  Functions of the schema (``eventkit_migrations``) mark a transaction before it
+draws a number, so that readers know which numbers are settled, and notify only when a listener sleeps.  This
+package opens connections (`session`), executes operations on them (`connection`, `connection_async`), and waits for
+commits (`waking`).  The module implements `eventkit.protocols.Backend`.
 """
 
 import asyncio
@@ -16,10 +15,10 @@ import eventkit_migrations
 import psycopg
 
 from eventkit.errors import NotMigrated, Unavailable
-from eventkit.operations import Operation, ReadIncomplete, ReadSchema
+from eventkit.operations import Condition, Operation, ReadCondition, ReadSchema
 
 from .address import Address, parse, shown
-from .care import compact, diagnose
+from .admin import compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .errors import translated
@@ -29,13 +28,13 @@ from .statements import statements
 __all__ = ["arrow", "capabilities", "compact", "connect", "connect_async", "diagnose"]
 
 capabilities: frozenset[str] = frozenset({"concurrent_writers"})
-"""What this backend can do beyond the contract: several transactions write at the same time."""
+"""The optional capabilities of this backend: several transactions write at the same time."""
 
 
 def connect(url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
-    """A connection to the schema of *url*, which is made first if it is not there and *create* is true.
+    """Return a connection to the schema of *url*.  If it does not exist and *create* is true, create it.
 
-    A database that was copied or imported in part is refused unless *incomplete* is true.
+    Refuse a database that was copied or imported in part, unless *incomplete* is true.
     """
     address = parse(url)
     _prepare(address, create, incomplete)
@@ -50,14 +49,14 @@ async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
 
 
 def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence[str]], Any]]:
-    """What executes an operation that reads, with an Arrow table for an answer."""
+    """Return a function that executes an operation that reads and returns an Arrow table."""
     from .bulk import arrow as opened
 
     return opened(url)
 
 
 def _prepare(address: Address, create: bool, incomplete: bool) -> None:
-    """See that the database can be used and has the schema of this code, or say why not."""
+    """Check that the database is usable and has the current schema, or raise the error that says why not."""
     version = _version(address, incomplete)
     if version is None and create:
         eventkit_migrations.upgrade(address.url)
@@ -67,21 +66,34 @@ def _prepare(address: Address, create: bool, incomplete: bool) -> None:
 
 
 def _version(address: Address, incomplete: bool) -> str | None:
-    """The revision of eventkit's schema; None where there is none."""
+    """Return the revision of eventkit's schema; None where there is none."""
     try:
         with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
             check_encoding(driver, address)
-            known = statements(address.schema)
-            version = ReadSchema().decode(driver.execute(known[ReadSchema].sql.encode()).fetchall())
-            if version == eventkit_migrations.HEAD and not incomplete:
-                rows = driver.execute(known[ReadIncomplete].sql.encode()).fetchall()
-                if (refused := ReadIncomplete().decode(rows)) is not None:
-                    raise Unavailable(f"{shown(address.url)}: {refused}")
+            sql = statements(address.schema)[ReadSchema].sql
+            version: str | None = ReadSchema().decode(driver.execute(sql.encode()).fetchall())
+            if version == eventkit_migrations.HEAD:
+                condition = _condition(driver, address)
+                if condition.schema_hash != eventkit_migrations.schema_hash("postgresql"):
+                    raise NotMigrated(
+                        f"schema {address.schema!r} of {shown(address.url)} {eventkit_migrations.UNRELEASED}"
+                    )
+                if condition.incomplete is not None and not incomplete:
+                    raise Unavailable(f"{shown(address.url)}: {condition.incomplete}")
             return version
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         return None
     except psycopg.Error as error:
         raise translated(error, address) or error from error
+
+
+def _condition(driver: OwnConnection, address: Address) -> Condition:
+    """Return the condition of the tables; without a hash where their version stored none."""
+    sql = statements(address.schema)[ReadCondition].sql
+    try:
+        return ReadCondition().decode(driver.execute(sql.encode()).fetchall())
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+        return Condition(None, None)
 
 
 def _wrong_version(address: Address, version: str | None) -> NotMigrated:

@@ -1,22 +1,22 @@
-"""What a Postgres URL says.
+"""Postgres URLs.
 
 ::
 
     postgresql://user@host:5432/shop      the database, as libpq reads it
     postgres://…  postgresql+psycopg://…  the same
 
-    ?schema=eventkit                      where eventkit's tables are; also what keeps tenants apart
-    ?durability=full|normal|off           how far a commit has come when a call returns (full)
+    ?schema=eventkit                      the schema of eventkit's tables; one for each tenant
+    ?durability=full|normal|off           how durable a commit is when a call returns (full)
     ?busy_timeout=5                       seconds to wait for a lock, or for a connection of the pool
-    ?answer_timeout=30                    seconds beyond that to wait for any answer; then the connection is dropped
+    ?answer_timeout=30                    seconds beyond that to wait for an answer before the connection is dropped
     ?min_size=1&max_size=10               connections in the pool
-    ?pooler=session|transaction           transaction behind a pooler such as PgBouncer in that mode (session)
-    ?listen_url=postgresql://…            where to listen, when the URL leads to such a pooler
-    ?fallback_poll=5                      seconds between two looks on no occasion
+    ?pooler=session|transaction           transaction: a pooler such as PgBouncer is in that mode (session)
+    ?listen_url=postgresql://…            the server itself, to listen on behind such a pooler
+    ?fallback_poll=5                      seconds between two polls without a notification
     ?max_payload=524288                   bytes of JSON text
 
-Every other parameter is libpq's: ``sslmode``, ``sslrootcert``, ``application_name``, …  A standby is never connected
-to, whatever ``target_session_attrs`` says: only the primary has the locks of the publishers.
+Every other parameter is libpq's: ``sslmode``, ``sslrootcert``, ``application_name``, …  A standby is refused
+regardless of ``target_session_attrs``: only the primary has the locks of the publishers.
 """
 
 import re
@@ -26,7 +26,7 @@ import msgspec
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
-from eventkit.arguments import choice, number
+from eventkit.checks import choice, number
 
 _SYNCHRONOUS = {"full": "on", "normal": "local", "off": "off"}
 _OPTIONS = (
@@ -61,14 +61,14 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What a session of ours sets, so that no default of the server or the role decides for it."""
+        """The settings of eventkit's sessions, which override the defaults of the server and the role."""
         return {
             "synchronous_commit": self.synchronous,
             "lock_timeout": f"{max(1, round(self.busy_timeout * 1000))}ms",
             "default_transaction_isolation": "read committed",
             "array_nulls": "on",
-            # A plan outlives what it was made for: a table that was empty, a parameter that was not known.  Every
-            # statement of ours has its index, so none may scan a table that is full by now.
+            # A cached plan may date from when a table was empty.  Every statement has an index, so none may scan a full
+            # table.
             "enable_seqscan": "off",
             "enable_bitmapscan": "off",
             "jit": "off",
@@ -76,8 +76,8 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse(url: str) -> Address:
-    """The address in *url*, or ``ValueError``."""
-    conninfo, given = _taken_apart(url)
+    """Return the address in *url*.  Raise ``ValueError`` if it is invalid."""
+    conninfo, given = _split(url)
     options: dict[str, str | float | int | bool] = {}
     if "schema" in given:
         options["schema"] = _schema(given["schema"])
@@ -91,25 +91,25 @@ def parse(url: str) -> Address:
     for option in ("min_size", "max_size", "max_payload"):
         if option in given:
             options[option] = int(number(option, given[option]))
-    listen = _taken_apart(given["listen_url"])[0] if "listen_url" in given else conninfo
+    listen = _split(given["listen_url"])[0] if "listen_url" in given else conninfo
     address = Address(url, conninfo, listen, **options)  # type: ignore[arg-type]  # each option is checked above
     if not address.min_size <= address.max_size or address.max_size < 1:
-        raise ValueError(f"max_size is at least 1 and at least min_size, not {address.max_size}")
+        raise ValueError(f"max_size must be at least 1 and at least min_size, not {address.max_size}")
     return address
 
 
 def shown(url: str) -> str:
-    """*url* without its password, for messages."""
-    # What a password holds need not be as it should be in a URL, so it is taken to go as far as it can.
+    """Return *url* without its password, for messages."""
+    # The password may not be percent-encoded, so it extends to the last @.
     return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", re.sub(r"(password|listen_url)=[^&]*", r"\1=***", url))
 
 
-def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
-    """What libpq is told, and the options that are ours."""
+def _split(url: str) -> tuple[str, dict[str, str]]:
+    """Return the connection string for libpq, and eventkit's own options."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     ours = {name: given.pop(name) for name in _OPTIONS if name in given}
-    if given.get("target_session_attrs") != "read-write":  # It refuses a standby as well.
+    if given.get("target_session_attrs") != "read-write":  # That refuses a standby, too.
         given["target_session_attrs"] = "primary"
     query = urlencode(given, quote_via=quote)
     conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, query, ""))
@@ -122,7 +122,7 @@ def _taken_apart(url: str) -> tuple[str, dict[str, str]]:
 
 
 def _mistake(netloc: str, conninfo: str) -> str | None:
-    """What is wrong with it.  libpq would quote the password, so it is asked again without."""
+    """Return the error in the URL, or None.  libpq would quote the password, so the URL is parsed again without it."""
     try:
         conninfo_to_dict(conninfo)
     except ProgrammingError:
@@ -138,5 +138,5 @@ def _mistake(netloc: str, conninfo: str) -> str | None:
 
 def _schema(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
-        raise ValueError(f"a schema's name has 1 to 63 letters, digits and underscores, not {name!r}")
+        raise ValueError(f"the name of a schema must have 1 to 63 letters, digits and underscores, not {name!r}")
     return name

@@ -1,6 +1,6 @@
--- Looking around.  Of what can be long there is the beginning, and how long it is.
+-- Browsing.  Long values are cut at :clip characters and returned with their length.
 
--- Each half is found by the index of its state, and the others are not begun.
+-- Each half uses the index of its state; the others are not scanned.
 -- name: BrowseTasks
 SELECT
     id, state, key, left(payload::text, :clip::integer), length(payload::text), priority, attempt, max_attempts,
@@ -92,7 +92,7 @@ WHERE until > :now
 ORDER BY name, per
 LIMIT :limit
 
--- From one queue to the next by the index.
+-- Skips from one queue to the next by the index.
 -- name: CountDeaths
 WITH RECURSIVE
 clock (now) AS (SELECT :now),
@@ -125,7 +125,7 @@ WHERE
     AND error IS NOT DISTINCT FROM :error
 LIMIT :limit
 
--- Held in the order of ids, as others hold several tasks.
+-- Locks in the order of ids, like every statement that locks several tasks.
 -- name: PurgeLetters
 SELECT id, lane
 FROM eventkit_task

@@ -1,4 +1,4 @@
--- Channels.  As with streams, what lies above the settled number is nobody's yet.
+-- Channels.  As with streams, readers ignore rows above the settled id.
 
 -- name: Notify
 SELECT eventkit_tell(:channel, :payload::json, :headers::json)
@@ -25,7 +25,7 @@ FROM (
     FROM unnest(:channels::text[]) AS c (name)
 ) AS found LEFT JOIN eventkit_notification AS n ON n.id = found.id
 
--- As with events, what is to go is a prefix, and nothing that has not settled: nobody has read that.
+-- As with events, the rows to delete are a prefix up to the settled id: later rows are unread.
 -- name: FindPrunableNotifications
 SELECT max(id)
 FROM eventkit_notification
@@ -50,7 +50,3 @@ WHERE
 DELETE FROM eventkit_notification
 WHERE channel = :channel AND id <= :last
 RETURNING 1
-
--- name: AdvanceNotifications
-UPDATE eventkit_notification
-SET created_at = created_at - :milliseconds::bigint * interval '1 ms'

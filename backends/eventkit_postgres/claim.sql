@@ -1,10 +1,10 @@
--- Handing tasks out.  Claimers pass by the rows that others hold, so none waits for another.
+-- Claiming tasks.  Claims skip rows that other transactions have locked, so none waits for another.
 
 -- name: ReadGate
 SELECT paused, lease, max_attempts, rate, burst, tokens, refilled_at, max_running, running, due, now
 FROM eventkit_gate(:queue)
 
--- What has been due for a while may lie before the place where claims begin to look (eventkit_low).
+-- A task that has been due for a while may lie before the place where claims begin to scan (eventkit_low).
 -- name: Promote
 WITH
 stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
@@ -16,7 +16,12 @@ due AS MATERIALIZED (
             t.max_attempts, (SELECT q.max_attempts FROM eventkit_queue AS q WHERE q.name = :queue), 3
         ) AS dies
     FROM stirred, eventkit_task AS t
-    WHERE t.queue = :queue AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
+    WHERE
+        t.queue = :queue AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
+        AND t.wake_at >= (
+            SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low AS l
+            WHERE l.queue = :queue AND l.raise_at > :now - interval '1 s' AND l.wake_at <= :now
+        )
     ORDER BY t.priority DESC, t.run_at, t.id
     LIMIT :limit
     FOR UPDATE OF t SKIP LOCKED
@@ -53,14 +58,14 @@ lowered AS (
 SELECT id, state, lane
 FROM moved
 
--- Limits, and what is due, cost it no further call: each statement of a function sees what was committed before it.
+-- Limits and due tasks need no further call: each statement of a function sees what was committed before it.
 -- name: Take
 SELECT
     id, queue_name, payload, key, headers, priority, attempt, max_attempts, run_ms, enqueued_ms, expires_ms,
     lease_expires_ms, token, lease_ms, lapsed
 FROM eventkit_claimed(:queue, :worker, :limit, :lease, :token)
 
--- Expired tasks are filtered although Promote buries them: it moves a limited number at once.  The priorities are
+-- Expired tasks are excluded, because Promote marks only a limited number of them dead at once.  The priorities are
 -- searched one after the other, each from where its ready tasks begin.
 -- name: Lease
 WITH best AS MATERIALIZED (
@@ -97,9 +102,14 @@ UPDATE eventkit_queue
 SET tokens = :tokens, refilled_at = eventkit_moment(:refilled_at)
 WHERE name = :queue
 
--- A task whose row is in the hands of another transaction is no reason to look at once, nor to sleep until something
--- changes: that transaction may give it back without a word.
+-- A task locked by another transaction makes a waiter neither poll at once nor sleep until a notification: that
+-- transaction may release it without one.
 -- name: ReadOutlook
+WITH mark AS MATERIALIZED (
+    SELECT coalesce(min(wake_at), '-infinity') AS wake_at
+    FROM eventkit_low
+    WHERE queue = :queue AND raise_at > :now - interval '1 s' AND wake_at <= :now
+)
 SELECT
     coalesce(q.paused, false), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, eventkit_ms(q.refilled_at), q.max_running,
@@ -114,32 +124,23 @@ FROM
     (
         SELECT :now AS now, min(wake_at) AS wake_at, :now + interval '20 ms' AS later
         FROM (
-            SELECT min(wake_at) AS wake_at FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+            SELECT min(wake_at) AS wake_at FROM eventkit_task
+            WHERE queue = :queue AND state = 'scheduled' AND wake_at >= (SELECT wake_at FROM mark)
             UNION ALL
             SELECT min(wake_at) FROM eventkit_task
-            WHERE
-                queue = :queue AND state = 'leased'
-                AND wake_at >= (
-                    SELECT coalesce(min(lapse_at), '-infinity') FROM eventkit_low
-                    WHERE queue = :queue AND raise_at > :now - interval '1 s'
-                )
+            WHERE queue = :queue AND state = 'leased' AND wake_at >= (SELECT wake_at FROM mark)
             UNION ALL
-            SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'ready' AND wake_at IS NOT NULL
+            SELECT min(wake_at) FROM eventkit_task
+            WHERE queue = :queue AND state = 'ready' AND wake_at >= (SELECT wake_at FROM mark)
         ) AS earliest
     ) AS clock
     CROSS JOIN LATERAL (
         SELECT bool_or(holder = '0' OR NOT eventkit_in_hand(holder)) AS due
         FROM (
             SELECT xmax AS holder FROM eventkit_task
-            WHERE queue = :queue AND state IN ('scheduled', 'ready') AND wake_at <= :now
-            UNION ALL
-            SELECT xmax FROM eventkit_task
             WHERE
-                queue = :queue AND state = 'leased' AND wake_at <= :now
-                AND wake_at >= (
-                    SELECT coalesce(min(lapse_at), '-infinity') FROM eventkit_low
-                    WHERE queue = :queue AND raise_at > :now - interval '1 s'
-                )
+                queue = :queue AND state IN ('scheduled', 'leased', 'ready')
+                AND wake_at <= :now AND wake_at >= (SELECT wake_at FROM mark)
             LIMIT CASE WHEN clock.wake_at <= :now THEN 20 ELSE 0 END
         ) AS first
     ) AS moved

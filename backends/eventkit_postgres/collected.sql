@@ -1,6 +1,6 @@
--- What a session has collected.  Each row says by itself which topic, queue or channel it is for.
+-- The calls that a session has collected.  Each row names its topic, queue or channel.
 
--- All marks come before the first offset is drawn: they are counted, and a row needs both sides of the join.
+-- All marks are set before the first offset is drawn: they are counted, and a row needs both sides of the join.
 -- name: PublishAll
 WITH stirred AS MATERIALIZED (
     SELECT count(eventkit_stir('event', topic))
@@ -29,7 +29,7 @@ added AS (
         queue, payload, headers, priority, max_attempts, key,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
-        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        eventkit_wakes_at(due, expires, now),
         expires,
         now
     FROM (

@@ -1,7 +1,6 @@
-"""A kit's way to a Postgres database, for threads.  `connection_async` is the same for asyncio."""
+"""The sync connection to a Postgres database.  `connection_async` is the same for asyncio."""
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,45 +11,42 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed, Disconnected
-from eventkit.execute import run
+from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe, Rows
-from eventkit.stopping import Stop
+from eventkit.plans import Stop, run
 
 from .address import Address, shown
 from .errors import translated
-from .listener import Listener
-from .napping import Pause, Query, Step, nap
 from .session import IDLE, PARTING, RECONNECTING, TAKEN_BACK, InUse, adapt, beginning, failed, options
 from .statements import Kept, fetch_alone, statements
 from .transaction import Home, execute_in, unwrap
-from .waiters import Waiter
+from .waking import Listener, Pause, Query, Step, Waiter, sleep
 
 T = TypeVar("T")
 Driver = Kept
 
 
 class Connection:
-    """Executes operations; see `eventkit.protocols.Connection`."""
+    """A connection that executes operations; see `eventkit.protocols.Connection`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._statements = statements(address.schema)
-        self._trouble: BaseException | None = None
+        self._connect_error: BaseException | None = None
         self._home = Home(address)
         self._in_use = InUse(address)
         self._pool: ConnectionPool[Driver] = ConnectionPool(
             address.conninfo,
             connection_class=Driver,
-            kwargs={"autocommit": True, **options(address, address.conninfo)},
+            kwargs={"autocommit": True, "failed": self._not_connected, **options(address, address.conninfo)},
             min_size=address.min_size,
             max_size=address.max_size,
             timeout=max(address.busy_timeout, 0.1),
             configure=self._connected,
             max_idle=IDLE,
             reconnect_timeout=RECONNECTING,
-            reconnect_failed=self._unconnected,
+            reconnect_failed=self._still_unconnected,
             open=True,
         )
         self._begin = beginning(address)
@@ -58,14 +54,14 @@ class Connection:
         self._process = os.getpid()
         self._closed = False
         try:
-            self._pool.wait(self._pool.timeout)  # Or the first call would open one more.
+            self._pool.wait(self._pool.timeout)  # Otherwise the first call opens one more.
         except PoolTimeout as error:
-            raise self._without_connection(error) from self._trouble
+            raise self._without_connection(error) from self._connect_error
         self._untrack = track(self, shown(address.url), self._listener.stop)
 
     @property
     def max_payload(self) -> int:
-        """The most bytes of JSON text that a payload may have."""
+        """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
 
     @property
@@ -74,7 +70,7 @@ class Connection:
         return self._listener.closing
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
-        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
             raise self._reason()
         if tx is not None:
@@ -95,7 +91,7 @@ class Connection:
                     raise known or error from error
 
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
-        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
         stop = stop or Stop()
         bell = threading.Lock()
 
@@ -115,7 +111,7 @@ class Connection:
         bell.acquire(blocking=False)
         self._listener.add(waiter)
         stop.ring = ring
-        plan = nap(self._listener, waiter, timeout, stop)
+        plan = sleep(self._listener, waiter, timeout, stop)
         try:
             step = next(plan)
             while True:
@@ -132,7 +128,7 @@ class Connection:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A transaction on a connection of its own: committed at the end, rolled back on an error."""
+        """Provide a transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
         driver = self._take_begun()
@@ -150,16 +146,16 @@ class Connection:
             self._give_back(driver)
 
     def rouse(self) -> None:
-        """Let every `sleep` look again."""
+        """Make every `sleep` check again."""
         self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, and no call wait for long, now and from now on."""
+        """Make every current and future `sleep` return False, and bound the wait of every call."""
         self._listener.end_sleep()
-        self._in_use.part()
+        self._in_use.shorten_all()
 
     def close(self) -> None:
-        """End every sleep, and let go of the database."""
+        """End every sleep, and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -169,12 +165,12 @@ class Connection:
         self._pool.close()
 
     def forked(self) -> None:
-        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
         self._closed = True
         self._listener.forked()
 
     def _own(self, use: Any) -> Any:
-        """What *use* makes of a connection of the pool."""
+        """Call *use* with a pooled connection, and return its result."""
         driver = self._take()
         try:
             return use(driver)
@@ -188,7 +184,7 @@ class Connection:
             except PoolClosed:
                 raise self._reason() from None
             except PoolTimeout as error:
-                raise self._without_connection(error) from self._trouble
+                raise self._without_connection(error) from self._connect_error
             if self._in_use.usable(driver):
                 self._in_use.add(driver)
                 return driver
@@ -200,7 +196,7 @@ class Connection:
         self._pool.putconn(driver)
 
     def _take_begun(self) -> Driver:
-        """A connection with a transaction open; what breaks before there is one costs nobody anything."""
+        """Return a connection with an open transaction; try again if it is lost, because nothing has been done yet."""
         while True:
             driver = self._take()
             try:
@@ -223,7 +219,7 @@ class Connection:
     def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
         statement = self._statements.get(type(operation))
         alone = not operation.writes or (statement is not None and statement.single)
-        # How many statements go without a transaction: all, the first, or none.
+        # The number of statements to run outside a transaction: all (-1), the first, or none.
         free = -1 if alone else 1 if operation.first_alone else 0
         if self._address.pooled:
             free = 0
@@ -249,22 +245,23 @@ class Connection:
     def _roll_back(self, driver: Driver) -> None:
         if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
             driver.patience = PARTING
-            with suppress(psycopg.OperationalError):  # Without a connection there is nothing left of it.
+            with suppress(psycopg.OperationalError):  # A lost connection has rolled back.
                 driver.rollback()
 
     def _connected(self, driver: Driver) -> None:
         adapt(driver)
         driver.patience = PARTING
         self._home.own(driver)
-        self._trouble = None
+        self._connect_error = None
 
-    def _unconnected(self, pool: ConnectionPool[Driver]) -> None:
-        """The pool calls this while it handles what a connection failed of."""
-        self._trouble = sys.exception()
-        pool.check()  # Lets it begin anew, whoever may be waiting.
+    def _not_connected(self, error: BaseException) -> None:
+        self._connect_error = error
+
+    def _still_unconnected(self, pool: ConnectionPool[Driver]) -> None:
+        pool.check()  # Starts new attempts for the waiting calls.
 
     def _without_connection(self, error: PoolTimeout) -> Exception:
-        return translated(self._trouble or error, self._address) or error
+        return translated(self._connect_error or error, self._address) or error
 
     def _reason(self) -> Closed:
         return closed_or_forked(self._process)

@@ -1,8 +1,7 @@
-"""A kit's way to a Postgres database, for asyncio.  `connection` is the same for threads."""
+"""The asyncio connection to a Postgres database.  `connection` is the same for threads."""
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
@@ -12,46 +11,43 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed, Disconnected
-from eventkit.execute import run_async
+from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe, Rows
-from eventkit.stopping import Stop
+from eventkit.plans import Stop, run_async
 
 from .address import Address, shown
 from .errors import translated
-from .listener import Listener
-from .napping import Pause, Query, Step, nap
 from .session import IDLE, PARTING, RECONNECTING, TAKEN_BACK, InUse, adapt, beginning, failed, options
 from .statements import AsyncKept, fetch_alone_async, statements
 from .transaction import Home, execute_in_async, unwrap_async
-from .waiters import Waiter
+from .waking import Listener, Pause, Query, Step, Waiter, sleep
 
 T = TypeVar("T")
 Driver = AsyncKept
 
 
 class AsyncConnection:
-    """Executes operations; see `eventkit.protocols.AsyncConnection`."""
+    """A connection that executes operations; see `eventkit.protocols.AsyncConnection`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._statements = statements(address.schema)
-        self._trouble: BaseException | None = None
+        self._connect_error: BaseException | None = None
         self._home = Home(address)
         self._in_use = InUse(address)
         self._loop = asyncio.get_running_loop()
         self._pool: AsyncConnectionPool[Driver] = AsyncConnectionPool(
             address.conninfo,
             connection_class=Driver,
-            kwargs={"autocommit": True, **options(address, address.conninfo)},
+            kwargs={"autocommit": True, "failed": self._not_connected, **options(address, address.conninfo)},
             min_size=address.min_size,
             max_size=address.max_size,
             timeout=max(address.busy_timeout, 0.1),
             configure=self._connected,
             max_idle=IDLE,
             reconnect_timeout=RECONNECTING,
-            reconnect_failed=self._unconnected,
+            reconnect_failed=self._still_unconnected,
             open=False,
         )
         self._begin = beginning(address)
@@ -63,19 +59,19 @@ class AsyncConnection:
 
     @classmethod
     async def open(cls, address: Address) -> "AsyncConnection":
-        """A connection to the database at *address*."""
+        """Return a connection to the database at *address*."""
         connection = cls(address)
         await connection._pool.open()
         try:
-            await connection._pool.wait(connection._pool.timeout)  # Or the first call would open one more.
+            await connection._pool.wait(connection._pool.timeout)  # Otherwise the first call opens one more.
         except PoolTimeout as error:
-            raise connection._without_connection(error) from connection._trouble
+            raise connection._without_connection(error) from connection._connect_error
         connection._untrack = track(connection, shown(address.url), connection._listener.stop)
         return connection
 
     @property
     def max_payload(self) -> int:
-        """The most bytes of JSON text that a payload may have."""
+        """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
 
     @property
@@ -84,7 +80,7 @@ class AsyncConnection:
         return self._listener.closing
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
-        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
             raise self._reason()
         if tx is not None:
@@ -93,23 +89,23 @@ class AsyncConnection:
                 identity = await self._home.identity_of_async(driver)
                 await self._home.check_async(driver, identity, lambda: self._own(self._home.identity_of_async))
             return await execute_in_async(driver, self._statements, operation)
-        # A caller who is cancelled does not interrupt the conversation with the server, whose end would be unknown:
-        # it is ended, what came of it is taken back, and then the caller may go.
+        # A cancelled caller does not interrupt the exchange with the server, whose outcome would be unknown: the
+        # operation finishes and is undone, and then the caller is cancelled.
         work = self._keep(self._execute(operation))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            self._in_use.hurry(work)
+            self._in_use.shorten_wait(work)
             await asyncio.wait({self._keep(self._take_back(operation, work))}, timeout=PARTING)
             raise
 
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
-        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
         stop = stop or Stop()
         bell = asyncio.Event()
 
         def ring() -> None:
-            with suppress(RuntimeError):  # A loop that was closed without the kit has nobody left to wake.
+            with suppress(RuntimeError):  # The loop may be closed before the kit.
                 self._loop.call_soon_threadsafe(bell.set)
 
         async def carry_out(step: Step) -> Any:
@@ -128,7 +124,7 @@ class AsyncConnection:
         waiter = Waiter(probe, ring)
         self._listener.add(waiter)
         stop.ring = ring
-        plan = nap(self._listener, waiter, timeout, stop)
+        plan = sleep(self._listener, waiter, timeout, stop)
         try:
             step = next(plan)
             while True:
@@ -145,7 +141,7 @@ class AsyncConnection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """A transaction on a connection of its own: committed at the end, rolled back on an error."""
+        """Provide a transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
         driver = await self._take_begun()
@@ -163,16 +159,16 @@ class AsyncConnection:
             await self._give_back(driver)
 
     def rouse(self) -> None:
-        """Let every `sleep` look again."""
+        """Make every `sleep` check again."""
         self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, and no call wait for long, now and from now on."""
+        """Make every current and future `sleep` return False, and bound the wait of every call."""
         self._listener.end_sleep()
-        self._in_use.part()
+        self._in_use.shorten_all()
 
     async def close(self) -> None:
-        """End every sleep, finish what is under way, and let go of the database."""
+        """End every sleep, finish running calls, and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -184,7 +180,7 @@ class AsyncConnection:
         await self._pool.close()
 
     def forked(self) -> None:
-        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
         self._closed = True
         self._listener.forked()
 
@@ -201,21 +197,21 @@ class AsyncConnection:
                     raise known or error from error
 
     async def _take_back(self, operation: Operation[T], work: "asyncio.Future[T]") -> None:
-        """Undo what *operation* has done, for a caller who was cancelled."""
+        """Undo *operation* for a caller that was cancelled."""
         with suppress(Exception):
             undo = operation.undo(await work)
             if undo is not None:
                 await self._execute(undo)
 
     def _keep(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
-        """*work* as a task that goes on without its caller, and that `close` waits for."""
+        """Return *work* as a task that continues without its caller, and that `close` waits for."""
         task = asyncio.ensure_future(work)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
         return task
 
     async def _own(self, use: Any) -> Any:
-        """What *use* makes of a connection of the pool."""
+        """Call *use* with a pooled connection, and return its result."""
         driver = await self._take()
         try:
             return await use(driver)
@@ -232,9 +228,9 @@ class AsyncConnection:
             except PoolClosed:
                 raise self._reason() from None
             except PoolTimeout as error:
-                raise self._without_connection(error) from self._trouble
+                raise self._without_connection(error) from self._connect_error
             if task.cancelling() > cancelled:
-                # Who is cancelled just when the pool has a connection for them would never hear of it (Python 3.11).
+                # On Python 3.11 a task cancelled just when the pool has a connection for it would lose the connection.
                 await self._pool.putconn(driver)
                 raise asyncio.CancelledError
             if self._in_use.usable(driver):
@@ -248,7 +244,7 @@ class AsyncConnection:
         await self._pool.putconn(driver)
 
     async def _take_begun(self) -> Driver:
-        """A connection with a transaction open; what breaks before there is one costs nobody anything."""
+        """Return a connection with an open transaction; try again if it is lost, because nothing has been done yet."""
         while True:
             driver = await self._take()
             try:
@@ -271,7 +267,7 @@ class AsyncConnection:
     async def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
         statement = self._statements.get(type(operation))
         alone = not operation.writes or (statement is not None and statement.single)
-        # How many statements go without a transaction: all, the first, or none.
+        # The number of statements to run outside a transaction: all (-1), the first, or none.
         free = -1 if alone else 1 if operation.first_alone else 0
         if self._address.pooled:
             free = 0
@@ -297,22 +293,23 @@ class AsyncConnection:
     async def _roll_back(self, driver: Driver) -> None:
         if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
             driver.patience = PARTING
-            with suppress(psycopg.OperationalError):  # Without a connection there is nothing left of it.
+            with suppress(psycopg.OperationalError):  # A lost connection has rolled back.
                 await driver.rollback()
 
     async def _connected(self, driver: Driver) -> None:
         adapt(driver)
         driver.patience = PARTING
         self._home.own(driver)
-        self._trouble = None
+        self._connect_error = None
 
-    async def _unconnected(self, pool: AsyncConnectionPool[Driver]) -> None:
-        """The pool calls this while it handles what a connection failed of."""
-        self._trouble = sys.exception()
-        await pool.check()  # Lets it begin anew, whoever may be waiting.
+    def _not_connected(self, error: BaseException) -> None:
+        self._connect_error = error
+
+    async def _still_unconnected(self, pool: AsyncConnectionPool[Driver]) -> None:
+        await pool.check()  # Starts new attempts for the waiting calls.
 
     def _without_connection(self, error: PoolTimeout) -> Exception:
-        return translated(self._trouble or error, self._address) or error
+        return translated(self._connect_error or error, self._address) or error
 
     def _reason(self) -> Closed:
         return closed_or_forked(self._process)

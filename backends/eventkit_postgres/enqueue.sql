@@ -1,6 +1,6 @@
--- Putting tasks in.  What counts towards max_size is found by two partial indexes: ready tasks, and those
--- that something will happen to (scheduled and leased ones, and ready ones that expire, which count once).
--- Keys are held by a trigger, in eventkit_key.
+-- Enqueueing.  Two partial indexes count the tasks that max_size bounds: ready tasks, and those with a
+-- wake_at (scheduled and leased ones, and ready ones that expire, which count once).  A trigger inserts keys
+-- into eventkit_key.
 
 -- name: Enqueue
 SELECT eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, :max_attempts::bigint)
@@ -30,7 +30,7 @@ added AS (
         :queue, payload, headers, priority, max_attempts, key,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
-        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        eventkit_wakes_at(due, expires, now),
         expires,
         now
     FROM (
@@ -62,7 +62,7 @@ opened AS (
 SELECT id, key
 FROM added
 
--- Asked for keys that have just been refused: a reservation counts although it may have ended since.
+-- For keys that were just refused: a reservation counts even if it has ended since.
 -- name: FindKeys
 SELECT key, task_id
 FROM eventkit_key

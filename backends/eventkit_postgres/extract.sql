@@ -1,9 +1,9 @@
--- Reading in bulk.  The end of a range has settled before the range is read, so any snapshot that is younger will do.
+-- Bulk reads.  The end of a range is settled before the range is read, so any later snapshot is complete.
 
 -- name: ReadIdentity
 SELECT id FROM eventkit_identity
 
--- From one name to the next by the index.
+-- Skips from one name to the next by the index.
 -- name: ListTopics
 WITH RECURSIVE publishing (name) AS (
     (SELECT topic FROM eventkit_event ORDER BY topic LIMIT 1)
@@ -39,7 +39,7 @@ FROM (
 ) AS events
 
 -- name: FetchEvents
--- As text, because psycopg decodes json; the moment stays as it is, because Arrow converts millions of them for less.
+-- As text, because psycopg decodes json; the time is not converted, because Arrow converts millions of them faster.
 SELECT id AS "offset", key, payload::text AS payload, headers::text AS headers, created_at
 FROM eventkit_event
 WHERE

@@ -1,16 +1,15 @@
--- What workers say of their tasks.  Every statement that takes a token is fenced by it and by the lease:
--- once wake_at has passed, the task is not theirs, whether or not somebody has moved it yet.
+-- Ending claims.  The token and the lease fence every statement that takes a token: once wake_at has passed,
+-- the worker has lost the task, even if no other process has promoted it yet.
 --
--- What makes something claimable, or room for something, stirs the queue.  Several rows are locked in the order
--- of their ids, so that no two batches wait for each other.  What is released has been due for a while, so claims
--- have to look further back for it (eventkit_low).
+-- A statement that makes a task claimable, or makes room, wakes the queue (eventkit_stir).  Several rows are locked in
+-- the order of their ids, so that no two batches wait for each other.  A released task has been due for a while, so
+-- claims must scan from further back (eventkit_low).
 --
--- The planner may think that there is next to nothing in the table, because there was when it was looked at last, and
--- then walk through all of an index for each id, dead entries and all.  `IS TRUE` after the comparison of wake_at keeps
--- it from the index of what is leased, and an array of ids, or a subquery of its own for each, from a join by all of the
--- primary key.
+-- From old statistics the planner may assume an almost empty table, and scan a whole index, dead entries included, for
+-- each id.  `IS TRUE` after the comparison of wake_at rules out the index of leased tasks; an array of ids, or a
+-- subquery for each, rules out a join over the whole primary key.
 
--- A queue with bounds goes the longer way, because somebody may wait for the room.
+-- A queue with bounds takes the longer way, because a process may wait for room.
 -- name: Ack
 DELETE FROM eventkit_task
 WHERE
@@ -56,7 +55,7 @@ SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queu
 FROM done
 WHERE eventkit_stir('task', queue)
 
--- As many as the call has finished, and one more, so that they go faster than they come.
+-- Deletes one more than the call has finished, so that the backlog shrinks.
 -- name: ForgetDone
 DELETE FROM eventkit_task
 WHERE id = ANY (ARRAY(
@@ -101,7 +100,7 @@ WHERE (queue, key) IN (
 )
 RETURNING 1
 
--- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
+-- The claim itself detects poison, so it still holds the lease, however short.
 -- name: Bury
 UPDATE eventkit_task
 SET
@@ -146,7 +145,7 @@ UPDATE eventkit_task
 SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
     run_at = :now + :delay::bigint * interval '1 ms',
-    wake_at = CASE WHEN :delay > 0 THEN least(:now + :delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
+    wake_at = eventkit_wakes_at(:now + :delay::bigint * interval '1 ms', expires_at, :now),
     error = :error, token = NULL, lapsed = false
 WHERE id = :id AND token = :token
 RETURNING eventkit_stir('task', queue)
@@ -154,7 +153,7 @@ RETURNING eventkit_stir('task', queue)
 -- name: Release
 WITH released AS (
     UPDATE eventkit_task
-    SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+    SET state = 'ready', attempt = attempt - 1, wake_at = eventkit_wakes_at(NULL, expires_at, :now), token = NULL
     WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
     RETURNING queue, priority, run_at
 )
@@ -170,7 +169,7 @@ SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
     attempt = attempt - 1,
     run_at = :now + :delay::bigint * interval '1 ms',
-    wake_at = CASE WHEN :delay > 0 THEN least(:now + :delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
+    wake_at = eventkit_wakes_at(:now + :delay::bigint * interval '1 ms', expires_at, :now),
     token = NULL, lapsed = false
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
 RETURNING eventkit_stir('task', queue)
@@ -189,7 +188,7 @@ held AS MATERIALIZED (
 ),
 released AS (
     UPDATE eventkit_task
-    SET state = 'ready', attempt = attempt - 1, wake_at = expires_at, token = NULL
+    SET state = 'ready', attempt = attempt - 1, wake_at = eventkit_wakes_at(NULL, expires_at, :now), token = NULL
     WHERE id = ANY (ARRAY(SELECT id FROM held))
     RETURNING queue, priority, run_at
 )
@@ -199,7 +198,7 @@ FROM released
 WHERE eventkit_stir('task', queue)
 GROUP BY queue, priority
 
--- A lease that is made shorter ends before the moment that waiters know of.
+-- A shortened lease ends before the time that waiters know.
 -- name: Extend
 WITH held AS MATERIALIZED (
     SELECT id, wake_at FROM eventkit_task

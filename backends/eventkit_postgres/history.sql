@@ -1,5 +1,5 @@
--- Keeping the history of tasks.  docs/contract.md says what each event tells, and what the words mean.  What the triggers
--- do is in functions of the schema: a statement's rows become events all at once.
+-- The history of tasks.  docs/contract.md defines the events and their fields.  The triggers call functions of the
+-- schema: all rows of a statement become events at once.
 
 -- name: HoldHistory
 SELECT needed, there, obstacle

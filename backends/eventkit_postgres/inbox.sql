@@ -1,6 +1,6 @@
--- What consumers have seen.
+-- Message ids that consumers have seen.
 
--- Of two who see the same message at once, the second waits for the end of the first one's transaction.
+-- Of two transactions with the same message, the second waits for the end of the first.
 -- name: See
 INSERT INTO eventkit_inbox (consumer, message_id)
 VALUES (:consumer, :message_id)
@@ -11,7 +11,3 @@ RETURNING 1
 DELETE FROM eventkit_inbox
 WHERE consumer = :consumer AND seen_at <= :now - :older_than::bigint * interval '1 ms'
 RETURNING 1
-
--- name: AdvanceInboxes
-UPDATE eventkit_inbox
-SET seen_at = seen_at - :milliseconds::bigint * interval '1 ms'

@@ -1,4 +1,4 @@
--- Jobs: the tasks whose payload says so.
+-- Jobs: tasks marked as such in the payload.
 
 -- name: GetJob
 SELECT

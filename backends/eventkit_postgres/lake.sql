@@ -1,4 +1,4 @@
--- Archives.  What was pruned when a topic is first archived counts as archived, because nothing is left to be.
+-- Archives.  Events pruned before a topic's first archive count as archived.
 
 -- name: OpenLake
 INSERT INTO eventkit_lake AS l (topic, location, format, epoch, covered)
@@ -92,12 +92,3 @@ FROM (
     ORDER BY id
     LIMIT :limit
 ) AS archived
-
--- name: AdvanceLakes
-UPDATE eventkit_lake
-SET updated_at = updated_at - :milliseconds::bigint * interval '1 ms'
-
--- name: AdvanceLakeFiles
-UPDATE eventkit_lake_file
-SET retired_at = retired_at - :milliseconds::bigint * interval '1 ms'
-WHERE retired_at IS NOT NULL

@@ -1,6 +1,6 @@
 -- Housekeeping.
 
--- From one queue to the next by the index, so that tasks that are not due cost nothing.
+-- Skips from one queue to the next by the index, so that tasks that are not due cost nothing.
 -- name: FindDueQueues
 WITH RECURSIVE queues (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
@@ -18,9 +18,9 @@ WHERE
         WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
     )
 
--- What another transaction has in hand is left to it, here and below.
+-- Rows locked by another transaction are skipped, here and below.
 
--- A clock that was ahead has left moments that are too far in the future; a second is no reason yet.
+-- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
 -- name: BoundLeases
 WITH RECURSIVE queues (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
@@ -28,16 +28,6 @@ WITH RECURSIVE queues (name) AS (
     SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
     FROM queues AS q
     WHERE q.name IS NOT NULL
-),
--- What was raised while the clock was ahead hides every task until then.
-marks AS (
-    UPDATE eventkit_low
-    SET run_at = '-infinity', lapse_at = NULL, raise_at = '-infinity', look_at = '-infinity'
-    WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM eventkit_low
-        WHERE run_at > :now OR lapse_at > :now OR raise_at > :now + interval '1 h'
-        FOR UPDATE SKIP LOCKED
-    ))
 )
 UPDATE eventkit_task
 SET wake_at = :now + (wake_at - claimed_at), claimed_at = :now
@@ -54,22 +44,6 @@ WHERE id = ANY (ARRAY(
         ) AS t
     LIMIT :limit
 ))
-RETURNING 1
-
--- name: BoundRates
-UPDATE eventkit_rate
-SET until = :now + (until - counted_at), counted_at = :now
-WHERE (name, per) IN (
-    SELECT name, per FROM eventkit_rate WHERE counted_at > :now + interval '1 s' LIMIT :limit FOR UPDATE SKIP LOCKED
-)
-RETURNING 1
-
--- name: BoundBuckets
-UPDATE eventkit_queue
-SET refilled_at = :now
-WHERE name IN (
-    SELECT name FROM eventkit_queue WHERE refilled_at > :now + interval '1 s' LIMIT :limit FOR UPDATE SKIP LOCKED
-)
 RETURNING 1
 
 -- name: DropDone
@@ -127,7 +101,7 @@ WHERE (consumer, message_id) IN (
 )
 RETURNING 1
 
--- The oldest event says whether there is anything too old.
+-- The oldest event shows whether any is too old.
 -- name: FindStaleTopics
 SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
 FROM eventkit_topic AS t
@@ -137,7 +111,7 @@ WHERE
         SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1
     )
 
--- What goes is the oldest part of a topic, so one at a time takes it, and others pass by.
+-- The rows to delete are the oldest of a topic, so one process at a time takes a topic, and others skip it.
 -- name: PruneTopic
 WITH settings AS MATERIALIZED (
     SELECT t.keep_unconsumed
@@ -162,7 +136,7 @@ FROM
         LIMIT :limit
     ) AS oldest
 
--- A channel without settings keeps a day.
+-- A channel without settings keeps notifications for a day.
 -- name: FindStaleChannels
 WITH RECURSIVE
 channels (name) AS (

@@ -1,7 +1,7 @@
--- Outboxes: queues whose tasks may be of a lane, and are then handed out one after the other.
+-- Outboxes: queues whose tasks may belong to a lane, and are then handed out in order.
 --
--- A ready task of a lane is a ticket: whoever draws it looks who is first in the lane, and takes that one.  What has
--- to wait is held back, out of the way of claims, and the end of who goes first lets it go (eventkit_unblock).
+-- A ready task of a lane is a ticket: a claim that draws it leases the first task of the lane instead.  Tasks that
+-- must wait are held back, invisible to claims, until the end of the task before them releases them (eventkit_unblock).
 
 -- name: AddMessage
 WITH
@@ -22,8 +22,8 @@ ON CONFLICT (name) DO UPDATE
 SET max_attempts = coalesce(q.max_attempts, excluded.max_attempts), retry = coalesce(q.retry, excluded.retry)
 WHERE q.max_attempts IS NULL OR q.retry IS NULL
 
--- The last column says whether we have the lane to ourselves until the transaction ends.  Somebody may have changed it
--- just before, which only a younger snapshot shows; so who is first in it is asked in the next statement.
+-- The last column shows whether this transaction has the lane to itself until it ends.  Another one may have changed
+-- the lane just before, which only a later snapshot shows; so the next statement finds the first task.
 -- name: DrawTickets
 WITH drawn AS MATERIALIZED (
     SELECT t.id, t.lane
@@ -77,9 +77,9 @@ RETURNING
     coalesce(max_attempts, :max_attempts::bigint),
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(wake_at), token, :lease::bigint, lapsed
 
--- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
--- vanished without a word, and much that waits costs little.  What was in the way a statement ago may have been given
--- back since: then nobody is held back, or there would be no ticket left.
+-- A held task is checked again after waiting for twice as long, so that none waits forever for a vanished process and
+-- long waits cost little.  The task before it may have been released since the previous statement: then no task is
+-- held, or no ticket would be left.
 -- name: HoldBack
 WITH waiting AS MATERIALIZED (
     SELECT t.id
@@ -105,18 +105,20 @@ WITH waiting AS MATERIALIZED (
 UPDATE eventkit_task
 SET
     state = 'scheduled',
-    wake_at = least(expires_at, :now + least(interval '1 hour', greatest(interval '1 s', :now - enqueued_at)))
+    wake_at = eventkit_wakes_at(
+        :now + least(interval '1 hour', greatest(interval '1 s', :now - enqueued_at)), expires_at, :now
+    )
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 
 -- name: PutOff
 UPDATE eventkit_task
-SET state = 'scheduled', wake_at = least(expires_at, :now + interval '20 ms')
+SET state = 'scheduled', wake_at = eventkit_wakes_at(:now + interval '20 ms', expires_at, :now)
 WHERE id = ANY (:ids::bigint[])
 
 -- name: Unblock
 SELECT eventkit_unblock(:queue, :lanes::text[])
 
--- As Ack, which leaves the lane as it is.
+-- As Ack, for a task whose lane stays as it is.
 -- name: AckInLane
 DELETE FROM eventkit_task
 WHERE

@@ -1,6 +1,6 @@
--- Looking into queues, clearing and configuring them.
+-- Inspecting, clearing and configuring queues.
 --
--- The view eventkit_task_now tells a task that is due but not moved yet as what it is by now.
+-- The view eventkit_task_now shows a due task in the state that Promote would give it.
 
 -- name: GetTask
 SELECT
@@ -25,7 +25,7 @@ WHERE queue = :queue AND id > :after AND (:state::text IS NULL OR state = :state
 ORDER BY id
 LIMIT :limit
 
--- The two halves use an index each: what is ready, and what is due to become so.
+-- Each half uses one index: ready tasks, and tasks due to become ready.
 -- name: PeekTasks
 SELECT
     id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
@@ -63,8 +63,8 @@ GROUP BY reason, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 
--- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
--- next is what the recursion does.  Nothing is counted beyond :limit, so the cost does not grow with the queue.
+-- The ready index gives the oldest task of each priority; the recursion skips from one priority to the next.
+-- Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
 WITH RECURSIVE
 clock (now) AS (SELECT :now),
@@ -127,8 +127,8 @@ WHERE
     queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running::boolean)
     AND EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = n.id AND t.state = n.stored_state FOR UPDATE)
 
--- What another transaction has in hand is left to it, so that nobody waits who has moved what was due before.
--- What came in after the keys were reserved is left for the next time.
+-- Rows locked by another transaction are skipped, so that a caller that has promoted due tasks does not wait.
+-- Tasks added after the keys were reserved are left for the next call.
 -- name: Purge
 DELETE FROM eventkit_task
 WHERE id = ANY (ARRAY(
@@ -144,8 +144,8 @@ WHERE id = ANY (ARRAY(
 ))
 RETURNING lane, eventkit_stir('task', queue)
 
--- What is done has had its key reserved when it was finished, and the key may be another task's by now.  A key is
--- touched only by whoever has its task, so the tasks are locked first.
+-- The key of a done task was reserved when it finished, and may belong to another task by now.  Only a transaction
+-- that has locked the task changes its key, so the tasks are locked first.
 -- name: ReserveKeysOfState
 WITH held AS MATERIALIZED (
     SELECT queue, key, id, enqueued_at FROM eventkit_task
@@ -193,7 +193,7 @@ ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 RETURNING eventkit_stir('task', name)
 
--- The row is made, or locked, so that of two who configure at once the second begins with what the first wrote.
+-- The row is inserted or locked, so that of two concurrent calls the second begins with what the first wrote.
 -- name: AddQueue
 INSERT INTO eventkit_queue (name)
 SELECT :queue::text
@@ -285,32 +285,18 @@ DELETE FROM eventkit_queue
 WHERE name = :queue
 RETURNING eventkit_stir('task', name)
 
--- name: AdvanceTasks
-UPDATE eventkit_task
-SET
-    run_at = run_at - :milliseconds::bigint * interval '1 ms', wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
-    expires_at = expires_at - :milliseconds::bigint * interval '1 ms',
-    enqueued_at = enqueued_at - :milliseconds::bigint * interval '1 ms',
-    claimed_at = claimed_at - :milliseconds::bigint * interval '1 ms',
-    finished_at = finished_at - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('task', queue)
-
--- name: AdvanceQueues
+-- name: AdvanceQueue
 WITH lowered AS (
     UPDATE eventkit_low
     SET
         run_at = run_at - :milliseconds::bigint * interval '1 ms',
-        lapse_at = lapse_at - :milliseconds::bigint * interval '1 ms',
+        wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
         raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
         look_at = look_at - :milliseconds::bigint * interval '1 ms'
 )
 UPDATE eventkit_queue
 SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
 RETURNING eventkit_stir('task', name)
-
--- name: AdvanceKeys
-UPDATE eventkit_key
-SET reserved_until = reserved_until - :milliseconds::bigint * interval '1 ms'
 
 -- name: ReadSchema
 SELECT version_num

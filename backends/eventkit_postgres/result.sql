@@ -39,8 +39,8 @@ FROM
     LEFT JOIN eventkit_result AS r ON r.id = :id AND r.expires_at > :now
     LEFT JOIN eventkit_task_now AS t ON t.id = :task AND t.state = 'dead'
 
--- A task dies by the clock when it expires, or when its lease lapses.  If another transaction has it in hand then, it
--- may just be finished.
+-- A task dies by the clock when it expires, or when its lease ends.  If another transaction has locked it then, that
+-- one may be finishing it.
 -- name: ResultAhead
 SELECT
     EXISTS (SELECT FROM eventkit_result WHERE id = :id AND expires_at > :now)
@@ -59,7 +59,3 @@ FROM
         FROM eventkit_task AS t
         WHERE t.id = n.id
     ) AS hands ON true
-
--- name: AdvanceResults
-UPDATE eventkit_result
-SET expires_at = expires_at - :milliseconds::bigint * interval '1 ms'

@@ -1,4 +1,4 @@
--- How long things are kept.
+-- Retention settings.
 
 -- name: ConfigureStream
 INSERT INTO eventkit_topic AS t (name, retain, max_keep, keep_unconsumed)

@@ -1,4 +1,4 @@
--- Sums by the hour.
+-- Hourly sums.
 
 -- name: AddAmounts
 INSERT INTO eventkit_rollup AS r (subject, name, hour, measure, amount)

@@ -1,16 +1,16 @@
--- Schedules, and their fires.
+-- Schedules and their fires.
 
 -- name: ReadClock
 SELECT eventkit_ms(:now)
 
--- A schedule that keeps its time keeps its next fire, and one that is paused stays so.
+-- A schedule with unchanged timing keeps its next fire, and a paused one stays paused.
 -- name: WriteSchedule
 INSERT INTO eventkit_schedule AS s (
-    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, timed_at
 )
 VALUES (
     :name, :when, :tz, :queue, :payload::json, :headers::json, :priority::integer, :expires::bigint,
-    :max_attempts::bigint, :catch_up, eventkit_moment(:next_at::bigint)
+    :max_attempts::bigint, :catch_up, eventkit_moment(:next_at::bigint), :now
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -21,10 +21,14 @@ SET
         WHEN s.next_at IS NULL OR excluded.next_at IS NULL THEN NULL
         WHEN s.timing = excluded.timing AND s.zone = excluded.zone THEN s.next_at
         ELSE excluded.next_at
+    END,
+    timed_at = CASE
+        WHEN s.next_at IS NOT NULL AND s.timing = excluded.timing AND s.zone = excluded.zone THEN s.timed_at
+        ELSE excluded.timed_at
     END
 RETURNING eventkit_stir('schedule', 'all')
 
--- Written rather than locked, so that whose snapshot is older fails to serialize.
+-- An update rather than a lock, so that a transaction with an older snapshot fails to serialize.
 -- name: HoldSchedule
 UPDATE eventkit_schedule SET name = name
 WHERE name = :name
@@ -36,7 +40,8 @@ UPDATE eventkit_schedule
 SET
     timing = :when, zone = :tz, queue = :queue, payload = :payload::json, headers = :headers::json,
     priority = :priority::integer, expires = :expires::bigint, max_attempts = :max_attempts::bigint,
-    catch_up = :catch_up, next_at = eventkit_moment(:next_at::bigint)
+    catch_up = :catch_up, next_at = eventkit_moment(:next_at::bigint),
+    timed_at = CASE WHEN next_at = eventkit_moment(:next_at::bigint) THEN timed_at ELSE :now END
 WHERE name = :name
 RETURNING eventkit_stir('schedule', 'all')
 
@@ -63,7 +68,7 @@ ORDER BY name COLLATE "C"
 SELECT eventkit_ms(min(next_at))
 FROM eventkit_schedule
 
--- What others are firing or changing is looked at again in a moment, because they may leave it as it is.
+-- A schedule locked by another process is polled again soon, because that process may leave it unchanged.
 -- name: SchedulesAhead
 SELECT
     free,
@@ -75,22 +80,27 @@ FROM
         SELECT
             EXISTS (
                 SELECT FROM eventkit_schedule AS s
-                WHERE s.next_at <= :now AND (s.xmax = '0' OR NOT eventkit_in_hand(s.xmax))
+                WHERE
+                    (s.next_at <= :now OR s.timed_at > :now + interval '1 s' AND s.next_at IS NOT NULL)
+                    AND (s.xmax = '0' OR NOT eventkit_in_hand(s.xmax))
             ) AS free,
             (SELECT min(next_at) FROM eventkit_schedule WHERE next_at > :now) AS later
     ) AS due
 
+-- Includes schedules whose next fire was set by a clock that was ahead by more than a second.
 -- name: Tick
 SELECT
     name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,
     eventkit_ms(next_at), eventkit_ms(coalesce(eventkit_moment(:moment::bigint), :now))
 FROM eventkit_schedule
-WHERE next_at <= coalesce(eventkit_moment(:moment::bigint), :now)
+WHERE
+    next_at <= coalesce(eventkit_moment(:moment::bigint), :now)
+    OR :moment::bigint IS NULL AND timed_at > :now + interval '1 s' AND next_at IS NOT NULL
 ORDER BY next_at
 LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
--- The queue's bound does not count: a fire that is refused would be lost.
+-- The queue's bound does not apply: a refused fire would be lost.
 -- name: EnqueueFires
 WITH
 stirred AS MATERIALIZED (
@@ -105,7 +115,7 @@ added AS (
         queue, payload, headers, priority, max_attempts,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
-        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        eventkit_wakes_at(due, expires, now),
         expires,
         now
     FROM (
@@ -135,25 +145,12 @@ opened AS (
 SELECT id
 FROM added
 
--- name: BoundSchedules
-SELECT name, timing, zone, eventkit_ms(next_at), eventkit_ms(:now)
-FROM eventkit_schedule
-WHERE next_at > :now
-FOR UPDATE SKIP LOCKED
-
 -- name: MoveSchedules
 UPDATE eventkit_schedule AS s
 SET
     next_at = eventkit_moment(m.next_at), last_at = coalesce(eventkit_moment(m.last_at), s.last_at),
-    fired = s.fired + m.fired, skipped = s.skipped + m.skipped
+    fired = s.fired + m.fired, skipped = s.skipped + m.skipped, timed_at = :now
 FROM unnest(
     :moves.0::text[], :moves.1::bigint[], :moves.2::bigint[], :moves.3::bigint[], :moves.4::bigint[]
 ) AS m (name, next_at, last_at, fired, skipped)
 WHERE s.name = m.name
-
--- name: AdvanceSchedules
-UPDATE eventkit_schedule
-SET
-    next_at = next_at - :milliseconds::bigint * interval '1 ms',
-    last_at = last_at - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('schedule', 'all')

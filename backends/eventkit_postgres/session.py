@@ -1,4 +1,4 @@
-"""Connections of our own: how they are opened, begun and checked, the same for both flavours."""
+"""eventkit's own connections: how both flavours open, begin and check them."""
 
 import ctypes
 import math
@@ -28,59 +28,59 @@ _CONNECTING = {
     "tcp_user_timeout": 30_000,
     "connect_timeout": 5,
 }
-"""A server that stops answering is noticed within a minute.  The URL may say otherwise."""
+"""Detects a server that stops answering within a minute.  The URL may override it."""
 
 RECONNECTING = 1.0
-"""Seconds for which the pool tries to replace a connection before it reports why it cannot, and begins anew.  The
-pauses in between double, so without an end they would become as long as the server has been away."""
+"""Seconds for which the pool tries to replace a connection before it reports the error and starts again.  The pauses
+between attempts double, so without a limit they would become as long as the outage."""
 
 T = TypeVar("T")
 
 PARTING = 5.0
-"""Seconds to wait for an answer when the caller was cancelled, or the kit is being closed."""
+"""Seconds to wait for an answer after the caller was cancelled or the kit closed."""
 
 IDLE = 5.0
-"""Seconds after which a pool closes one of the connections that it had no use for in that time, and then the next."""
+"""Seconds of disuse after which a pool closes a connection; then the next one."""
 
 TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure, errors.AdminShutdown)
-"""After these nothing of the statement has happened, so that it can be repeated whatever it was.
+"""Errors after which the statement has had no effect, so that any statement can be repeated.
 
-Of a COMMIT only the first two say that much.  A server that is told to stop, or to end our session, finishes the
-commit it is at; one that crashes, or a network that does, tells nothing.
+For a COMMIT this holds only for the first two: a server that shuts down or ends the session finishes the
+commit; after a crash of the server or the network, the outcome is unknown.
 """
 
 
 def options(address: Address, conninfo: str) -> dict[str, Any]:
-    """What the driver is told beside the URL."""
+    """Return the arguments of the driver beside the URL."""
     given = conninfo_to_dict(conninfo)
     keywords: dict[str, Any] = {name: value for name, value in _CONNECTING.items() if name not in given}
-    keywords["client_encoding"] = "utf8"  # Over that of the URL, the environment, the database and the role.
+    keywords["client_encoding"] = "utf8"  # Overrides the URL, the environment, the database and the role.
     keywords.setdefault("application_name", given.get("application_name", "eventkit"))
     if address.pooled:
-        # A pooler hands the server's session to somebody else after each transaction.
+        # A pooler gives the session to another client after each transaction.
         return keywords | {"prepare_threshold": None}
     settings = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in address.settings.items())
     return keywords | {"options": f"{given.get('options', '')} {settings}".strip()}
 
 
 def check_encoding(driver: Connection[Any], address: Address) -> None:
-    """Refuse a database in which not every text can be stored as it is, and close *driver*."""
+    """Raise and close *driver* if the database's encoding cannot store every text."""
     encoding = driver.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         driver.close()
         raise Unavailable(
-            f"{shown(address.url)} is in the encoding {encoding}, and eventkit needs UTF8: make the database again "
+            f"{shown(address.url)} is in the encoding {encoding}, and eventkit needs UTF8: create the database again "
             f"with CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
         )
 
 
 def adapt(driver: Connection[Any] | AsyncConnection[Any]) -> None:
-    """Let every whole number be a bigint, so that a statement is prepared once and not for each size."""
+    """Send every integer as bigint, so that a statement is prepared once and not for each size."""
     driver.adapters.register_dumper(int, Int8Dumper)
 
 
 def beginning(address: Address) -> bytes:
-    """What begins a transaction of ours."""
+    """Return the statement that begins a transaction."""
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     if address.pooled:
         begin += "".join(
@@ -92,12 +92,12 @@ def beginning(address: Address) -> bytes:
 
 
 def alive(driver: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Whether an idle connection is still one.  Asks the socket, not the server: a goodbye lies there unread."""
+    """Return whether an idle connection is still open, by reading the socket: the server's last message is unread."""
     if driver.closed:
         return False
     poll = select.poll()
     poll.register(driver.pgconn.socket, select.POLLIN)
-    while poll.poll(0):  # First the last words, then the end.
+    while poll.poll(0):  # The last message comes before the end.
         try:
             driver.pgconn.consume_input()
         except OperationalError:
@@ -110,19 +110,19 @@ class NoAnswer(OperationalError):
 
 
 class _Own:
-    """Names the SQLSTATE of a refused connect, and ends a wait for which no answer comes."""
+    """The parts of a connection that report the SQLSTATE of a refused connect and bound the wait for an answer."""
 
     patience = 30.0
-    """Seconds to wait for an answer, or for more of it."""
+    """Seconds to wait for an answer or its continuation."""
     give_up_at = math.inf
-    """The moment at which waiting ends in any case, because the caller was cancelled or the kit is closing."""
+    """The time at which every wait ends, because the caller was cancelled or the kit is closing."""
     answered_at = 0.0
     silent_since = 0.0
-    """When the wait began that had no answer."""
+    """The start of the wait that had no answer."""
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "", *, timeout: float = 0.0) -> PQGenConn[Self]:
-        # The driver's own generator knows only the words of a refusal, which are in the server's language.
+        # The driver's own generator reports only the text of a refusal, which is in the server's language.
         until = monotonic() + timeout
         pgconn = PGconn.connect_start(conninfo.encode())
         _set_verbosity(pgconn, _VERBOSE)
@@ -139,7 +139,7 @@ class _Own:
         return connection
 
     def _limited(self, gen: PQGen[T]) -> PQGen[T]:
-        """*gen*, a conversation with the server, for as long as there is patience."""
+        """Run *gen*, an exchange with the server, within the limits on its waits."""
         began = monotonic()
         try:
             step = next(gen)
@@ -157,10 +157,10 @@ class _Own:
 
 
 class OwnConnection(_Own, Connection[Any]):
-    """A connection of our own, for threads."""
+    """eventkit's own connection, for threads."""
 
     def wait(self, gen: PQGen[T], *arguments: Any, **keywords: Any) -> T:
-        """Carry out *gen*, or close the connection and raise `NoAnswer`."""
+        """Run *gen*, or close the connection and raise `NoAnswer`."""
         try:
             return super().wait(self._limited(gen), *arguments, **keywords)
         except NoAnswer:
@@ -169,7 +169,7 @@ class OwnConnection(_Own, Connection[Any]):
 
 
 class AsyncOwnConnection(_Own, AsyncConnection[Any]):
-    """A connection of our own, for asyncio."""
+    """eventkit's own connection, for asyncio."""
 
     async def wait(self, gen: PQGen[T], *arguments: Any, **keywords: Any) -> T:
         """`OwnConnection.wait`, awaited."""
@@ -181,48 +181,48 @@ class AsyncOwnConnection(_Own, AsyncConnection[Any]):
 
 
 class InUse:
-    """The connections of a kit that are in use: their waits end soon when a caller is cancelled or the kit closes.
+    """The connections of a kit in use; a cancelled caller or `close` shortens their waits.
 
-    After a wait without an answer, connections that have been idle since it began are not used again.
+    After a wait without an answer, connections that have been idle since its start are not used again.
     """
 
     def __init__(self, address: Address) -> None:
         self._patience = address.answer_timeout + address.busy_timeout
         self._silent_since = 0.0
         self._users: dict[Any, object] = {}
-        self._parting = False
+        self._closing = False
 
     def usable(self, driver: Any) -> bool:
-        """Whether an idle connection may be used."""
+        """Return whether an idle connection may be used."""
         return alive(driver) and driver.answered_at >= self._silent_since
 
     def add(self, driver: Any, user: object = None) -> None:
-        """*driver* is in use, by the asyncio task *user*."""
-        driver.patience = PARTING if self._parting else self._patience
+        """Mark *driver* as in use by the asyncio task *user*."""
+        driver.patience = PARTING if self._closing else self._patience
         self._users[driver] = user
 
     def remove(self, driver: Any) -> None:
-        """*driver* is not in use any more."""
+        """Mark *driver* as idle."""
         del self._users[driver]
         driver.give_up_at = math.inf
-        driver.patience = PARTING  # For the pool, which may look whether it is alive.
+        driver.patience = PARTING  # For the pool, which may check whether it is alive.
         self._silent_since = max(self._silent_since, driver.silent_since)
 
-    def hurry(self, user: object) -> None:
-        """Wait for answers to *user* only a little longer."""
+    def shorten_wait(self, user: object) -> None:
+        """Bound the remaining wait for answers to *user*."""
         for driver, by in list(self._users.items()):
             if by is user:
                 driver.give_up_at = monotonic() + PARTING
 
-    def part(self) -> None:
-        """Wait for any answer only a little, now and from now on."""
-        self._parting = True
+    def shorten_all(self) -> None:
+        """Bound every current and future wait for answers."""
+        self._closing = True
         for driver in list(self._users):
             driver.give_up_at = monotonic() + PARTING
 
 
 def _refusal(said: str) -> errors.Error:
-    """The error of a failed attempt to connect, of the class that belongs to the SQLSTATE in *said*."""
+    """Return the error of a failed connect, of the class for the SQLSTATE in *said*."""
     kind: type[errors.Error] = OperationalError
     if states := re.findall(r":  ([0-9A-Z]{5}): ", said):
         with suppress(KeyError):
@@ -231,11 +231,11 @@ def _refusal(said: str) -> errors.Error:
 
 
 def _verbosity_of(implementation: str | None) -> Callable[[Any, int], object]:
-    """A call of libpq that the driver does not offer: whether a connection's messages contain the SQLSTATE."""
+    """Return libpq's PQsetErrorVerbosity, which the driver does not offer; it adds the SQLSTATE to messages."""
     try:
         call = ctypes.CDLL(implementation).PQsetErrorVerbosity
     except (OSError, AttributeError):
-        return lambda pgconn, verbosity: None  # Messages then have no SQLSTATE, and `errors` reads their words.
+        return lambda pgconn, verbosity: None  # Messages have no SQLSTATE; `errors` reads their text.
     call.argtypes = (ctypes.c_void_p, ctypes.c_int)
     return lambda pgconn, verbosity: call(pgconn.pgconn_ptr, verbosity)
 
@@ -245,7 +245,7 @@ _set_verbosity = _verbosity_of(sys.modules[PGconn.__module__].__file__)
 
 
 def failed() -> EventkitError:
-    """The error for a transaction that its user wants to commit and the server can only roll back."""
+    """Return the error for a commit of a failed transaction, which the server can only roll back."""
     return EventkitError(
         "a statement of the transaction failed, so it was rolled back: let the error leave the block, or keep the "
         "statement in a savepoint"

@@ -1,5 +1,5 @@
--- Rows that wait for others, to be written all at once.  A chunk is one row with an array for each column of many.
--- Texts come with characters between them that no JSON and no key has.
+-- Rows staged to be written all at once.  A chunk is one row with an array for each column of many.
+-- Texts are joined by characters that occur in no JSON and no key.
 
 -- name: StageEvents
 INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
@@ -55,14 +55,14 @@ SELECT batch
 FROM eventkit_written
 WHERE writer = :writer
 
--- Locked, so that nobody who clears up what is old takes them away meanwhile.
+-- Locked, so that housekeeping does not delete them meanwhile.
 -- name: LockStaged
 SELECT 1
 FROM eventkit_staged
 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
 FOR UPDATE
 
--- The marks come before the first offset is drawn: a row needs both sides of the join.
+-- The marks are set before the first offset is drawn: a row needs both sides of the join.
 -- name: PublishStaged
 WITH stirred AS MATERIALIZED (
     SELECT count(eventkit_stir('event', name))
@@ -117,7 +117,7 @@ added AS (
         :queue, payload, headers, priority, max_attempts, key,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
-        CASE WHEN due > now THEN least(due, coalesce(expires, due)) ELSE expires END,
+        eventkit_wakes_at(due, expires, now),
         expires,
         now
     FROM (
@@ -152,7 +152,7 @@ HAVING
     min(run_at) < :now
     OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = :queue AND l.priority = added.priority)
 
--- What a batch has not taken within a day was left by somebody who will not come back for it.
+-- A batch that was not committed within a day is abandoned.
 -- name: DropLeftStaged
 DELETE FROM eventkit_staged
 WHERE ctid = ANY (ARRAY(
@@ -166,13 +166,3 @@ WHERE writer = ANY (ARRAY(
     SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING 1
-
--- name: AdvanceStaged
-UPDATE eventkit_staged
-SET staged_at = staged_at - :milliseconds::bigint * interval '1 ms'
-
--- name: AdvanceWritten
-UPDATE eventkit_written
-SET
-    written_at = written_at - :milliseconds::bigint * interval '1 ms',
-    expires_at = expires_at - :milliseconds::bigint * interval '1 ms'

@@ -1,41 +1,81 @@
 """The statements of this backend, and their parameters as Postgres takes them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from eventkit_migrations.schemas import qualified
-from psycopg import AsyncConnection, AsyncRawCursor, Connection, RawCursor
+from psycopg import AsyncConnection, AsyncRawCursor, Connection, Error, RawCursor
 from psycopg.rows import tuple_row
 
 from eventkit.operations import Operation, Rows
-from eventkit.sql import Statement, load
+from eventkit.operations.tables import Column, Table
+from eventkit.statements import Statement, load
 
 from .session import AsyncOwnConnection, OwnConnection
 
 NOW = "date_trunc('milliseconds', statement_timestamp())"
-"""The moment of the call: stable in a statement, so that an index can be searched for it."""
+"""The time of the call: stable within a statement, so that an index can be searched for it."""
 
 _SMALL = 100
-"""Rows up to which a cursor is kept, because it keeps its rows too."""
+"""The most rows for which a cursor is kept, because it keeps its rows too."""
 
 _APART, _NULL = "\x1f", "\x1e"
-"""What is between texts, and for NULL, where a statement takes them apart by itself.  No JSON and no key has them."""
+"""The separator of texts and the mark for NULL in lists that a statement splits; neither occurs in JSON or keys."""
 
 Statements = dict[type[Operation[Any]], Statement]
+Failed = Callable[[BaseException], object]
+
+
+_ARRAYS = {"integer": "bigint", "float": "double precision", "flag": "integer", "moment": "bigint"}
+"""The types in which rows arrive; all others are text."""
+_READ = {"flag": "{}::integer", "json": "{}::text", "moment": "eventkit_ms({})"}
+_WRITE = {"flag": "{}::boolean", "json": "{}::json", "moment": "eventkit_moment({})"}
+_WAKES = {
+    "eventkit_lock": "'lock', name",
+    "eventkit_task": "'task', queue",
+    "eventkit_schedule": "'schedule', 'all'",
+    "eventkit_consumer_lease": "'consumer', topic || ':' || consumer",
+}
+"""The subjects whose waiters look again when the times of a table have moved."""
+
+
+def of_table(table: Table) -> dict[str, str]:
+    """Return the statements that copy a table and move its times, by the names of their operations."""
+    names = ", ".join(column.name for column in table.columns)
+    read = ", ".join(_READ.get(column.kind, "{}").format(column.name) for column in table.columns)
+    write = ", ".join(_WRITE.get(column.kind, "{}").format(column.name) for column in table.columns)
+    arrays = ", ".join(f":rows.{n}::{_ARRAYS.get(column.kind, 'text')}[]" for n, column in enumerate(table.columns))
+    ordered, after = ", ".join(map(_bytewise, table.key)), ", ".join(f":{column.name}" for column in table.key)
+    times = ", ".join(f"{name} = {name} - :milliseconds::bigint * interval '1 ms'" for name in table.moments)
+    wake = f" RETURNING eventkit_stir({_WAKES[table.name]})" if table.name in _WAKES else ""
+    return {
+        f"Export{table.noun}": (
+            f"SELECT {read} FROM {table.name} WHERE ({ordered}) > ({after}) ORDER BY {ordered} LIMIT :limit"
+        ),
+        f"Import{table.noun}": (
+            f"INSERT INTO {table.name} ({names}) SELECT {write} FROM unnest({arrays}) AS r ({names}) "
+            "ON CONFLICT DO NOTHING"
+        ),
+        f"Advance{table.noun}": f"UPDATE {table.name} SET {times}{wake}",
+    }
+
+
+def _bytewise(column: Column) -> str:
+    return column.name if column.kind else f'{column.name} COLLATE "C"'
 
 
 @cache
 def statements(schema: str) -> Statements:
-    """The statements for eventkit's tables in *schema*."""
-    loaded = load("eventkit_postgres", lambda number: f"${number}", {"now": NOW})
+    """Return the statements for eventkit's tables in *schema*."""
+    loaded = load("eventkit_postgres", lambda number: f"${number}", {"now": NOW}, of_table)
     return {operation: _qualified(statement, schema) for operation, statement in loaded.items()}
 
 
 def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
-    """The parameters of *step*.  Bulk ones travel as array literals, one for each column of a list of rows.
+    """Return the parameters of *step*, bulk ones as array literals, one for each column of a list of rows.
 
-    Those that ``string_to_array`` takes apart travel as they are, in a seventh of the time.
+    Those that the statement splits by ``string_to_array`` are sent as text, which takes a seventh of the time.
     """
     values = columns(statement, step)
     if not statement.bulk:
@@ -54,7 +94,7 @@ def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
 
 
 def columns(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
-    """The parameters of *step*.  Bulk ones are lists, one for each column of a list of rows."""
+    """Return the parameters of *step*, bulk ones as lists, one for each column of a list of rows."""
     values = statement.values(step)
     if not statement.bulk:
         return values
@@ -66,31 +106,49 @@ def columns(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
 
 
 class Kept(OwnConnection):
-    """A connection of ours, which keeps a cursor for each statement: a new one costs a third of a call.
+    """A connection that keeps a cursor for each statement, because a new one costs a third of a call.
 
-    Only for whoever has the connection alone.
+    Only one caller may use it at a time.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.cursors: dict[type[Operation[Any]], RawCursor[Any]] = {}
 
+    @classmethod
+    def connect(cls, conninfo: str = "", *, failed: Failed, **keywords: Any) -> Self:  # type: ignore[override]
+        """Connect, and report the error of a failed attempt to *failed*."""
+        try:
+            return super().connect(conninfo, **keywords)
+        except Error as error:
+            failed(error)
+            raise
+
 
 class AsyncKept(AsyncOwnConnection):
-    """The same for asyncio."""
+    """`Kept` for asyncio."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.cursors: dict[type[Operation[Any]], AsyncRawCursor[Any]] = {}
 
+    @classmethod
+    async def connect(cls, conninfo: str = "", *, failed: Failed, **keywords: Any) -> Self:  # type: ignore[override]
+        """`Kept.connect`, awaited."""
+        try:
+            return await super().connect(conninfo, **keywords)
+        except Error as error:
+            failed(error)
+            raise
+
 
 def fetch(driver: Connection[Any], known: Statements, step: Operation[Any]) -> Rows:
-    """Execute the statement of *step*; its rows."""
+    """Execute the statement of *step*, and return its rows."""
     return _fetch(RawCursor(driver, row_factory=tuple_row), known[type(step)], step)
 
 
 def fetch_alone(driver: Kept, known: Statements, step: Operation[Any]) -> Rows:
-    """`fetch`, by somebody who has *driver* alone."""
+    """Do the same as `fetch`, for a caller with exclusive use of *driver*."""
     kind = type(step)
     cursor = driver.cursors.pop(kind, None) or RawCursor(driver, row_factory=tuple_row)
     rows = _fetch(cursor, known[kind], step)
@@ -103,17 +161,17 @@ def _fetch(cursor: RawCursor[Any], statement: Statement, step: Operation[Any]) -
     cursor.execute(_encoded(statement.sql), parameters(statement, step))
     if cursor.pgresult is None:
         with cursor.connection.pipeline():
-            pass  # The caller has a pipeline open, and leaving one within it is what brings the answers.
+            pass  # The caller has a pipeline open; leaving the inner one fetches the results.
     return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
 async def fetch_async(driver: AsyncConnection[Any], known: Statements, step: Operation[Any]) -> Rows:
-    """`fetch`, awaited."""
+    """Do the same as `fetch`, awaited."""
     return await _fetch_async(AsyncRawCursor(driver, row_factory=tuple_row), known[type(step)], step)
 
 
 async def fetch_alone_async(driver: AsyncKept, known: Statements, step: Operation[Any]) -> Rows:
-    """`fetch_alone`, awaited."""
+    """Do the same as `fetch_alone`, awaited."""
     kind = type(step)
     cursor = driver.cursors.pop(kind, None) or AsyncRawCursor(driver, row_factory=tuple_row)
     rows = await _fetch_async(cursor, known[kind], step)
@@ -126,13 +184,13 @@ async def _fetch_async(cursor: AsyncRawCursor[Any], statement: Statement, step: 
     await cursor.execute(_encoded(statement.sql), parameters(statement, step))
     if cursor.pgresult is None:
         async with cursor.connection.pipeline():
-            pass  # The caller has a pipeline open, and leaving one within it is what brings the answers.
+            pass  # The caller has a pipeline open; leaving the inner one fetches the results.
     return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
 
 
 @cache
 def _encoded(sql: str) -> bytes:
-    # Always the same object, by which a cursor sees that it has executed it before.
+    # The cursor compares the object to detect that it has executed the statement before.
     return sql.encode()
 
 
@@ -143,7 +201,7 @@ def _qualified(statement: Statement, schema: str) -> Statement:
 
 
 def _array(values: Iterable[Any]) -> str:
-    # The driver's own way with lists takes ten times as long.
+    # The driver's own conversion of lists takes ten times as long.
     return "{" + ",".join([_quoted(value) if type(value) is str else _plain(value) for value in values]) + "}"
 
 

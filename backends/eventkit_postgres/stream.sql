@@ -1,10 +1,10 @@
--- Streams.  Publishers commit in any order, so a reader goes no further than the settled offset: the functions
--- read that first, and the rows in a snapshot that is younger.
+-- Streams.  Publishers commit in any order, so a reader stops at the settled offset: the functions
+-- read that first, and the rows in a later snapshot.
 
 -- name: Publish
 SELECT eventkit_append(:topic, :payload::json, :key, :headers::json, NULL)
 
--- The mark comes before the first offset is drawn: a row needs both sides of the join.
+-- The mark is set before the first offset is drawn: a row needs both sides of the join.
 -- name: PublishPlain
 WITH stirred AS MATERIALIZED (SELECT eventkit_stir('event', :topic))
 INSERT INTO eventkit_event (id, topic, payload)
@@ -49,7 +49,7 @@ SELECT eventkit_latest_event(:topic)
 -- name: FindOffset
 SELECT eventkit_offset_at(:topic, eventkit_moment(:moment))
 
--- What proves how far a reader has come.
+-- Returns the proof of a reader's position.
 -- name: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
@@ -73,7 +73,7 @@ SET position = excluded.position, updated_at = :now
 WHERE excluded.position > c.position
 RETURNING position
 
--- An event that was pruned meanwhile was there.
+-- A pruned event still counts as existing.
 -- name: SaveHandled
 INSERT INTO eventkit_consumer AS c (topic, name, position)
 SELECT :topic, :consumer, :offset
@@ -100,8 +100,8 @@ FROM eventkit_consumer AS c
 WHERE topic = :topic
 ORDER BY name COLLATE "C"
 
--- The events to drop are a prefix: all before the first one young enough, or all but the newest :max_keep,
--- whichever is more, and nothing that a consumer has still to read, nor anything that has not settled.
+-- The events to delete are a prefix: all before the first one young enough, or all but the newest :max_keep,
+-- the longer of the two, but no event that a consumer has still to read, and none that is not settled.
 -- name: FindPrunable
 SELECT max(id)
 FROM eventkit_event
@@ -136,15 +136,7 @@ VALUES (:topic, :last)
 ON CONFLICT (name) DO UPDATE
 SET pruned_to = greatest(t.pruned_to, excluded.pruned_to)
 
--- name: AdvanceEvents
-UPDATE eventkit_event
-SET created_at = created_at - :milliseconds::bigint * interval '1 ms'
-
--- name: AdvanceConsumers
-UPDATE eventkit_consumer
-SET updated_at = updated_at - :milliseconds::bigint * interval '1 ms'
-
--- The name of a consumer, which one holder has at a time.  A lease that ends later than any holder asks for was
+-- The lease of a consumer name, which one holder has at a time.  A lease that ends later than any holder requests was
 -- taken by a clock that was ahead, and does not count.  A refused caller only reads, and locks no row.
 -- name: AcquireConsumer
 INSERT INTO eventkit_consumer_lease AS l (topic, consumer, partition, holder, token, until)
@@ -183,8 +175,3 @@ SELECT
             AND until > :now AND until <= :now + 2 * :ttl::bigint * interval '1 ms'
     ),
     eventkit_ms(:now)
-
--- name: AdvanceConsumerLeases
-UPDATE eventkit_consumer_lease
-SET until = until - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('consumer', topic || ':' || consumer)

@@ -1,7 +1,7 @@
-"""The caller's own transaction: finding its driver connection, and running an operation on it.
+"""The caller's own transaction: its driver connection, and the execution of an operation on it.
 
-Whoever brings the transaction ends it.  Nothing here begins, commits or rolls back one.  Errors of the database
-are the caller's too, and go to them as they are.
+The caller ends its transaction: this module never begins, commits or rolls back one.  Errors of the database
+are raised unchanged.
 """
 
 import sys
@@ -15,12 +15,12 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from eventkit.errors import ForeignTransaction
-from eventkit.execute import run, run_async
 from eventkit.operations import Operation, Rows
+from eventkit.plans import run, run_async
+from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
 from .address import Address, shown
-from .django import NO_ASYNC, driver_of, is_django
-from .other_drivers import Asyncpg, Psycopg2
+from .drivers import Asyncpg, Psycopg2
 from .statements import Statements, fetch, fetch_async
 
 T = TypeVar("T")
@@ -29,18 +29,18 @@ AsyncDriver = psycopg.AsyncConnection[Any] | Asyncpg
 Identity = tuple[Any, ...]
 
 _QUIET = "SELECT set_config('eventkit.notify_off', 'on', true)"
-"""What has notified cannot be prepared.  Set again in each call, for a savepoint may have taken it back."""
+"""A transaction that has notified cannot be prepared.  Set in each call, because a savepoint may have undone it."""
 
 _OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
 
 
 class Home:
-    """The database of a kit, and which connections are known to lead there."""
+    """The database of a kit, and the connections known to lead there."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        # Never fails, whatever the connection leads to, because that would end the caller's transaction.  A
-        # server that was restarted has other connections, so what was found out of one stays true.
+        # Never fails on any connection, because that would end the caller's transaction.  A restarted server has new
+        # connections, so the identity of a connection stays valid.
         self._ask = (
             f"SELECT extract(epoch FROM pg_postmaster_start_time())::text, "
             f"(SELECT oid FROM pg_database WHERE datname = current_database()), "
@@ -49,22 +49,22 @@ class Home:
         self._known: WeakSet[Any] = WeakSet()
 
     def knows(self, driver: Driver | AsyncDriver) -> bool:
-        """Whether *driver* has been checked."""
+        """Return whether *driver* has been checked."""
         return _itself(driver) in self._known
 
     def own(self, driver: Any) -> None:
-        """*driver* is one of the kit's own."""
+        """Mark *driver* as one of the kit's own connections."""
         self._known.add(driver)
 
     def identity_of(self, driver: Driver) -> Identity:
-        """Where *driver* leads."""
+        """Return the database that *driver* leads to."""
         if isinstance(driver, Psycopg2):
             return driver.execute(self._ask)[0]
         [identity] = psycopg.ClientCursor(driver, row_factory=tuple_row).execute(self._ask.encode()).fetchall()
         return identity
 
     async def identity_of_async(self, driver: AsyncDriver) -> Identity:
-        """Where *driver* leads."""
+        """Return the database that *driver* leads to."""
         if isinstance(driver, Asyncpg):
             return (await driver.execute(self._ask))[0]
         cursor = psycopg.AsyncClientCursor(driver, row_factory=tuple_row)
@@ -72,7 +72,7 @@ class Home:
         return identity
 
     def check(self, driver: Driver, identity: Identity, own: Callable[[], Identity]) -> None:
-        """Remember *driver*, if it leads where a connection of our *own* leads; else refuse it."""
+        """Remember *driver* if it leads to the kit's database, as *own* returns it; else raise."""
         if identity != own():
             raise self._foreign(driver)
         self._known.add(_itself(driver))
@@ -80,7 +80,7 @@ class Home:
     async def check_async(
         self, driver: AsyncDriver, identity: Identity, own: Callable[[], Awaitable[Identity]]
     ) -> None:
-        """`check`, awaited."""
+        """Do the same as `check`, awaited."""
         if identity != await own():
             raise self._foreign(driver)
         self._known.add(_itself(driver))
@@ -101,7 +101,7 @@ def _itself(driver: Driver | AsyncDriver) -> Any:
 
 
 def unwrap(tx: Any) -> Driver:
-    """The driver connection of *tx*, which has a transaction open; for calls of a sync kit."""
+    """Return the driver connection of *tx*, which has a transaction open, for a sync kit."""
     if isinstance(tx, psycopg.Connection):
         if tx._tpc:
             tx.execute(_QUIET)
@@ -127,7 +127,7 @@ def unwrap(tx: Any) -> Driver:
             driver = _postgres_driver(tx)
             return _begun(Psycopg2(tx)) if tx.dialect.driver == "psycopg2" else unwrap(driver)
     if is_django(tx):
-        return unwrap(driver_of(tx))
+        return unwrap(driver_of(tx, "postgresql", "Postgres"))
     raise TypeError(
         f"tx= is a SQLAlchemy Session, scoped_session or Connection on psycopg or psycopg2, a psycopg.Connection, "
         f"Django's connection, or what kit.transaction() gives; not {_kind(tx)}"
@@ -135,7 +135,7 @@ def unwrap(tx: Any) -> Driver:
 
 
 async def unwrap_async(tx: Any) -> AsyncDriver:
-    """The driver connection of *tx*, which has a transaction open; for calls of an async kit."""
+    """Return the driver connection of *tx*, which has a transaction open, for an async kit."""
     if isinstance(tx, psycopg.AsyncConnection):
         if tx._tpc:
             await tx.execute(_QUIET)
@@ -163,7 +163,7 @@ async def unwrap_async(tx: Any) -> AsyncDriver:
 
 
 def execute_in(driver: Driver, known: Statements, operation: Operation[T]) -> T:
-    """The answer to *operation*, in the transaction that *driver* has open; whole, or not at all."""
+    """Execute *operation* in the open transaction of *driver*, completely or not at all, and return its result."""
     statement = known.get(type(operation))
     if statement is not None and statement.single:
         return operation.decode(_fetch(driver, known, operation))
@@ -180,7 +180,7 @@ def execute_in(driver: Driver, known: Statements, operation: Operation[T]) -> T:
 
 
 async def execute_in_async(driver: AsyncDriver, known: Statements, operation: Operation[T]) -> T:
-    """`execute_in`, awaited."""
+    """Do the same as `execute_in`, awaited."""
     statement = known.get(type(operation))
     if statement is not None and statement.single:
         return operation.decode(await _fetch_async(driver, known, operation))
@@ -214,7 +214,7 @@ _D = TypeVar("_D", bound=Driver | AsyncDriver)
 
 
 def _begun(driver: _D) -> _D:
-    """*driver*, if it has a transaction open, or will begin one with its next statement."""
+    """Return *driver* if it has a transaction open, or begins one with its next statement."""
     if isinstance(driver, Psycopg2 | Asyncpg):
         idle = not driver.in_transaction
     else:
@@ -227,7 +227,7 @@ def _begun(driver: _D) -> _D:
 def _kind(tx: Any) -> str:
     module = type(tx).__module__.partition(".")[0]
     if module in ("psycopg2", "asyncpg"):
-        return f"{module}'s own connection, which SQLAlchemy would have to bring"
+        return f"{module}'s own connection, which must come through SQLAlchemy"
     return type(tx).__name__
 
 

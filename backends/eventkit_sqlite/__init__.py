@@ -1,9 +1,8 @@
 """eventkit on SQLite.
 
-One writer at a time is SQLite's law; everything here makes it feel like more.  Writes that meet share a
-commit (`turns`, `writer`), readers work beside the writer (`reading`), and waiters sleep on the file system's
-own word that something was written (`watcher`, `alarm`).  A module of this shape is what
-`eventkit.protocols.Backend` describes.
+SQLite has one writer at a time.  Concurrent writes share a commit (`writer`), reads run beside the writer
+(`reading`), and waiting calls sleep until the file system reports a write (`watcher`).  The module implements
+`eventkit.protocols.Backend`.
 """
 
 import asyncio
@@ -16,10 +15,10 @@ from typing import Any
 import eventkit_migrations
 
 from eventkit.errors import NotMigrated, Unavailable
-from eventkit.operations import Operation, ReadIncomplete, ReadSchema
+from eventkit.operations import Operation, ReadCondition, ReadSchema
 
 from .address import Address, parse
-from .care import backup, compact, diagnose
+from .admin import backup, compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .file import reserved
@@ -30,13 +29,13 @@ from .statements import fetch
 __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
 
 capabilities: frozenset[str] = frozenset()
-"""What this backend can do beyond the contract; ``concurrent_writers`` is not among it."""
+"""The optional capabilities of this backend; it lacks ``concurrent_writers``."""
 
 
 def connect(url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
-    """A connection to the database of *url*, whose schema is made first if there is none and *create* is true.
+    """Return a connection to the database of *url*.  If it has no schema and *create* is true, create the schema.
 
-    A database that was copied or imported in part is refused unless *incomplete* is true.
+    Refuse a database that was copied or imported in part, unless *incomplete* is true.
     """
     address = parse(url)
     _prepare_alone(address, create, incomplete)
@@ -51,7 +50,7 @@ async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
 
 
 def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence[str]], Any]]:
-    """What executes an operation that reads, with an Arrow table for an answer."""
+    """Return a function that executes an operation that reads and returns an Arrow table."""
     from .bulk import arrow as opened
 
     return opened(url)
@@ -63,7 +62,7 @@ def _prepare_alone(address: Address, create: bool, incomplete: bool) -> None:
 
 
 def _prepare(address: Address, create: bool, incomplete: bool) -> None:
-    """See that the file can be used and has the schema of this code, or say why not."""
+    """Check that the file is usable and has the current schema, or raise the error that says why not."""
     path = address.path
     if address.library == "sqlite3" and sqlite3.sqlite_version_info < OLDEST:
         raise Unavailable(
@@ -92,24 +91,28 @@ def _prepare(address: Address, create: bool, incomplete: bool) -> None:
 
 
 def _version(address: Address, incomplete: bool) -> str | None:
-    """The revision of the schema in the file, which is in WAL mode then; None without a schema."""
+    """Switch the file to WAL mode and return the revision of its schema; None without a schema."""
     path = address.path
     try:
         connection = open_connection(address.library, path, address.synchronous, address.busy_timeout)
         try:
-            version = ReadSchema().decode(fetch(connection, ReadSchema()))
-            # An application's own migration, which may have brought our tables, cannot switch it.
+            version: str | None = ReadSchema().decode(fetch(connection, ReadSchema()))
+            # A migration run by the application may create the tables but cannot switch to WAL mode.
             use_wal(connection, address.busy_timeout)
-            if version == eventkit_migrations.HEAD and not incomplete:
-                refused = ReadIncomplete().decode(fetch(connection, ReadIncomplete()))
-                if refused is not None:
-                    raise Unavailable(f"{path}: {refused}")
+            if version == eventkit_migrations.HEAD:
+                condition = ReadCondition().decode(fetch(connection, ReadCondition()))
+                if condition.schema_hash != eventkit_migrations.schema_hash("sqlite"):
+                    raise NotMigrated(f"{path} {eventkit_migrations.UNRELEASED}")
+                if condition.incomplete is not None and not incomplete:
+                    raise Unavailable(f"{path}: {condition.incomplete}")
             return version
         finally:
             connection.close()
     except Error as error:
         if "no such table: eventkit_version" in str(error):
             return None
+        if "no such table: eventkit_identity" in str(error) or "no such column" in str(error):
+            raise NotMigrated(f"{path} {eventkit_migrations.UNRELEASED}") from error
         raise translate(error, path) from error
 
 

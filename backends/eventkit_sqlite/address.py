@@ -1,4 +1,4 @@
-"""What a SQLite URL says.
+"""SQLite URLs.
 
 ::
 
@@ -7,12 +7,12 @@
     sqlite+apsw:///shop.db                the same
     sqlite+pysqlite:///shop.db            the file, through the standard library's sqlite3
 
-    ?durability=full|normal|off           how far a commit has come when a call returns (normal)
+    ?durability=full|normal|off           how durable a commit is when a call returns (normal)
     ?busy_timeout=5                       seconds to wait for another writer
-    ?watch=inotify|poll                   how commits of others are noticed (inotify, where there is one)
-    ?fallback_poll=5                      seconds between two looks on no occasion
+    ?watch=inotify|poll                   how commits of other processes are detected (inotify on Linux)
+    ?fallback_poll=5                      seconds between two polls without a notification
     ?max_payload=524288                   bytes of JSON text
-    ?mode=0600                            who may read and write a new file, in octal, less the umask
+    ?mode=0600                            permissions of a new file, in octal, less the umask
 """
 
 import os
@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from eventkit.arguments import choice, number
+from eventkit.checks import choice, number
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
 _OPTIONS = ("durability", "busy_timeout", "watch", "fallback_poll", "max_payload", "mode")
@@ -43,9 +43,9 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse(url: str) -> Address:
-    """The address in *url*, or ``ValueError``."""
-    # Taken apart as SQLAlchemy does it, so that an engine of the same URL means the same file: urlsplit()
-    # would see a fragment in a name with a #, and drop tabs.
+    """Return the address in *url*.  Raise ``ValueError`` if it is invalid."""
+    # Parsed as SQLAlchemy does, so that an engine with the same URL opens the same file: urlsplit() treats a #
+    # in the name as a fragment, and drops tabs.
     scheme, _, rest = url.partition("://")
     place, _, query = rest.partition("?")
     host, _, path = place.partition("/")
@@ -56,13 +56,13 @@ def parse(url: str) -> Address:
     path = unquote(path)
     if not path or path.startswith(":memory:") or path.startswith("file:"):
         raise ValueError(
-            f"{url!r} names no file, and what lives in memory is neither durable nor shared: "
-            f"name one, as in sqlite:///events.db"
+            f"{url!r} names no file; databases in memory are neither durable nor shared: "
+            f"name a file, as in sqlite:///events.db"
         )
     library = "sqlite3" if scheme.lower() == "sqlite+pysqlite" else "apsw"
     given = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(given.keys() - set(_OPTIONS)):
-        raise ValueError(f"{url!r} has the unknown option {unknown[0]!r}: there are {', '.join(_OPTIONS)}")
+        raise ValueError(f"{url!r} has the unknown option {unknown[0]!r}: the options are {', '.join(_OPTIONS)}")
     options: dict[str, str | float | int] = {}
     if "durability" in given:
         options["synchronous"] = _SYNCHRONOUS[choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
@@ -80,5 +80,5 @@ def parse(url: str) -> Address:
 
 def _mode(text: str) -> int:
     if not re.fullmatch("0?[0-7]{3}", text) or int(text, 8) & 0o600 != 0o600:
-        raise ValueError(f"mode is an octal number that lets the owner read and write, such as 0660, not {text!r}")
+        raise ValueError(f"mode must be an octal number that lets the owner read and write, such as 0660, not {text!r}")
     return int(text, 8)

@@ -1,4 +1,4 @@
--- Keys of callers.  What was revoked stays, so that what it did before can be told.
+-- API keys.  Revoked keys are kept for the audit.
 
 -- name: AddApiKey
 INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
@@ -36,14 +36,6 @@ SET hash = :hash, former = hash, former_until = :now + :grace
 WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
 RETURNING 1
 
--- name: AdvanceApiKeys
-UPDATE eventkit_api_key
-SET
-    created_at = created_at - :milliseconds,
-    expires_at = expires_at - :milliseconds,
-    revoked_at = revoked_at - :milliseconds,
-    former_until = former_until - :milliseconds
-
 -- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
 -- another secret for longer than the grace of the old one.
 -- name: BeginSession
@@ -66,7 +58,3 @@ WHERE id = :id
 -- name: ForgetSessions
 DELETE FROM eventkit_session
 WHERE expires_at <= :now
-
--- name: AdvanceSessions
-UPDATE eventkit_session
-SET expires_at = expires_at - :milliseconds

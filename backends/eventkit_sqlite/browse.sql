@@ -1,6 +1,6 @@
--- Looking around.  Of what can be long there is the beginning, and how long it is.
+-- Browsing.  Long values are cut at :clip characters and returned with their length.
 
--- Each half is found by the index of its state, and the others are not begun.
+-- Each half uses the index of its state; the others are not scanned.
 -- name: BrowseTasks
 SELECT
     id, state, key, substr(payload, 1, :clip), length(payload), priority, attempt, max_attempts, run_at, enqueued_at,
@@ -86,7 +86,7 @@ WHERE until > :now
 ORDER BY name, per
 LIMIT :limit
 
--- From one queue to the next by the index.
+-- Skips from one queue to the next by the index.
 -- name: CountDeaths
 WITH RECURSIVE
 clock (now) AS (SELECT :now),

@@ -1,7 +1,7 @@
-"""Rows as Arrow tables, through ADBC: for whoever reads millions of them.
+"""Rows as Arrow tables, through ADBC, for reads of millions of rows.
 
-ADBC brings an SQLite library of its own.  So it is one more that must not meet another on the same file in the same
-process; where a kit has the file open, it is refused here, and where it reads, a kit is.
+ADBC contains an SQLite library of its own, which must not share a file with another one in the same process.
+`reserved` refuses it where a kit has the file open, and refuses a kit while it reads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +19,12 @@ from .file import reserved
 from .statements import STATEMENTS, bound
 
 ROWS = 50_000
-"""Rows in an Arrow batch of ADBC's.  It guesses the types of columns by the first one, so a table should be one."""
+"""Rows in a batch of ADBC, which infers the types of columns from the first batch: large enough for a whole table."""
 
 
 @contextmanager
 def arrow(url: str) -> Iterator[Callable[[Operation[Any], Sequence[str]], Any]]:
-    """What executes an operation that reads; its answer is a ``pyarrow.Table`` with those columns of the statement."""
+    """Provide a function that executes an operation that reads, and returns the columns as a ``pyarrow.Table``."""
     address = parse(url)
     with (
         reserved(msgspec.structs.replace(address, library="adbc")),

@@ -1,4 +1,4 @@
--- Channels.  As with streams, ids are committed in order, so whatever is visible is settled.
+-- Channels.  As with streams, ids are committed in order, so all visible notifications are final.
 
 -- name: Notify
 INSERT INTO eventkit_notification (channel, payload, headers)
@@ -12,7 +12,7 @@ WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
 ORDER BY id
 LIMIT :limit
 
--- Of whichever channel: all of them draw from one sequence.
+-- Covers all channels, because they share one sequence.
 -- name: FindNow
 SELECT coalesce(max(seq), 0)
 FROM sqlite_sequence
@@ -37,7 +37,7 @@ FROM (
     FROM json_each(:channels) AS c
 ) AS found LEFT JOIN eventkit_notification AS n ON n.id = found.id
 
--- As with events, what is to go is a prefix.
+-- As with events, the rows to delete are a prefix.
 -- name: FindPrunableNotifications
 SELECT max(id)
 FROM eventkit_notification
@@ -61,7 +61,3 @@ WHERE
 DELETE FROM eventkit_notification
 WHERE channel = :channel AND id <= :last
 RETURNING 1
-
--- name: AdvanceNotifications
-UPDATE eventkit_notification
-SET created_at = created_at - :milliseconds

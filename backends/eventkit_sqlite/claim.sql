@@ -1,8 +1,8 @@
--- Handing tasks out.  SQLite has one writer at a time, so what a claim selects needs no row locks.
+-- Claiming tasks.  SQLite has one writer at a time, so a claim needs no row locks.
 --
--- What plain SQL has written is read as bytes: text that is not UTF-8 makes a driver fail, and with it every claim.
+-- Text is read as bytes: text that is not UTF-8, which plain SQL may store, would make a driver and every claim fail.
 
--- `due` looks into the wake index once for each state in which something can fall due.
+-- `due` reads the wake index once for each state in which a task can become due.
 -- name: ReadGate
 SELECT
     coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
@@ -41,7 +41,7 @@ FROM (
 WHERE eventkit_task.id = now.id
 RETURNING id, state, lane
 
--- What forbids it stands in the LIMIT, which is looked at once; as a condition it would be asked for every ready task.
+-- The LIMIT contains what forbids a claim, because it is evaluated once; a condition would be evaluated for every row.
 -- name: Take
 UPDATE eventkit_task
 SET
@@ -68,7 +68,7 @@ RETURNING
     coalesce(max_attempts, (SELECT max_attempts FROM eventkit_queue WHERE name = :queue), 3),
     run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
 
--- Expired tasks are filtered although Promote buries them: it moves a limited number at once.
+-- Expired tasks are excluded, because Promote marks only a limited number of them dead at once.
 -- name: Lease
 UPDATE eventkit_task
 SET

@@ -1,4 +1,4 @@
--- What a session has collected.  Each row says by itself which topic, queue or channel it is for.
+-- The calls that a session has collected.  Each row names its topic, queue or channel.
 
 -- name: PublishAll
 INSERT INTO eventkit_event (topic, payload, key, headers, dedup)

@@ -1,4 +1,4 @@
-"""A kit's way to a SQLite file, for threads: a writer, readers beside it, and the watcher to sleep on."""
+"""The sync connection to a SQLite file: a writer, readers beside it, and a watcher to wait on."""
 
 import os
 import threading
@@ -8,29 +8,28 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed
+from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe
-from eventkit.stopping import Stop
+from eventkit.plans import Stop
 
 from .address import Address
 from .file import File, acquire
 from .library import Error, open_connection, translate
 from .reading import Spares, read
 from .transaction import begin_own, end_own, execute_in, raise_if_busy, unwrap
-from .turns import Turns
 from .watcher import Waiter
 from .write_lock import WriteLock
-from .writer import Writer
+from .writer import GroupCommit, Writer
 
 T = TypeVar("T")
 
 _READERS = 16
-"""How many calls read at a time: a hundred waiters that wake together need not each open a connection."""
+"""The number of concurrent reads, which bounds the connections that many waiting threads open."""
 
 
 class Connection:
-    """Executes operations; see `eventkit.protocols.Connection`."""
+    """A connection that executes operations; see `eventkit.protocols.Connection`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -42,7 +41,7 @@ class Connection:
             self._file.release()
             raise translate(error, address.path) from error
         self._writer = Writer(address, self._file, driver)
-        self._turns = Turns(self._writer, address.busy_timeout)
+        self._group_commit = GroupCommit(self._writer, address.busy_timeout)
         self._readers = Spares(address, self._file, address.busy_timeout)
         self._reading = threading.Semaphore(_READERS)
         self._transactions = Spares(address, self._file, 0)
@@ -55,7 +54,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """The most bytes of JSON text that a payload may have."""
+        """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
 
     @property
@@ -64,7 +63,7 @@ class Connection:
         return self._closing
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
-        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
             raise self._reason()
         if tx is not None:
@@ -74,13 +73,13 @@ class Connection:
                 raise_if_busy(error, self._file)
                 raise
         if operation.writes:
-            answer: T = self._turns.run(operation)
+            answer: T = self._group_commit.run(operation)
             self._file.watcher.committed()
             return answer
         return self._read(operation)
 
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
-        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
         stop = stop or Stop()
         deadline = None if timeout is None else monotonic() + timeout
         bell = threading.Lock()
@@ -96,7 +95,7 @@ class Connection:
             stop.ring = ring
             while True:
                 waiter.seen = waiter.answer = None
-                # Before the look at what ends the sleep, or a ring in between would be lost.
+                # Cleared before the conditions are checked: a ring in between must not be lost.
                 bell.acquire(blocking=False)
                 if self._closing or stop.is_set:
                     return False
@@ -117,7 +116,7 @@ class Connection:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A write transaction on a connection of its own: committed at the end, rolled back on an error."""
+        """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
         caller = threading.get_ident()
@@ -141,29 +140,29 @@ class Connection:
         self._file.watcher.committed()
 
     def rouse(self) -> None:
-        """Let every `sleep` look again."""
+        """Make every `sleep` check again."""
         self._file.watcher.wake_all()
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, now and from now on."""
+        """Make every current and future `sleep` return False."""
         self._closing = True
         self._file.watcher.wake_all()
 
     def close(self) -> None:
-        """End every sleep, finish what is under way, and let go of the file."""
+        """End every sleep, finish running calls, and release the file."""
         if self._closed:
             return
         self._closed = True
         self.end_sleep()
         self._writer.closing = True
-        self._turns.close()
+        self._group_commit.close()
         self._untrack()
         self._release()
         for lock in (self._writer.lock, *self._locks):
             lock.close()
 
     def forked(self) -> None:
-        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
         self._closed = self._closing = True
 
     def _read(self, operation: Operation[T]) -> T:
@@ -181,7 +180,7 @@ class Connection:
 
 
 def _release(file: File, writer: Any, *spares: Spares) -> None:
-    """Close the connections of a kit, and then let other libraries have the file."""
+    """Close the connections of a kit, and then release the file for other libraries."""
     try:
         writer.close()
         for connections in spares:
@@ -191,6 +190,6 @@ def _release(file: File, writer: Any, *spares: Spares) -> None:
 
 
 def shortest(left: float | None, delay: float | None) -> float:
-    """The shorter of two timeouts as a lock wants it, for which -1 means for ever."""
+    """Return the shorter of two timeouts for a lock, where -1 means no limit."""
     timeouts = [timeout for timeout in (left, delay) if timeout is not None]
     return min(min(timeouts), threading.TIMEOUT_MAX) if timeouts else -1

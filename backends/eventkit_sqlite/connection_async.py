@@ -1,7 +1,7 @@
-"""A kit's way to a SQLite file, for asyncio: the writer and the reader are threads of their own.
+"""The asyncio connection to a SQLite file: the writer and the reader each have a thread.
 
-Tasks that write at the same time share a transaction, as threads do in `turns`: what has arrived while a
-commit was under way goes into the next one.
+Tasks that write at the same time share a transaction, as threads do in `writer`: calls that arrive during a
+commit form the next transaction.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from eventkit.children import closed_or_forked, track
 from eventkit.errors import Closed
+from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe
-from eventkit.stopping import Stop
+from eventkit.plans import Stop
 
 from .address import Address
 from .file import File, acquire
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class AsyncConnection:
-    """Executes operations; see `eventkit.protocols.AsyncConnection`."""
+    """A connection that executes operations; see `eventkit.protocols.AsyncConnection`."""
 
     def __init__(self, address: Address, file: File, writer: Worker, reader: Worker) -> None:
         self._address = address
@@ -41,7 +41,7 @@ class AsyncConnection:
         self._writing = writer
         self._reading = reader
         self._writer = Writer(address, file, connection_of(writer))
-        self._line: list[tuple[Job, asyncio.Future[Any]]] = []
+        self._queue: list[tuple[Job, asyncio.Future[Any]]] = []
         self._mutex = threading.Lock()
         self._writes: asyncio.Future[None] | None = None
         self._spares: list[tuple[Worker, WriteLock]] = []
@@ -54,7 +54,7 @@ class AsyncConnection:
 
     @classmethod
     async def open(cls, address: Address) -> "AsyncConnection":
-        """A connection to the database at *address*."""
+        """Return a connection to the database at *address*."""
         file = acquire(address)
         try:
             writer = await open_worker(address, file, 0)
@@ -69,7 +69,7 @@ class AsyncConnection:
 
     @property
     def max_payload(self) -> int:
-        """The most bytes of JSON text that a payload may have."""
+        """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
 
     @property
@@ -78,14 +78,14 @@ class AsyncConnection:
         return self._closing
 
     def wal_size(self) -> int:
-        """The bytes of the write-ahead log."""
+        """Return the size of the write-ahead log in bytes."""
         try:
             return os.stat(self._address.path + "-wal").st_size
         except OSError:
             return 0
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
-        """The answer to *operation*: in *tx* if it is given, else in a transaction of its own."""
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
             raise self._reason()
         if tx is not None:
@@ -99,13 +99,13 @@ class AsyncConnection:
         return await self._read(operation)
 
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
-        """Wait until *probe* is ready; False when *timeout* seconds have passed, or sleeping has ended."""
+        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
         stop = stop or Stop()
         deadline = None if timeout is None else monotonic() + timeout
         bell = asyncio.Event()
 
         def ring() -> None:
-            with suppress(RuntimeError):  # A loop that was closed without the kit has nobody left to wake.
+            with suppress(RuntimeError):  # The loop may be closed before the kit.
                 self._loop.call_soon_threadsafe(bell.set)
 
         waiter = Waiter(probe, ring)
@@ -141,7 +141,7 @@ class AsyncConnection:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """A write transaction on a connection of its own: committed at the end, rolled back on an error."""
+        """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
         caller = asyncio.current_task()
@@ -157,7 +157,7 @@ class AsyncConnection:
                 await worker.async_run(begin_own, driver, lock, self._file, caller, timeout, left.is_set)
                 yield worker
             except BaseException:
-                # The beginning goes on in the worker's thread even if this task was cancelled; the end is after it.
+                # BEGIN continues in the worker's thread even if this task was cancelled; the end is queued behind it.
                 left.set()
                 await worker.async_run(end_own, driver, lock, self._file, caller, False)
                 raise
@@ -170,24 +170,24 @@ class AsyncConnection:
         self._file.watcher.committed()
 
     def rouse(self) -> None:
-        """Let every `sleep` look again."""
+        """Make every `sleep` check again."""
         self._file.watcher.wake_all()
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, now and from now on."""
+        """Make every current and future `sleep` return False."""
         self._closing = True
         for bell in self._sleepers:
             bell.set()
 
     async def close(self) -> None:
-        """End every sleep, finish what is under way, and let go of the file."""
+        """End every sleep, finish running calls, and release the file."""
         if self._closed:
             return
         self._closed = True
         self.end_sleep()
         self._writer.closing = True
         while self._writes is not None:
-            # To await what is done already would not let the loop run, nor the callback that clears it.
+            # Awaiting a future that is done does not run the loop, and so not the callback that clears it.
             await asyncio.wait({self._writes})
         for worker in (self._writing, self._reading, *(worker for worker, _ in self._spares)):
             await worker.aclose()
@@ -198,7 +198,7 @@ class AsyncConnection:
         self._file.release()
 
     def forked(self) -> None:
-        """This is a child process now: refuse to work, and never touch what belongs to the parent."""
+        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
         self._closed = self._closing = True
 
     async def _read(self, operation: Operation[T]) -> T:
@@ -212,39 +212,39 @@ class AsyncConnection:
         job = Job(operation, asyncio.current_task(), monotonic() + self._address.busy_timeout)
         answer: asyncio.Future[T] = self._loop.create_future()
         with self._mutex:
-            self._line.append((job, answer))
+            self._queue.append((job, answer))
         if self._writes is None:
             self._start_work()
         try:
             return await answer
         except asyncio.CancelledError:
-            # The answer may have come in the same turn of the loop, and nobody takes it any more.
+            # The result may have arrived in the same iteration of the loop, after the cancellation.
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._undo(job)
             raise
 
     def _start_work(self) -> None:
-        work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_line))
+        work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_queue))
         work.add_done_callback(self._work_is_done)
         self._writes = work
 
-    def _work_off_line(self) -> None:
-        """In the writer's thread: run what has arrived, together, until nothing has."""
+    def _work_off_queue(self) -> None:
+        """Run arrived calls together in the writer's thread until none is left."""
         while True:
             with self._mutex:
-                company = [(job, answer) for job, answer in self._line if not answer.cancelled()]
-                self._line = []
-            if not company:
+                batch = [(job, answer) for job, answer in self._queue if not answer.cancelled()]
+                self._queue = []
+            if not batch:
                 return
-            if len(company) == 1:
-                self._alone(company[0][0])
+            if len(batch) == 1:
+                self._alone(batch[0][0])
             else:
-                self._writer.together([job for job, _ in company])
-            done = [(job, answer) for job, answer in company if job.done]
+                self._writer.together([job for job, _ in batch])
+            done = [(job, answer) for job, answer in batch if job.done]
             self._loop.call_soon_threadsafe(self._deliver, done)
             self._file.watcher.committed()
             with self._mutex:
-                self._line[:0] = [entry for entry in company if not entry[0].done]
+                self._queue[:0] = [entry for entry in batch if not entry[0].done]
 
     def _alone(self, job: Job) -> None:
         try:
@@ -262,7 +262,7 @@ class AsyncConnection:
                 answer.set_result(job.answer)
 
     def _undo(self, job: Job) -> None:
-        """Take back what *job* has done, for a caller who was cancelled."""
+        """Undo the effect of *job* for a caller that was cancelled."""
         undo = None if job.error else job.operation.undo(job.answer)
         if undo is not None and not self._closed:
             undoing = asyncio.ensure_future(self._write(undo))
@@ -271,7 +271,7 @@ class AsyncConnection:
 
     def _work_is_done(self, work: asyncio.Future[None]) -> None:
         self._writes = None
-        if self._line:
+        if self._queue:
             self._start_work()
 
     def _reason(self) -> Closed:
@@ -279,7 +279,7 @@ class AsyncConnection:
 
 
 def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, WriteLock]]) -> None:
-    """Close the connections of a kit that was collected, and then let other libraries have the file."""
+    """Close the connections of a collected kit, and then release the file for other libraries."""
     try:
         for worker in (writer, reader, *(worker for worker, _ in spares)):
             close_from_outside(worker)

@@ -1,4 +1,4 @@
-"""What SQLAlchemy needs of DB-API 2.0, on apsw's own connection and cursor.
+"""The parts of DB-API 2.0 that SQLAlchemy uses, on apsw's own connection and cursor.
 
 Both classes here are subclasses of apsw's, so the driver connection that SQLAlchemy hands out is an
 `apsw.Connection`, and rows are fetched by apsw's C code. Nothing guesses from the text of a statement when
@@ -45,7 +45,7 @@ class Cursor(apsw.Cursor):
         try:
             super().execute(statements, bindings, **options)
         except TypeError as error:
-            # A value of a type that SQLite has not. As an `Error`, SQLAlchemy shows it with the statement.
+            # A type that SQLite does not support. As an `Error`, SQLAlchemy shows it with the statement.
             raise apsw.BindingsError(*error.args) from error
         finally:
             connection.executed()
@@ -93,7 +93,7 @@ def _prepared(cursor: Any, sql: str, bindings: apsw.Bindings | None) -> bool:
 
 
 class Connection(apsw.Connection):
-    """An `apsw.Connection` that begins, commits and rolls back when told to.
+    """An `apsw.Connection` with explicit begin, commit and rollback.
 
     It may be used by other threads than the one that made it.
     """
@@ -123,27 +123,27 @@ class Connection(apsw.Connection):
         self.thread = get_ident()
 
     def commit(self) -> None:
-        """Commit, if there is a transaction. After `apsw.BusyError` it is still open."""
+        """Commit, if a transaction is open. After `apsw.BusyError` it is still open."""
         if self.in_transaction:
             self.execute("COMMIT")
         self.thread = None
 
     def rollback(self) -> None:
-        """Roll back, if there is a transaction."""
+        """Roll back, if a transaction is open."""
         if self.in_transaction:
             self.execute("ROLLBACK")
         self.thread = None
 
     def close(self, force: bool = False) -> None:
-        """Close, which rolls back what is open."""
+        """Close, which rolls back an open transaction."""
         super().close(force)
         self._write_lock.close()
 
     def wait_to_write(self) -> None:
-        """Wait until it is this connection's turn to write, unless it is already, or for as long as SQLite would.
+        """Wait for this connection's turn to write, unless it has it already, for at most the busy timeout.
 
-        SQLite itself reports that the file is busy. A transaction that has read does not wait: what others commit
-        meanwhile would outdate its snapshot, and without a WAL the writer before it waits for its end.
+        SQLite itself reports that the file is busy. A transaction that has read does not wait: commits of others would
+        outdate its snapshot, and without a WAL the writer before it waits for its end.
         """
         lock = self._write_lock
         if lock.held or lock.take() or self.txn_state("main") == apsw.SQLITE_TXN_READ:
@@ -163,15 +163,15 @@ class Connection(apsw.Connection):
             self._write_lock.release()
 
     def busy_timeout(self) -> float:
-        """How many seconds SQLite waits for a lock."""
+        """Return how many seconds SQLite waits for a lock."""
         return float(self.pragma("busy_timeout")) / 1000
 
     def set_patience(self, seconds: float) -> None:
-        """Let SQLite wait so long for a lock."""
+        """Set how many seconds SQLite waits for a lock."""
         self.set_busy_timeout(round(seconds * 1000))
 
     def is_unwanted(self) -> bool:
-        """Whether the call that is running was cancelled."""
+        """Return whether the running call was cancelled."""
         return False
 
     def create_function(
@@ -185,7 +185,7 @@ connect = Connection
 
 
 def transaction_thread(connection: apsw.Connection) -> int | None:
-    """The ident of the thread in which SQLAlchemy began the transaction that *connection* is in.
+    """Return the ident of the thread in which SQLAlchemy began the transaction that *connection* is in.
 
     None if no transaction is open, or if it was begun in another way than by the dialect.
     """

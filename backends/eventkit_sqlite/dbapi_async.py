@@ -1,7 +1,7 @@
-"""What SQLAlchemy's asyncio extension needs of DB-API 2.0: `driver_async` behind calls that need no await.
+"""The parts of DB-API 2.0 that SQLAlchemy's asyncio extension uses: `driver_async` behind calls without await.
 
-SQLAlchemy runs its own code in a greenlet, out of which these calls await the driver. A statement and its rows
-are one trip to the connection's thread and back, unless the rows are streamed.
+SQLAlchemy runs its own code in a greenlet, from which these calls await the driver. A statement and its rows
+take one round trip to the connection's thread, unless the rows are streamed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Cursor(AsyncAdapt_dbapi_cursor):
     _awaitable_cursor_close = False
 
     def __init__(self, adapt_connection: Connection) -> None:
-        # Not SQLAlchemy's, which asks the driver for a cursor, and waits for a lock that is tied to an event loop:
-        # the connection's thread does one thing after another anyway.
+        # SQLAlchemy's version asks the driver for a cursor and waits for a lock tied to an event loop; here the
+        # connection's thread serializes the calls.
         self._adapt_connection = adapt_connection
         self._connection = adapt_connection._connection
         self._cursor: Any = None
@@ -81,7 +81,7 @@ class Cursor(AsyncAdapt_dbapi_cursor):
 
 
 class StreamingCursor(Cursor):
-    """A cursor that fetches rows as they are asked for."""
+    """A cursor that fetches rows on demand."""
 
     server_side = True
 
@@ -109,7 +109,7 @@ class StreamingCursor(Cursor):
 
 
 class Connection(AsyncAdapt_dbapi_connection):
-    """A connection that does what `dbapi.Connection` does."""
+    """A connection with the interface of `dbapi.Connection`."""
 
     __slots__ = ()
     _connection: Any
@@ -136,18 +136,18 @@ class Connection(AsyncAdapt_dbapi_connection):
         self.run_async(lambda connection: connection.create_function(name, narg, func, deterministic=deterministic))
 
     def close(self) -> None:
-        """Close, which rolls back what is open."""
+        """Close, which rolls back an open transaction."""
         self.run_async(lambda connection: connection.aclose(True))
 
     def terminate(self) -> None:
-        """Close a connection whose call was cancelled, or that was forgotten."""
+        """Close a connection whose call was cancelled, or that was not closed."""
         if in_greenlet():
-            # Whatever else is cancelled, this goes on in the connection's thread.
+            # A cancellation must not stop it: it continues in the connection's thread.
             self.run_async(lambda connection: asyncio.shield(connection.abort()))
         else:
             self._connection.abort_soon()
 
 
 def connect(*arguments: Any, async_creator_fn: Callable[..., Any] = driver_async.connect, **options: Any) -> Connection:
-    """A connection, from within SQLAlchemy's greenlet."""
+    """Return a connection, from within SQLAlchemy's greenlet."""
     return Connection(sys.modules[__name__], await_(async_creator_fn(*arguments, **options)))

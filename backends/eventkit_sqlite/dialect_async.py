@@ -3,8 +3,8 @@
     create_async_engine("sqlite+apsw_async:///shop.db?timeout=10&begin=immediate")
 
 Options, transactions, isolation levels and errors are those of `dialect`. A file has a pool of connections, each
-with a thread of its own; a database in memory has one connection for all. Rows are streamed where SQLAlchemy is
-asked to (`AsyncSession.stream()`). A connection whose statement was cancelled is closed, which rolls its
+with a thread of its own; a database in memory has one connection for all. Rows are streamed if
+requested (`AsyncSession.stream()`). A connection whose statement was cancelled is closed, which rolls its
 transaction back, and the pool makes a new one. Functions given to a connection run in its thread.
 
 An engine may serve several event loops, one after another.

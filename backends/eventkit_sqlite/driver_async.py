@@ -1,11 +1,11 @@
 """A driver for asyncio: `dbapi` on apsw's async connections, each in a thread of its own.
 
-An async connection of apsw is the same class, whose calls are awaited and carried out in the connection's
-thread. What `dbapi` adds works there as it does elsewhere; here is the way to it and back.
+An async connection of apsw is the same class, whose calls are awaited and run in the connection's thread.
+`dbapi` works unchanged there; this module carries calls to the thread and results back.
 
-A call that is cancelled stops soon: a statement that runs ends with `apsw.InterruptError`, one that waits for a
-lock with `apsw.BusyError`, and the next call waits for neither. SQLite may have rolled the transaction back
-then, and nobody knows what the call has done: such a connection is to be closed.
+A cancelled call stops soon: a running statement ends with `apsw.InterruptError`, one that waits for a
+lock with `apsw.BusyError`, and the next call waits for neither.  SQLite may have rolled the transaction back,
+and the effect of the call is unknown, so the connection must be closed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weakref import ref
 import apsw
 
 from . import dbapi
-from .worker import Lane, open_in
+from .worker import ThreadExecutor, open_in
 
 _STEPS = 5_000_000
-"""Of SQLite's machine, about a tenth of a second: so often a statement asks whether its caller still waits.
+"""Steps of SQLite's virtual machine, about 0.1 s, after which a statement checks whether its call was cancelled.
 
-To ask takes Python's lock, for which a busy event loop lets it wait.
+The check takes the GIL, and waits for it while the event loop is busy.
 """
 
 _FIRST_PAUSE = 0.001
@@ -35,7 +35,7 @@ _LONGEST_PAUSE = 0.02
 
 
 class Result(NamedTuple):
-    """What a statement did: its rows, and what a cursor would say of it."""
+    """The rows of a statement and the attributes of its cursor."""
 
     rows: list[Any]
     description: Any
@@ -54,13 +54,13 @@ class Stream:
         self._cursor: dbapi.Cursor | None = cursor
 
     def fetch(self, size: int | None = None) -> Awaitable[list[Any]]:
-        """The next *size* rows, or all that are left."""
+        """Return the next *size* rows, or all that are left."""
         if self._cursor is None:
             raise apsw.CursorClosedError("The result is closed")
         return self._connection.async_run(self._fetch, self._cursor, size)  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
-        """End the statement, before the next one on the connection; there is nothing to wait for."""
+        """End the statement before the next one on the connection; return at once."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             with suppress(apsw.ConnectionClosedError):
@@ -73,38 +73,38 @@ class Stream:
 
 
 class Connection(dbapi.Connection):
-    """An async `apsw.Connection` that begins, commits and rolls back when told to. `connect` makes one."""
+    """An async `apsw.Connection` with explicit begin, commit and rollback, made by `connect`."""
 
     writing = False
-    """Whether the transaction has the write lock, as far as the last call of this class knows."""
+    """Whether the transaction has the write lock, as of the last call of this class."""
 
     def __init__(self, database: str, *, timeout: float = 5.0, **options: Any) -> None:
         super().__init__(database, timeout=timeout, **options)
         own = get_ident()
-        # Outside of its thread the connection is apsw's own, whose cursors are awaited.
+        # Outside its thread the connection behaves as plain apsw: its cursors are awaited.
         self.cursor_factory = lambda connection: (dbapi if get_ident() == own else apsw).Cursor(connection)
-        lane = self.async_controller
-        assert isinstance(lane, CancellableLane)
-        self._lane: CancellableLane = lane
-        self.set_progress_handler(lane.is_unwanted, _STEPS, id=lane)
-        # SQLite's own way to wait would sleep through a cancellation, and then take the lock.
-        self.set_busy_handler(lane.wait_for_lock)
-        lane.timeout = timeout
+        executor = self.async_controller
+        assert isinstance(executor, CancellableExecutor)
+        self._executor: CancellableExecutor = executor
+        self.set_progress_handler(executor.is_unwanted, _STEPS, id=executor)
+        # SQLite's own busy handler would sleep through a cancellation, and then take the lock.
+        self.set_busy_handler(executor.wait_for_lock)
+        executor.timeout = timeout
         self.path: str = self.db_filename("main")
         self._beginner: tuple[Callable[[], object], int] | None = None
 
     def begin(self) -> Awaitable[None]:  # type: ignore[override]
         """Begin a transaction, which belongs to the current task."""
         task = asyncio.current_task()
-        self._beginner = (ref(task) if task else _nobody, get_ident())
+        self._beginner = (ref(task) if task else _no_task, get_ident())
         return self.async_run(super().begin)
 
     def commit(self) -> Awaitable[None]:  # type: ignore[override]
-        """Commit, if there is a transaction. After `apsw.BusyError` it is still open."""
+        """Commit, if a transaction is open. After `apsw.BusyError` it is still open."""
         return self.async_run(super().commit)
 
     def rollback(self) -> Awaitable[None]:  # type: ignore[override]
-        """Roll back, if there is a transaction."""
+        """Roll back, if a transaction is open."""
         return self.async_run(super().rollback)
 
     def run(self, statements: str, bindings: apsw.Bindings | None) -> Awaitable[Result]:
@@ -116,12 +116,12 @@ class Connection(dbapi.Connection):
         return self.async_run(self._run, dbapi.Cursor.executemany, statements, sequenceofbindings)
 
     def stream(self, statements: str, bindings: apsw.Bindings | None) -> Awaitable[Stream]:
-        """Execute; rows are made as they are fetched."""
+        """Execute, and produce rows as they are fetched."""
         return self.async_run(self._stream, statements, bindings)
 
     def _run(self, execute: Callable[..., Any], statements: str, bindings: Any) -> Result:
-        # apsw's cursors do not bear that one is made or let go while the connection's thread uses another, as
-        # when tasks share a connection. Therefore none of them is seen in the event loop, except closed.
+        # apsw cannot create or free a cursor while the connection's thread uses another one, as when tasks share a
+        # connection.  The event loop therefore sees only closed cursors.
         cursor: Any = self.cursor()
         try:
             execute(cursor, statements, bindings)
@@ -146,59 +146,59 @@ class Connection(dbapi.Connection):
         return self.async_run(super().create_function, name, narg, func, deterministic=deterministic)
 
     def abort(self) -> Awaitable[None]:
-        """Interrupt what is running, and close."""
+        """Interrupt the running statement, and close."""
         with suppress(apsw.ConnectionClosedError):
             self.interrupt()
         return self.aclose(True)
 
     def abort_soon(self) -> None:
-        """The same without waiting for it, as there may be no event loop."""
+        """Interrupt and close without waiting; there may be no event loop."""
         with suppress(apsw.ConnectionClosedError):
             self.interrupt()
             self.async_controller.post(partial(self.close, True))  # type: ignore[attr-defined]
 
     def aclose(self, force: bool = False) -> Awaitable[None]:
-        """Close, which rolls back what is open."""
+        """Close, which rolls back an open transaction."""
         closing: Awaitable[None] = super().aclose(force)  # type: ignore[misc]
-        if isinstance(closing, asyncio.Future):  # Else it was closed before.
+        if isinstance(closing, asyncio.Future):  # Else it is closed already.
             closing.add_done_callback(lambda _: self._write_lock.close())
         return closing
 
     def busy_timeout(self) -> float:
-        """How many seconds a statement waits for a lock."""
-        return self._lane.timeout
+        """Return how many seconds a statement waits for a lock."""
+        return self._executor.timeout
 
     def set_patience(self, seconds: float) -> None:
-        """Let statements wait so long for a lock."""
-        self._lane.timeout = seconds
+        """Set how many seconds statements wait for a lock."""
+        self._executor.timeout = seconds
 
     def is_unwanted(self) -> bool:
-        """Whether the call that is running was cancelled."""
-        return self._lane.is_unwanted()
+        """Return whether the running call was cancelled."""
+        return self._executor.is_unwanted()
 
     def holds_up(self, caller: object) -> bool:
-        """Whether *caller*, a task or the ident of a thread, has begun a transaction here that has the write lock."""
+        """Return whether *caller*, a task or a thread ident, has a transaction open here that has the write lock."""
         if not self.writing or self._beginner is None:
             return False
         task, loop_thread = self._beginner
         return caller in (task(), loop_thread)
 
     def async_run(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Awaitable[Any]:
-        """What *call* returns in the connection's thread."""
-        return super().async_run(self._noting, call, *arguments, **options)  # type: ignore[misc, no-any-return]
+        """Run *call* in the connection's thread, and return its result."""
+        return super().async_run(self._run_and_record, call, *arguments, **options)  # type: ignore[misc, no-any-return]
 
-    def _noting(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        if self._lane.is_unwanted():
+    def _run_and_record(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self._executor.is_unwanted():
             return None
         try:
             return call(*arguments, **options)
         finally:
-            # Whoever wants to know it is in another thread, and must not wait for this one.
+            # Read from other threads, which must not wait for this one.
             self.writing = self.txn_state("main") == apsw.SQLITE_TXN_WRITE
 
 
-class CancellableLane(Lane):
-    """A connection's thread that knows whether anybody still waits for what it is doing."""
+class CancellableExecutor(ThreadExecutor):
+    """A connection's thread that knows whether the running call was cancelled."""
 
     timeout = 0.0
     """How many seconds to wait for a lock."""
@@ -207,11 +207,11 @@ class CancellableLane(Lane):
     _deadline = 0.0
 
     def is_unwanted(self) -> bool:
-        """Whether the call that is running was cancelled."""
+        """Return whether the running call was cancelled."""
         return self._current is not None and self._current.cancelled()
 
     def wait_for_lock(self, tries: int) -> bool:
-        """Wait a moment; False when it has been long enough, or nobody waits for it."""
+        """Wait a moment.  Return False after the timeout, or if the call was cancelled."""
         now = monotonic()
         if not tries:
             self._deadline = now + self.timeout
@@ -227,8 +227,8 @@ class CancellableLane(Lane):
 
 
 async def connect(database: str, **options: Any) -> Connection:
-    """A connection; see `dbapi.Connection`."""
-    opening = asyncio.ensure_future(open_in(CancellableLane, Connection, database, **options))
+    """Return a connection; see `dbapi.Connection`."""
+    opening = asyncio.ensure_future(open_in(CancellableExecutor, Connection, database, **options))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -245,5 +245,5 @@ def _close_unwanted(opening: asyncio.Future[Connection]) -> None:
         opening.result().abort_soon()
 
 
-def _nobody() -> None:
+def _no_task() -> None:
     return None

@@ -1,7 +1,7 @@
--- Putting tasks in.  What counts towards max_size is found by two partial indexes: ready tasks, and those
--- that something will happen to (scheduled and leased ones, and ready ones that expire, which count once).
+-- Enqueueing.  Two partial indexes count the tasks that max_size bounds: ready tasks, and those with a
+-- wake_at (scheduled and leased ones, and ready ones that expire, which count once).
 
--- The bound is looked up in the statement; the size is counted only where there is a bound.
+-- The statement reads the bound itself, and counts only where there is one.
 -- name: Enqueue
 INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
 SELECT :queue, :payload, :headers, :priority, :max_attempts
@@ -45,7 +45,7 @@ WHERE true
 ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 RETURNING id, key
 
--- Asked for keys that have just been refused: a reservation counts although it may have ended since.
+-- For keys that were just refused: a reservation counts even if it has ended since.
 -- name: FindKeys
 SELECT key, id
 FROM eventkit_task

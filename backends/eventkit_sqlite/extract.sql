@@ -1,9 +1,9 @@
--- Reading in bulk.  What is visible here is settled, so the head of a topic is its last event.
+-- Bulk reads.  All visible rows are final, so the head of a topic is its last event.
 
 -- name: ReadIdentity
 SELECT id FROM eventkit_identity
 
--- From one name to the next by the index.
+-- Skips from one name to the next by the index.
 -- name: ListTopics
 WITH RECURSIVE publishing (name) AS (
     SELECT min(topic) FROM eventkit_event

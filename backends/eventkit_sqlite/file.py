@@ -1,7 +1,7 @@
-"""A database file, as this process knows it: one `File` for all kits that have it open.
+"""A database file in this process: one `File` for all kits that have it open.
 
-It holds what must exist once for a file and process: the watcher, the knowledge which SQLite library has
-the file open, and who in this process holds a write transaction on it.
+It holds what exists once per file and process: the watcher, the name of the SQLite library that has the file
+open, and the callers in this process that hold a write transaction on it.
 """
 
 import os
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from time import monotonic
 from urllib.parse import quote
 
-from eventkit.children import release_abandoned
 from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction, Unavailable
+from eventkit.fork import release_abandoned
 
 from .address import Address
 from .library import Connection, Error, Stored, is_damage, out_of_ids, stored, translate
@@ -22,10 +22,10 @@ Identity = tuple[int, int]
 
 _files: dict[Identity, "File"] = {}
 _inherited: set[Identity] = set()
-"""What the parent had open when it forked this process.
+"""The files that the parent had open when it forked this process.
 
-SQLite believes that it holds the locks which the parent holds.  A connection opened here would go without
-them, and when the parent closes the file, the log is removed with all that was written here since.
+SQLite believes that it holds the locks which the parent holds.  A connection opened here would work without
+them, and when the parent closes the file, the log is removed with all that this process has written.
 """
 _mutex = threading.Lock()
 _CHECK_EVERY = 0.1
@@ -41,7 +41,7 @@ class File:
         self.identity = identity
         self.kits = 0
         self.transactions: list[object] = []
-        """The threads and tasks that are inside ``kit.transaction()``."""
+        """The threads and tasks inside ``kit.transaction()``."""
         self.watcher = Watcher(address, self.check_identity, self.explain)
         self._log: Identity | None = None
         self._stored: Stored | None = None
@@ -51,14 +51,14 @@ class File:
         self._is_overwritten = False
 
     def opened(self, connection: Connection) -> None:
-        """Note which log belongs to the file; it is not removed before *connection* is closed."""
+        """Record the identity of the file's log, which is not removed before *connection* is closed."""
         connection.execute("SELECT 1 FROM sqlite_master").fetchall()
         if self._log is None:
             self._log = identify(f"{self.path}-wal")
             self._check_content(connection)
 
     def check_identity(self, connection: Connection | None) -> None:
-        """Raise `DatabaseReplaced` if the file or its log is no longer what *connection* has opened."""
+        """Raise `DatabaseReplaced` if the file or its log is no longer the one that *connection* opened."""
         try:
             found, log = identify(self.path), identify(f"{self.path}-wal")
         except OSError as error:
@@ -80,9 +80,9 @@ class File:
             self._check_content(connection)
 
     def _check_content(self, connection: Connection) -> None:
-        """Raise `DatabaseReplaced` if the file was written by something else than SQLite since it was opened.
+        """Raise `DatabaseReplaced` if another program than SQLite has written the file since it was opened.
 
-        While a checkpoint is under way, the file may look damaged; so it is looked at twice.
+        The file may look damaged during a checkpoint, so it is checked twice.
         """
         if self._is_overwritten:
             raise self._overwritten()
@@ -100,7 +100,7 @@ class File:
             raise self._overwritten()
 
     def explain(self, error: BaseException, connection: Connection | None = None) -> BaseException:
-        """A new error of ours for SQLite's *error*, or for one of the file's own; any other as it is."""
+        """Return *error*, SQLite's or the system's, as a new eventkit error; return any other error unchanged."""
         if isinstance(error, DatabaseReplaced | Unavailable):
             return type(error)(*error.args)
         if not isinstance(error, Error):
@@ -121,14 +121,14 @@ class File:
         )
 
     def check_identity_sometimes(self, connection: Connection) -> None:
-        """The same, unless it was done a moment ago: a stat for every write would be felt."""
+        """Check the identity unless it was checked a moment ago: a stat for every write would be too slow."""
         now = monotonic()
         if now >= self._check_at or self._is_overwritten:
             self.check_identity(connection)
             self._check_at = now + _CHECK_EVERY
 
     def release(self) -> None:
-        """A kit has closed; the last one stops the watcher."""
+        """Release the file for one kit; the last one stops the watcher."""
         with _mutex:
             self.kits -= 1
             if not self.kits:
@@ -137,7 +137,7 @@ class File:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Whether the tables are still there for *connection*; tables that SQL has dropped were not overwritten."""
+    """Return whether *connection* still sees the tables; if SQL dropped them, the file was not overwritten."""
     try:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'eventkit_identity'").fetchall())
     except Error:
@@ -145,7 +145,7 @@ def _has_tables(connection: Connection) -> bool:
 
 
 def identify(path: str) -> Identity | None:
-    """Which file is at *path*, without opening it."""
+    """Return the identity of the file at *path*, without opening it."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -154,7 +154,7 @@ def identify(path: str) -> Identity | None:
 
 
 def acquire(address: Address) -> File:
-    """The process's `File` for the address, which must exist by now."""
+    """Return the process's `File` for the address, which must exist."""
     identity = identify(address.path)
     if identity is None:
         raise DatabaseReplaced(f"{address.path} vanished while it was being opened: connect again")
@@ -176,9 +176,9 @@ def acquire(address: Address) -> File:
 
 @contextmanager
 def reserved(address: Address) -> Iterator[None]:
-    """Keep the other library away from the file, if there is one yet, or be kept away.
+    """Keep the other library away from the file, or raise if the other one has it open.
 
-    Even to look into a file which the other one has open would drop that one's locks.
+    Merely opening and closing a file that the other library has open would drop that library's locks.
     """
     file = acquire(address) if os.path.exists(address.path) else None
     try:
@@ -189,7 +189,7 @@ def reserved(address: Address) -> Iterator[None]:
 
 
 def two_libraries(path: str, library: str, asyncio: bool = False) -> ForeignTransaction:
-    """The error for reaching *path* through another SQLite library than *library*, which has it open."""
+    """Return the error for reaching *path* through another SQLite library than *library*, which has it open."""
     if library == "adbc":
         return ForeignTransaction(
             f"this process reads {path} through ADBC, and a second SQLite library on the same file would lose "

@@ -1,5 +1,5 @@
--- What workers say of their tasks.  Every statement that takes a token is fenced by it and by the lease:
--- once wake_at has passed, the task is not theirs, whether or not somebody has moved it yet.
+-- Ending claims.  The token and the lease fence every statement that takes a token: once wake_at has passed,
+-- the worker has lost the task, even if no other process has promoted it yet.
 
 -- name: Ack
 DELETE FROM eventkit_task
@@ -25,8 +25,8 @@ WHERE
     AND state = 'leased' AND wake_at > :now
 RETURNING id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = eventkit_task.queue) IS NOT NULL
 
--- As many as the call has finished, and one more, so that they go faster than they come.  The queue is looked
--- up first (CROSS JOIN fixes the order), so that the index finds those that are over and passes no others.
+-- Deletes one more than the call has finished, so that the backlog shrinks.  CROSS JOIN makes SQLite read the
+-- queue first, so that the index finds only finished tasks.
 -- name: ForgetDone
 DELETE FROM eventkit_task
 WHERE id IN (
@@ -67,7 +67,7 @@ WHERE (queue, key) IN (
 )
 RETURNING 1
 
--- Poison is found by the claim itself, which cannot have lost the lease to anybody, however short it is.
+-- The claim itself detects poison, so it still holds the lease, however short.
 -- name: Bury
 UPDATE eventkit_task
 SET

@@ -1,7 +1,7 @@
-"""The calls of the library as functions of SQL, on any connection of apsw.
+"""The operations as SQL functions, on any connection of apsw.
 
-Each is executed on the connection that calls it: in the transaction that is open, or in one of its own.  All of
-the function's statements take effect, or none.
+Each runs on the connection that calls it: in the open transaction, or in one of its own.  All of its
+statements take effect, or none.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ T = TypeVar("T")
 def register(connection: apsw.Connection) -> None:
     """Let SQL on *connection* call ``eventkit_publish``, ``eventkit_claim`` and the others of docs/plain-sql.md.
 
-    A connection of apsw's asyncio is given them in its thread: ``await connection.async_run(register, connection)``.
+    On an async connection of apsw, call it in its thread: ``await connection.async_run(register, connection)``.
     """
-    # What a connection holds must not hold the connection.
+    # The connection holds the functions, so they must not hold the connection.
     executor = ref(connection)
 
     def execute(operation: Operation[Any]) -> Any:
@@ -40,7 +40,7 @@ def register(connection: apsw.Connection) -> None:
 
 
 def _sql_function(call: Callable[..., Any]) -> Callable[..., Any]:
-    """*call*, whose errors are those of a statement."""
+    """Return *call* with its errors raised as those of a statement."""
 
     def function(*values: Any) -> Any:
         try:
@@ -55,14 +55,14 @@ def _execute(driver: Driver, operation: Operation[T]) -> T:
     statement = STATEMENTS.get(type(operation))
     if statement is not None and statement.single:
         return operation.decode(fetch(driver, operation))
-    # Of several statements none may stay alone, and what a statement around them writes cannot be told from them.
+    # The statements take effect together, which a savepoint cannot ensure inside a statement that writes.
     begun = driver.in_transaction
     try:
         driver.execute("SAVEPOINT eventkit_function").close()
     except apsw.BusyError as error:
         raise apsw.SQLError(
             "this call takes more than one step, and cannot be made within a statement that writes, nor in a trigger: "
-            "say it in a SELECT of its own, in the same transaction"
+            "call it in a SELECT of its own, in the same transaction"
         ) from error
     driver.execute("RELEASE eventkit_function").close()
     if begun or not operation.writes:

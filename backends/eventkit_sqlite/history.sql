@@ -1,6 +1,6 @@
--- Keeping the history of tasks.  docs/contract.md says what each event tells, and what the words mean.
+-- The history of tasks.  docs/contract.md defines the events and their fields.
 --
--- A claimed task that is deleted was finished if it has its token still: whoever cancels takes that first.
+-- A claimed task that is deleted with its token was finished: a cancellation removes the token first.
 
 -- name: HoldHistory
 SELECT
@@ -24,7 +24,7 @@ BEGIN
     ));
 END
 
--- A death that ends an attempt is two events.  What the clock, or the order of a lane, does to a task that waits is none.
+-- A death that ends an attempt is two events.  Promotion by the clock or by the order of a lane is none.
 -- name: RecordMoved
 CREATE TRIGGER eventkit_task_moved AFTER UPDATE OF state ON eventkit_task
 WHEN

@@ -1,7 +1,7 @@
-"""The two SQLite libraries a process can have: apsw's own, and the one of the standard library.
+"""The two SQLite libraries of a process: apsw's own, and the one of the standard library.
 
-They look alike from here: a connection has ``execute(sql, parameters)``, ``in_transaction`` and ``close()``,
-and their errors carry SQLite's result code.
+Both are used through the same interface: a connection has ``execute(sql, parameters)``, ``in_transaction`` and
+``close()``, and errors carry SQLite's result code.
 """
 
 import os
@@ -26,7 +26,7 @@ Connection = Any
 Error = (apsw.Error, sqlite3.Error)
 
 OLDEST = (3, 38)
-"""The oldest SQLite that has what the statements use, which is the operator ``->>``; STRICT tables are older."""
+"""The oldest supported version of SQLite: the statements use the operator ``->>``."""
 
 _FIRST_PAUSE = 0.0002
 _LONGEST_PAUSE = 0.01
@@ -50,10 +50,10 @@ _ERROR, _BUSY, _LOCKED, _NOMEM, _READONLY, _INTERRUPT, _IOERR, _CORRUPT, _FULL, 
 
 
 def create_file(path: str, mode: int) -> None:
-    """Make an empty file, unless there is one; its log will have the same *mode*.
+    """Create an empty file, unless it exists; its log gets the same *mode*.
 
-    A descriptor of it is not closed here where that can be helped: it would drop the locks of a connection that another
-    thread has opened meanwhile.
+    On Linux it opens no descriptor: closing one would drop the locks of a connection that another thread has opened
+    meanwhile.
     """
     try:
         if sys.platform == "linux":
@@ -65,7 +65,7 @@ def create_file(path: str, mode: int) -> None:
 
 
 def open_connection(library: str, path: str, synchronous: str, busy_timeout: float) -> Connection:
-    """A connection to the file, usable from any thread."""
+    """Return a connection to the file, usable from any thread."""
     connection: Connection
     if library == "apsw":
         connection = apsw.Connection(path)
@@ -76,13 +76,13 @@ def open_connection(library: str, path: str, synchronous: str, busy_timeout: flo
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The identity of a database and the last ids of its tables, as they are in the file without its log."""
+    """The identity of a database and the last ids of its tables, as stored in the file without its log."""
 
     identity: str | None
     last_ids: dict[str, int]
 
     def continues(self, earlier: "Stored | None") -> bool:
-        """Whether the file is still the one that said *earlier*: ids are never handed out again."""
+        """Return whether the file can be a later state of *earlier*: ids are never reused."""
         return (
             earlier is None
             or earlier.identity is None
@@ -94,7 +94,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def stored(library: str, path: str) -> Stored | None:
-    """Read what is stored in the file at *path*; None if it cannot be read now.
+    """Return the `Stored` values of the file at *path*; None if they cannot be read now.
 
     A second connection of the same library shares SQLite's locks, and closing it drops none.
     """
@@ -113,26 +113,25 @@ def stored(library: str, path: str) -> Stored | None:
 
 
 def configure(connection: Connection, synchronous: str, busy_timeout: float) -> None:
-    """Set what SQLite keeps for each connection.
+    """Set the options that SQLite keeps per connection.
 
-    Partial indexes and outer joins make SQLite prepare a statement again whenever a parameter has another
-    value, in case a better plan comes of it: 20 µs for a claim, and always the same plan.  It is told not to.
+    With partial indexes and outer joins SQLite prepares a statement again for each new value of a parameter, in
+    case a better plan results: 20 µs for a claim, and always the same plan.  This is disabled.
     """
     if isinstance(connection, apsw.Connection):
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     elif sys.version_info >= (3, 12):
         connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_QPSG, True)
-    # The second one looks into the file, where it may meet the lock of whoever recovers or removes the log.
+    # PRAGMA synchronous reads the file, where another connection may hold a lock to recover or remove the log.
     connection.execute(f"PRAGMA busy_timeout = {_OPENING_TIMEOUT}")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute(f"PRAGMA busy_timeout = {round(busy_timeout * 1000)}")
 
 
 def use_wal(connection: Connection, patience: float) -> None:
-    """Switch the file to WAL mode, for good.
+    """Switch the file to WAL mode, permanently.
 
-    SQLite may refuse the switch at once while somebody writes, whatever the busy timeout; it is tried for
-    *patience* seconds.
+    SQLite may refuse the switch at once during a write, regardless of the busy timeout; retry for *patience* seconds.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -146,9 +145,9 @@ def use_wal(connection: Connection, patience: float) -> None:
 
 
 def begin(connection: Connection, lock: WriteLock, give_up: Callable[[Exception], bool]) -> bool:
-    """Begin a write transaction when it is this connection's turn; False if *give_up* said so on the way.
+    """Begin a write transaction when it is this connection's turn.  Return False if *give_up* returned true.
 
-    The caller releases *lock*, after the transaction or without one.
+    The caller releases *lock* in either case.
     """
     if not lock.take(lambda: give_up(apsw.exception_for(_BUSY))):
         return False
@@ -162,35 +161,30 @@ def begin(connection: Connection, lock: WriteLock, give_up: Callable[[Exception]
                 raise
             if give_up(error):
                 return False
-        # A connection that takes no turns is writing.
+        # The connection that writes does not use the lock file.
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def interrupted() -> Unavailable:
-    """The error for an operation whose transaction was taken back because its leader was interrupted."""
-    return Unavailable("the transaction was interrupted and rolled back: try again")
-
-
 def is_busy(error: BaseException) -> bool:
-    """Whether another connection holds the lock that was wanted."""
+    """Return whether another connection holds the lock."""
     return result_code(error) in (_BUSY, _LOCKED)
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether the file is not what SQLite expects it to be."""
+    """Return whether the error means that the file is damaged."""
     return result_code(error) in (_CORRUPT, _NOTADB)
 
 
 def result_code(error: BaseException) -> int:
-    """SQLite's primary result code; 0 for an error that has none."""
+    """Return SQLite's primary result code; 0 for an error that has none."""
     if isinstance(error, apsw.Error):
         return int(getattr(error, "result", 0)) & 0xFF
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def translate(error: BaseException, path: str) -> EventkitError:
-    """The library's *error* about the file at *path* as one of ours, with the remedy."""
+    """Return the library's *error* about the file at *path* as an eventkit error, with the remedy."""
     code = result_code(error)
     if code in (_BUSY, _LOCKED):
         return Busy(
@@ -198,7 +192,7 @@ def translate(error: BaseException, path: str) -> EventkitError:
             f"keep transactions short, try again, or raise busy_timeout in the URL"
         )
     if code == _FULL:
-        return Unavailable(f"the disk of {path} is full: free some space; what was committed is safe")
+        return Unavailable(f"the disk of {path} is full: free some space; committed data is safe")
     if code == _READONLY:
         return Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
     if code == _CANTOPEN:
@@ -223,7 +217,7 @@ def translate(error: BaseException, path: str) -> EventkitError:
 
 
 def out_of_ids(error: BaseException, path: str, connection: Connection) -> Unavailable | None:
-    """The error for a table that has no higher id, for which SQLite says that the disk is full."""
+    """Return the error for a table that has no higher id, which SQLite reports as a full disk."""
     if result_code(error) != _FULL:
         return None
     for (table,) in connection.execute(f"SELECT name FROM sqlite_sequence WHERE seq = {_LAST_ID}").fetchall():
@@ -236,7 +230,7 @@ def out_of_ids(error: BaseException, path: str, connection: Connection) -> Unava
 
 
 def own_lock() -> Busy:
-    """The error for a call that would wait for its own caller's transaction."""
+    """Return the error for a call that would wait for the transaction of its own caller."""
     return Busy(
         "this call would wait for the transaction that its own caller holds open: "
         "pass tx= to make it part of that transaction, or make the call after it"

@@ -1,29 +1,30 @@
--- Limits.  Windows follow the clock: one of a minute begins when the clock's minute does.
+-- Limits.  Windows follow the clock: a window of a minute begins with the clock's minute.  Counts from a clock that was
+-- ahead by more than a second start again: with an empty window, or a bucket of at least one token.
 
 -- name: CountCall
 INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
 VALUES (:name, :per, 1, :now, :now - :now % :per + :per)
 ON CONFLICT (name, per) DO UPDATE
 SET
-    amount = CASE WHEN :now < r.until THEN r.amount + 1 ELSE 1 END,
+    amount = iif(r.until BETWEEN :now + 1 AND :now + :per + 1000, r.amount + 1, 1),
     counted_at = :now,
-    until = CASE WHEN :now < r.until THEN r.until ELSE excluded.until END
-WHERE r.amount < :limit OR :now >= r.until
+    until = iif(r.until BETWEEN :now + 1 AND :now + :per + 1000, r.until, excluded.until)
+WHERE r.amount < :limit OR r.until NOT BETWEEN :now + 1 AND :now + :per + 1000
 RETURNING 1
 
--- A whole token may be missing a millionth by rounding, which is then owed.  The row is let live for twice as long as it
--- has something to say, so that not every call has to move it in the index of what is over.
+-- Rounding may leave a token short by a millionth, which is owed.  The row lives for twice its useful time, so that not
+-- every call moves it in the index of expired rows.
 -- name: TakeToken
 INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
 VALUES (:name, 0, :burst - 1, :now, :now + 2 * :full_after)
 ON CONFLICT (name, per) DO UPDATE
 SET
-    amount = min(:burst, r.amount + max(0, :now - r.counted_at) * :rate / 1000) - 1,
-    counted_at = max(r.counted_at, :now),
-    until = CASE WHEN r.until >= :now + :full_after THEN r.until ELSE excluded.until END
-WHERE min(:burst, r.amount + max(0, :now - r.counted_at) * :rate / 1000) > 0.999999
+    amount = iif(
+        r.counted_at > :now + 1000, max(1, r.amount), min(:burst, r.amount + max(0, :now - r.counted_at) * :rate / 1000)
+    ) - 1,
+    counted_at = iif(r.counted_at > :now + 1000, :now, max(r.counted_at, :now)),
+    until = iif(r.counted_at > :now + 1000 OR r.until < :now + :full_after, excluded.until, r.until)
+WHERE
+    r.counted_at > :now + 1000
+    OR min(:burst, r.amount + max(0, :now - r.counted_at) * :rate / 1000) > 0.999999
 RETURNING 1
-
--- name: AdvanceRates
-UPDATE eventkit_rate
-SET counted_at = counted_at - :milliseconds, until = until - :milliseconds

@@ -1,16 +1,23 @@
--- Locks.  A lock that is free has no expires_at, or one that has passed.
+-- Locks.  A free lock has no expires_at, or one that has passed.  A lock that ends more than a second later than its
+-- ttl from now was taken by a clock that was ahead.
 
+-- A lock taken by a clock that was ahead also refuses the attempt, which shortens it to its ttl from now.
 -- name: AcquireLock
-INSERT INTO eventkit_lock AS l (name, fence, token, holder, expires_at)
-VALUES (:name, 1, :token, :holder, :now + :ttl)
+INSERT INTO eventkit_lock AS l (name, fence, token, holder, ttl, expires_at)
+VALUES (:name, 1, :token, :holder, :ttl, :now + :ttl)
 ON CONFLICT (name) DO UPDATE
-SET fence = l.fence + 1, token = excluded.token, holder = excluded.holder, expires_at = excluded.expires_at
-WHERE (l.expires_at > :now) IS NOT TRUE
-RETURNING fence
+SET
+    fence = iif(l.expires_at > :now, l.fence, l.fence + 1),
+    token = iif(l.expires_at > :now, l.token, excluded.token),
+    holder = iif(l.expires_at > :now, l.holder, excluded.holder),
+    ttl = iif(l.expires_at > :now, l.ttl, excluded.ttl),
+    expires_at = iif(l.expires_at > :now, :now + l.ttl, excluded.expires_at)
+WHERE (l.expires_at > :now) IS NOT TRUE OR l.expires_at > :now + l.ttl + 1000
+RETURNING iif(token = :token, fence, NULL)
 
 -- name: RenewLock
 UPDATE eventkit_lock
-SET expires_at = :now + :ttl
+SET ttl = :ttl, expires_at = :now + :ttl
 WHERE name = :name AND token = :token AND expires_at > :now
 RETURNING fence
 
@@ -26,8 +33,9 @@ FROM eventkit_lock
 WHERE name = :name AND expires_at > :now
 
 -- name: LockAhead
-SELECT (SELECT expires_at FROM eventkit_lock WHERE name = :name AND expires_at > :now), :now
-
--- name: AdvanceLocks
-UPDATE eventkit_lock
-SET expires_at = expires_at - :milliseconds
+SELECT
+    (
+        SELECT expires_at FROM eventkit_lock
+        WHERE name = :name AND expires_at > :now AND expires_at <= :now + ttl + 1000
+    ),
+    :now

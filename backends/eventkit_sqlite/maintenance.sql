@@ -1,6 +1,6 @@
 -- Housekeeping.
 
--- From one queue to the next by the index, so that tasks that are not due cost nothing.
+-- Skips from one queue to the next by the index, so that tasks that are not due cost nothing.
 -- name: FindDueQueues
 WITH RECURSIVE queues (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
@@ -18,7 +18,7 @@ WHERE
         WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
     )
 
--- A clock that was ahead has left moments that are too far in the future; a second is no reason yet.
+-- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
 -- name: BoundLeases
 WITH RECURSIVE queues (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
@@ -35,18 +35,6 @@ WHERE id IN (
     WHERE t.state = 'leased' AND t.wake_at > :now AND t.claimed_at > :now + 1000
     LIMIT :limit
 )
-RETURNING 1
-
--- name: BoundRates
-UPDATE eventkit_rate
-SET until = :now + until - counted_at, counted_at = :now
-WHERE (name, per) IN (SELECT name, per FROM eventkit_rate WHERE counted_at > :now + 1000 LIMIT :limit)
-RETURNING 1
-
--- name: BoundBuckets
-UPDATE eventkit_queue
-SET refilled_at = :now
-WHERE name IN (SELECT name FROM eventkit_queue WHERE refilled_at > :now + 1000 LIMIT :limit)
 RETURNING 1
 
 -- name: DropDone
@@ -85,7 +73,7 @@ WHERE (consumer, message_id) IN (
 )
 RETURNING 1
 
--- The oldest event says whether there is anything too old.
+-- The oldest event shows whether any is too old.
 -- name: FindStaleTopics
 SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
 FROM eventkit_topic AS t
@@ -109,7 +97,7 @@ FROM (
     LIMIT :limit
 )
 
--- A channel without settings keeps a day.
+-- A channel without settings keeps notifications for a day.
 -- name: FindStaleChannels
 WITH RECURSIVE
 channels (name) AS (

@@ -1,7 +1,7 @@
--- Outboxes: queues whose tasks may be of a lane, and are then handed out one after the other.
+-- Outboxes: queues whose tasks may belong to a lane, and are then handed out in order.
 --
--- A ready task of a lane is a ticket: whoever draws it looks who is first in the lane, and takes that one.  What has
--- to wait is held back, out of the way of claims, and the end of who goes first lets it go (Unblock).
+-- A ready task of a lane is a ticket: a claim that draws it leases the first task of the lane instead.  Tasks that
+-- must wait are held back, invisible to claims, until the end of the task before them releases them (Unblock).
 
 -- name: AddMessage
 INSERT INTO eventkit_task (queue, payload, headers, lane)
@@ -14,7 +14,7 @@ ON CONFLICT (name) DO UPDATE
 SET max_attempts = coalesce(max_attempts, excluded.max_attempts), retry = coalesce(retry, excluded.retry)
 WHERE max_attempts IS NULL OR retry IS NULL
 
--- Whoever writes has all lanes to himself.
+-- The writer has all lanes to itself.
 -- name: DrawTickets
 SELECT id, lane, 1
 FROM eventkit_task
@@ -48,8 +48,8 @@ RETURNING
     id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
     coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
 
--- It is looked at again when it has waited for twice as long, so that nothing waits for ever for somebody who has
--- vanished without a word, and much that waits costs little.  Where nothing is in the way, nobody is held back.
+-- A held task is checked again after waiting for twice as long, so that none waits forever for a vanished process and
+-- long waits cost little.  A task with no task before it is not held.
 -- name: HoldBack
 UPDATE eventkit_task
 SET
@@ -96,7 +96,7 @@ WHERE
     )
     AND state = 'scheduled' AND run_at <= :now
 
--- As Ack, which leaves the lane as it is.
+-- As Ack, for a task whose lane stays as it is.
 -- name: AckInLane
 DELETE FROM eventkit_task
 WHERE

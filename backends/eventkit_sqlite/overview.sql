@@ -1,7 +1,7 @@
--- Everything in numbers.
+-- The overview of the database.
 
--- From one name to the next by the indexes, and nothing is counted beyond :limit, so the cost grows with the names and
--- not with the rows.  What is said of a queue is what ReadStats says.
+-- Skips from one name to the next by the indexes and counts nothing beyond :limit, so the cost grows with the names,
+-- not with the rows.  The numbers of a queue are those of ReadStats.
 -- name: ReadOverview
 WITH RECURSIVE
 clock (now) AS (SELECT :now),

@@ -24,7 +24,3 @@ ORDER BY name
 DELETE FROM eventkit_pipeline
 WHERE name = :name
 RETURNING 1
-
--- name: AdvancePipelines
-UPDATE eventkit_pipeline
-SET started_at = started_at - :milliseconds, updated_at = updated_at - :milliseconds

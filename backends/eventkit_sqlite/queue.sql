@@ -1,6 +1,6 @@
--- Looking into queues, clearing and configuring them.
+-- Inspecting, clearing and configuring queues.
 --
--- The view eventkit_task_now tells a task that is due but not moved yet as what it is by now.
+-- The view eventkit_task_now shows a due task in the state that Promote would give it.
 
 -- name: GetTask
 SELECT
@@ -23,7 +23,7 @@ WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state)
 ORDER BY id
 LIMIT :limit
 
--- The two halves use an index each: what is ready, and what is due to become so.
+-- Each half uses one index: ready tasks, and tasks due to become ready.
 -- name: PeekTasks
 SELECT
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
@@ -59,8 +59,8 @@ GROUP BY reason, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 
--- The ready index gives the oldest of each priority; there are few of them, and skipping from one to the
--- next is what the recursion does.  Nothing is counted beyond :limit, so the cost does not grow with the queue.
+-- The ready index gives the oldest task of each priority; the recursion skips from one priority to the next.
+-- Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
 WITH RECURSIVE
 clock (now) AS (SELECT :now),
@@ -128,7 +128,7 @@ DELETE FROM eventkit_task
 WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at <= :now - :older_than)
 RETURNING lane
 
--- What is done has had its key reserved when it was finished, and the key may be another task's by now.
+-- The key of a done task was reserved when it finished, and may belong to another task by now.
 -- name: ReserveKeysOfState
 INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
 SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
@@ -232,21 +232,6 @@ WHERE queue = :queue
 -- name: DropSettings
 DELETE FROM eventkit_queue
 WHERE name = :queue
-
--- name: AdvanceTasks
-UPDATE eventkit_task
-SET
-    run_at = run_at - :milliseconds, wake_at = wake_at - :milliseconds, expires_at = expires_at - :milliseconds,
-    enqueued_at = enqueued_at - :milliseconds, claimed_at = claimed_at - :milliseconds,
-    finished_at = finished_at - :milliseconds
-
--- name: AdvanceQueues
-UPDATE eventkit_queue
-SET refilled_at = refilled_at - :milliseconds
-
--- name: AdvanceKeys
-UPDATE eventkit_key
-SET reserved_until = reserved_until - :milliseconds
 
 -- name: ReadSchema
 SELECT version_num

@@ -1,9 +1,9 @@
-"""Reading beside the writer: connections that are lent out, and operations that change nothing."""
+"""Reading beside the writer: pooled connections, and operations that change nothing."""
 
 from typing import TypeVar
 
-from eventkit.execute import run
 from eventkit.operations import Operation
+from eventkit.plans import run
 
 from .address import Address
 from .file import File
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Spares:
-    """Open connections that nobody uses at the moment."""
+    """Idle connections."""
 
     def __init__(self, address: Address, file: File, busy_timeout: float) -> None:
         self._address = address
@@ -24,7 +24,7 @@ class Spares:
         self._closed = False
 
     def take(self) -> Connection:
-        """A connection for the caller alone, until it is given back."""
+        """Return a connection for the caller alone, until `give_back`."""
         try:
             return self._spares.pop()
         except IndexError:
@@ -35,21 +35,21 @@ class Spares:
                 raise self._file.explain(error) from error
 
     def give_back(self, connection: Connection) -> None:
-        """Let others have *connection*, which has no transaction open."""
+        """Return *connection*, which has no transaction open, to the pool."""
         if self._closed:
             connection.close()
         else:
             self._spares.append(connection)
 
     def close(self) -> None:
-        """Close all that are here, and the others when they are given back."""
+        """Close the idle connections now, and the others in `give_back`."""
         self._closed = True
         while self._spares:
             self._spares.pop().close()
 
 
 def read(connection: Connection, operation: Operation[T]) -> T:
-    """The answer to *operation*, all of it from one snapshot."""
+    """Return the result of *operation*, read from one snapshot."""
     statement = STATEMENTS.get(type(operation))
     if statement is not None and statement.single:
         return operation.decode(fetch(connection, operation))

@@ -34,7 +34,7 @@ FROM
     LEFT JOIN eventkit_result AS r ON r.id = :id AND r.expires_at > :now
     LEFT JOIN eventkit_task_now AS t ON t.id = :task AND t.state = 'dead'
 
--- A task dies by the clock when it expires, or when its lease lapses.
+-- A task dies by the clock when it expires, or when its lease ends.
 -- name: ResultAhead
 SELECT
     EXISTS (SELECT 1 FROM eventkit_result WHERE id = :id AND expires_at > :now) OR coalesce(t.state = 'dead', 0),
@@ -44,7 +44,3 @@ SELECT
     END,
     :now
 FROM (SELECT 1) AS one LEFT JOIN eventkit_task_now AS t ON t.id = :task
-
--- name: AdvanceResults
-UPDATE eventkit_result
-SET expires_at = expires_at - :milliseconds

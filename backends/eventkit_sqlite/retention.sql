@@ -1,4 +1,4 @@
--- How long things are kept.
+-- Retention settings.
 
 -- name: ConfigureStream
 INSERT INTO eventkit_topic (name, retain, max_keep, keep_unconsumed)

@@ -1,15 +1,15 @@
--- Schedules, and their fires.
+-- Schedules and their fires.
 
 -- name: ReadClock
 SELECT :now
 
--- A schedule that keeps its time keeps its next fire, and one that is paused stays so.
+-- A schedule with unchanged timing keeps its next fire, and a paused one stays paused.
 -- name: WriteSchedule
 INSERT INTO eventkit_schedule AS s (
-    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
+    name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, timed_at
 )
 VALUES (
-    :name, :when, :tz, :queue, :payload, :headers, :priority, :expires, :max_attempts, :catch_up, :next_at
+    :name, :when, :tz, :queue, :payload, :headers, :priority, :expires, :max_attempts, :catch_up, :next_at, :now
 )
 ON CONFLICT (name) DO UPDATE
 SET
@@ -20,6 +20,10 @@ SET
         WHEN s.next_at IS NULL OR excluded.next_at IS NULL THEN NULL
         WHEN s.timing = excluded.timing AND s.zone = excluded.zone THEN s.next_at
         ELSE excluded.next_at
+    END,
+    timed_at = CASE
+        WHEN s.next_at IS NOT NULL AND s.timing = excluded.timing AND s.zone = excluded.zone THEN s.timed_at
+        ELSE excluded.timed_at
     END
 
 -- name: HoldSchedule
@@ -31,7 +35,8 @@ WHERE name = :name
 UPDATE eventkit_schedule
 SET
     timing = :when, zone = :tz, queue = :queue, payload = :payload, headers = :headers, priority = :priority,
-    expires = :expires, max_attempts = :max_attempts, catch_up = :catch_up, next_at = :next_at
+    expires = :expires, max_attempts = :max_attempts, catch_up = :catch_up, next_at = :next_at,
+    timed_at = iif(next_at = :next_at, timed_at, :now)
 WHERE name = :name
 
 -- name: RemoveSchedule
@@ -58,24 +63,26 @@ SELECT min(next_at)
 FROM eventkit_schedule
 
 -- name: SchedulesAhead
-SELECT coalesce(soonest <= now, false), soonest, now
+SELECT
+    coalesce(soonest <= now, false)
+    OR EXISTS (SELECT 1 FROM eventkit_schedule WHERE timed_at > :now + 1000 AND next_at IS NOT NULL),
+    soonest,
+    now
 FROM (SELECT :now AS now, (SELECT min(next_at) FROM eventkit_schedule) AS soonest)
 
+-- Includes schedules whose next fire was set by a clock that was ahead by more than a second.
 -- name: Tick
 SELECT
     name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at,
     coalesce(:moment, :now)
 FROM eventkit_schedule
-WHERE next_at <= coalesce(:moment, :now)
+WHERE
+    next_at <= coalesce(:moment, :now)
+    OR :moment IS NULL AND timed_at > :now + 1000 AND next_at IS NOT NULL
 ORDER BY next_at
 LIMIT :limit
 
--- name: BoundSchedules
-SELECT name, timing, zone, next_at, :now
-FROM eventkit_schedule
-WHERE next_at > :now
-
--- The queue's bound does not count: a fire that is refused would be lost.
+-- The queue's bound does not apply: a refused fire would be lost.
 -- name: EnqueueFires
 INSERT INTO eventkit_task (
     queue, payload, headers, priority, max_attempts, state, run_at, wake_at, expires_at, enqueued_at
@@ -99,10 +106,6 @@ RETURNING id
 UPDATE eventkit_schedule
 SET
     next_at = value ->> 1, last_at = coalesce(value ->> 2, last_at),
-    fired = fired + (value ->> 3), skipped = skipped + (value ->> 4)
+    fired = fired + (value ->> 3), skipped = skipped + (value ->> 4), timed_at = :now
 FROM json_each(:moves)
 WHERE name = value ->> 0
-
--- name: AdvanceSchedules
-UPDATE eventkit_schedule
-SET next_at = next_at - :milliseconds, last_at = last_at - :milliseconds

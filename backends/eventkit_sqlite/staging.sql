@@ -1,4 +1,4 @@
--- Rows that wait for others, to be written all at once.  A chunk is one row with the JSON of many.
+-- Rows staged to be written all at once.  A chunk is one row with the JSON of many.
 
 -- name: StageEvents
 INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, rows)
@@ -39,7 +39,7 @@ SELECT 1
 FROM eventkit_staged
 WHERE writer = :writer AND batch = :batch AND attempt IN (SELECT value FROM json_each(:attempts))
 
--- The order is that of the index, so nothing is sorted; within a chunk it is that of the JSON.
+-- The order is that of the index, which avoids a sort; within a chunk it is that of the JSON.
 -- name: PublishStaged
 INSERT INTO eventkit_event (topic, payload, key, headers)
 SELECT s.name, r.value ->> 0, r.value ->> 1, r.value ->> 2
@@ -80,7 +80,7 @@ WHERE true
 ORDER BY part, position
 ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 
--- What a batch has not taken within a day was left by somebody who will not come back for it.
+-- A batch that was not committed within a day is abandoned.
 -- name: DropLeftStaged
 DELETE FROM eventkit_staged
 WHERE id IN (SELECT id FROM eventkit_staged WHERE staged_at <= :now - 86400000 LIMIT :limit)
@@ -90,11 +90,3 @@ RETURNING 1
 DELETE FROM eventkit_written
 WHERE writer IN (SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit)
 RETURNING 1
-
--- name: AdvanceStaged
-UPDATE eventkit_staged
-SET staged_at = staged_at - :milliseconds
-
--- name: AdvanceWritten
-UPDATE eventkit_written
-SET written_at = written_at - :milliseconds, expires_at = expires_at - :milliseconds

@@ -1,31 +1,51 @@
-"""The statements of this backend, and running one of them."""
+"""The statements of this backend, and their execution."""
 
 from typing import Any
 
 import msgspec
 
 from eventkit.operations import Operation, Rows
-from eventkit.sql import Statement, load
+from eventkit.operations.tables import Table
+from eventkit.statements import Statement, load
 
 from .library import Connection
 
 NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
-"""The moment of the call in milliseconds; in any version of SQLite, which ``unixepoch('subsec')`` is not."""
+"""The current time in milliseconds; ``unixepoch('subsec')`` needs SQLite 3.42."""
 
-STATEMENTS = load("eventkit_sqlite", lambda number: f"?{number}", {"now": NOW})
+
+def of_table(table: Table) -> dict[str, str]:
+    """Return the statements that copy a table and move its times, by the names of their operations."""
+    names, key = [column.name for column in table.columns], [column.name for column in table.key]
+    ordered, after = ", ".join(key), ", ".join(f":{name}" for name in key)
+    values = ", ".join(f"value ->> {place}" for place in range(len(names)))
+    times = ", ".join(f"{name} = {name} - :milliseconds" for name in table.moments)
+    return {
+        f"Export{table.noun}": (
+            f"SELECT {', '.join(names)} FROM {table.name} WHERE ({ordered}) > ({after}) ORDER BY {ordered} LIMIT :limit"
+        ),
+        f"Import{table.noun}": (
+            f"INSERT INTO {table.name} ({', '.join(names)}) SELECT {values} FROM json_each(:rows) WHERE true "
+            "ON CONFLICT DO NOTHING"
+        ),
+        f"Advance{table.noun}": f"UPDATE {table.name} SET {times}",
+    }
+
+
+STATEMENTS = load("eventkit_sqlite", lambda number: f"?{number}", {"now": NOW}, of_table)
 
 _encode = msgspec.json.Encoder().encode
 
 
 def fetch(connection: Connection, step: Operation[Any]) -> Rows:
-    """Execute the statement of *step*; its rows.  Bulk parameters travel as JSON."""
+    """Execute the statement of *step*, and return its rows.  Bulk parameters are passed as JSON."""
     statement = STATEMENTS[type(step)]
     rows: Rows = connection.execute(statement.sql, bound(statement, step)).fetchall()
     return rows
 
 
 def bound(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
-    """The parameters of *step*."""
+    """Return the parameters of *step*."""
     values = statement.values(step)
     if not statement.bulk:
         return values

@@ -1,5 +1,5 @@
 -- Streams.  SQLite has one writer at a time, so offsets are committed in the order in which they are drawn:
--- whatever is visible is settled.  AUTOINCREMENT keeps pruned offsets from coming back.
+-- all visible events are final.  AUTOINCREMENT keeps pruned offsets from being reused.
 
 -- name: Publish
 INSERT INTO eventkit_event (topic, key, payload, headers)
@@ -55,8 +55,8 @@ SELECT max(
 -- name: FindLatest
 SELECT coalesce(max(id), 0) FROM eventkit_event WHERE topic = :topic
 
--- Offsets and moments grow together, so a binary search finds the place without an index over the moments:
--- everything at or below `low` is older than :moment, and `high` or the event after it is not.
+-- Offsets and times grow together, so a binary search finds the place without an index over the times:
+-- every event up to `low` is older than :moment, and `high` or the event after it is not.
 -- name: FindOffset
 WITH RECURSIVE search (low, high, older) AS (
     SELECT
@@ -79,7 +79,7 @@ WITH RECURSIVE search (low, high, older) AS (
 )
 SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) FROM search)
 
--- What proves how far a reader has come.
+-- Returns the proof of a reader's position.
 -- name: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
@@ -103,7 +103,7 @@ SET position = excluded.position, updated_at = :now
 WHERE excluded.position > eventkit_consumer.position
 RETURNING position
 
--- An event that was pruned meanwhile was there.
+-- A pruned event still counts as existing.
 -- name: SaveHandled
 INSERT INTO eventkit_consumer (topic, name, position)
 SELECT :topic, :consumer, :offset
@@ -130,8 +130,8 @@ FROM eventkit_consumer AS c
 WHERE topic = :topic
 ORDER BY name
 
--- The events to drop are a prefix: all before the first one young enough, or all but the newest :max_keep,
--- whichever is more, and nothing that a consumer has still to read.
+-- The events to delete are a prefix: all before the first one young enough, or all but the newest :max_keep,
+-- the longer of the two, but no event that a consumer has still to read.
 -- name: FindPrunable
 SELECT max(id)
 FROM eventkit_event
@@ -165,15 +165,7 @@ VALUES (:topic, :last)
 ON CONFLICT (name) DO UPDATE
 SET pruned_to = max(pruned_to, excluded.pruned_to)
 
--- name: AdvanceEvents
-UPDATE eventkit_event
-SET created_at = created_at - :milliseconds
-
--- name: AdvanceConsumers
-UPDATE eventkit_consumer
-SET updated_at = updated_at - :milliseconds
-
--- The name of a consumer, which one holder has at a time.  A lease that ends later than any holder asks for was
+-- The lease of a consumer name, which one holder has at a time.  A lease that ends later than any holder requests was
 -- taken by a clock that was ahead, and does not count.
 -- name: AcquireConsumer
 INSERT INTO eventkit_consumer_lease AS l (topic, consumer, partition, holder, token, until)
@@ -207,7 +199,3 @@ SELECT
             AND until BETWEEN :now + 1 AND :now + 2 * :ttl
     ),
     :now
-
--- name: AdvanceConsumerLeases
-UPDATE eventkit_consumer_lease
-SET until = until - :milliseconds

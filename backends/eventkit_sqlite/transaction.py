@@ -1,8 +1,4 @@
-"""The caller's own transaction: finding its driver connection, and running an operation on it.
-
-Whoever brings the transaction ends it.  Nothing here begins, commits or rolls back one, except that a
-transaction which SQLAlchemy has announced but the driver not begun is begun.
-"""
+"""The caller's own transaction: its driver connection, and the execution of an operation on it."""
 
 import sqlite3
 import sys
@@ -12,22 +8,32 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 import apsw
 
 from eventkit.errors import Busy, ForeignTransaction
-from eventkit.execute import run
 from eventkit.operations import Operation
+from eventkit.plans import run
+from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
 from . import driver_async
-from .django import NO_ASYNC, driver_of, is_django, needs_the_standard_library
 from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
 from .library import Error, begin, is_busy, own_lock, translate
 from .statements import STATEMENTS, fetch
 from .worker import StandardWorker
 from .write_lock import WriteLock
+
+
+def needs_the_standard_library(path: str) -> ForeignTransaction:
+    """Return the error for Django beside a kit on apsw: Django works only with sqlite3."""
+    return ForeignTransaction(
+        f"this process has {path} open through apsw and Django uses Python's own sqlite3, and two SQLite libraries on "
+        f"one file would lose committed rows without an error: connect the kit to sqlite+pysqlite:///{quote(path)}"
+    )
+
 
 T = TypeVar("T")
 
@@ -40,7 +46,7 @@ _main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = W
 
 
 def execute_in(driver: Driver, operation: Operation[T]) -> T:
-    """The answer to *operation*, in the transaction that *driver* has open; whole, or not at all."""
+    """Execute *operation* in the open transaction of *driver*, completely or not at all, and return its result."""
     statement = STATEMENTS.get(type(operation))
     if statement is not None and statement.single:
         return operation.decode(fetch(driver, operation))
@@ -57,7 +63,7 @@ def execute_in(driver: Driver, operation: Operation[T]) -> T:
 
 
 def unwrap(tx: Any, file: File) -> Driver:
-    """The driver connection of *tx*, which has a transaction open on *file*; for calls of a sync kit."""
+    """Return the driver connection of *tx*, which has a transaction open on *file*, for a sync kit."""
     if isinstance(tx, apsw.Connection) and not tx.is_async:
         _threads[tx] = threading.get_ident()
         return _begun(tx, "apsw", file, asyncio=False)
@@ -83,7 +89,7 @@ def unwrap(tx: Any, file: File) -> Driver:
                 tx.begin()
             return unwrap(_sqlite_driver(tx), file)
     if is_django(tx):
-        driver = driver_of(tx)
+        driver = driver_of(tx, "sqlite", "an SQLite file")
         if file.library != "sqlite3" and _main_file(driver)[0] == file.identity:
             raise needs_the_standard_library(file.path)
         return unwrap(driver, file)
@@ -94,7 +100,7 @@ def unwrap(tx: Any, file: File) -> Driver:
 
 
 async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
-    """The answer to *operation*, in the transaction *tx*; for calls of an async kit."""
+    """Execute *operation* in the transaction *tx* of an async kit, and return its result."""
     if "sqlalchemy.ext.asyncio" in sys.modules:
         from sqlalchemy.exc import UnboundExecutionError
         from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
@@ -122,7 +128,7 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
 
 
 def raise_if_busy(error: Exception, file: File) -> None:
-    """Raise `Busy` if *error*, the driver's or SQLAlchemy's around it, is that the file is busy."""
+    """Raise `Busy` if *error*, from the driver or SQLAlchemy, means that the file is busy."""
     cause = getattr(error, "orig", None) or error
     if is_busy(cause):
         raise Busy(
@@ -140,7 +146,7 @@ def begin_own(
     busy_timeout: float,
     unwanted: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Begin ``kit.transaction()`` for *caller* on *driver*, when it is its turn, unless *unwanted* says so before.
+    """Begin ``kit.transaction()`` for *caller* on *driver* when it is its turn, unless *unwanted* returns true first.
 
     `end_own` releases *lock*.
     """
@@ -159,7 +165,7 @@ def begin_own(
 
 
 def end_own(driver: Driver, lock: WriteLock, file: File, caller: object, commit: bool) -> None:
-    """End ``kit.transaction()``, if it was begun and its user has not ended it."""
+    """End ``kit.transaction()``, unless it was not begun or the user has ended it."""
     with suppress(ValueError):
         file.transactions.remove(caller)
     try:
@@ -174,27 +180,27 @@ def end_own(driver: Driver, lock: WriteLock, file: File, caller: object, commit:
 
 
 def holds_lock(caller: object, file: File) -> bool:
-    """Whether *caller*, a thread's ident or a task, has itself a write transaction open on *file*."""
+    """Return whether *caller*, a thread ident or a task, has a write transaction open on *file*."""
     return caller in file.transactions or any(_holds(caller, connection, file) for connection in apsw.connections())
 
 
 def _holds(caller: object, connection: apsw.Connection, file: File) -> bool:
     if isinstance(connection, driver_async.Connection):
         return connection.holds_up(caller) and identify(connection.path) == file.identity
-    # Whose a connection is comes first: most belong to other threads, which may be using them right now.
+    # The owner is checked first: most connections belong to other threads, which may be using them.
     if caller not in (getattr(connection, "thread", None), _threads.get(connection)):
         return False
     try:
         writing = connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
         return writing and identify(connection.db_filename("main")) == file.identity
     except (apsw.ThreadingViolationError, apsw.ConnectionClosedError):
-        return False  # Another thread uses it now, or has just closed it.
+        return False  # Another thread uses it, or has just closed it.
 
 
 class Adapted:
     """The driver connection of an async SQLAlchemy connection, for use inside its ``run_sync``.
 
-    The driver's own calls would have to be awaited; those of SQLAlchemy's adapter need not be.
+    The driver's own calls must be awaited; those of SQLAlchemy's adapter need not be.
     """
 
     def __init__(self, adapted: Any, driver: Any) -> None:
@@ -213,7 +219,7 @@ class Adapted:
         return bool(self._driver.in_transaction)
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
-        """Execute *sql*; a cursor."""
+        """Execute *sql*, and return a cursor."""
         cursor = self._adapted.cursor()
         cursor.execute(sql, parameters)
         return cursor
@@ -227,7 +233,7 @@ def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:
     try:
         answer: T = adapted.run_async(lambda driver: driver.async_run(_execute_on, driver, "apsw", operation, file))
     except CancelledError as error:
-        # As after a statement of SQLAlchemy's: how far the call has come, and its transaction, nobody knows.
+        # As after a statement of SQLAlchemy: the progress of the call and the state of its transaction are unknown.
         connection.invalidate(error)
         raise
     return answer
@@ -245,7 +251,7 @@ def _unbound() -> ValueError:
 
 
 class Plain:
-    """A connection whose rows are tuples, whatever its user has told it to make of them."""
+    """A connection whose rows are tuples, regardless of the row factory of its user."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -256,7 +262,7 @@ class Plain:
         return bool(self._driver.in_transaction)
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
-        """Execute *sql*; a cursor."""
+        """Execute *sql*, and return a cursor."""
         cursor = self._driver.cursor()
         if isinstance(cursor, sqlite3.Cursor):
             cursor.row_factory = None
@@ -283,7 +289,7 @@ def _sqlite_driver(connection: Any) -> Driver:
 
 
 def _main_file(driver: Driver) -> tuple[Identity | None, str]:
-    """Which file *driver* has open; asked once of a connection, for which it never changes."""
+    """Return the identity and path of the file of *driver*, read once per connection because it never changes."""
     known = _main_files.get(driver) if isinstance(driver, apsw.Connection) else None
     if known is None:
         path = str(plain(driver).execute("PRAGMA database_list").fetchall()[0][2])
@@ -294,7 +300,7 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
 
 
 def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver:
-    """*driver*, once it is known to be in a transaction on *file*, through the right library."""
+    """Return *driver* after checking that it is in a transaction on *file*, through the right library."""
     identity, path = _main_file(driver)
     if identity != file.identity:
         raise ForeignTransaction(
@@ -304,7 +310,7 @@ def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver
     if library != file.library:
         raise two_libraries(file.path, file.library, asyncio)
     if not driver.in_transaction and library == "sqlite3" and driver.isolation_level is not None:
-        # The standard library begins at the first INSERT; a plan may start with a SELECT or a savepoint.
+        # The standard library begins at the first INSERT, but a plan may start with a SELECT or a savepoint.
         driver.execute("BEGIN")
     if not driver.in_transaction:
         raise ValueError("tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out")

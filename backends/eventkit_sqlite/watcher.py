@@ -1,30 +1,145 @@
-"""Noticing commits: one thread for a file and a process, however many wait.
+"""Detection of commits: one thread per file and process, woken by inotify or by the clock."""
 
-A waiter sleeps until the answer to its probe is no longer the one it has seen.  The watcher asks each
-distinct probe once after a commit, on a connection of its own, so a hundred waiters for one queue cost one
-query, and commits that concern nobody wake nobody.
-
-A commit is noticed by ``PRAGMA data_version``, which changes for every connection but the one that
-committed.  The log is written a moment before the commit becomes visible, with an fsync in between that may
-take its time, and one ring may stand for two commits; so after every ring the watcher goes on looking, at
-intervals that double from 0.05 to 100 ms, for five seconds.  While nobody waits it is parked, and whoever
-comes then makes it look as if the alarm had rung.
-"""
-
+import ctypes
+import os
+import select
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from eventkit.errors import EventkitError, Unavailable
-from eventkit.execute import run
 from eventkit.operations import Outlook, Probe
+from eventkit.plans import run
 
 from .address import Address
-from .alarm import Alarm, ClockAlarm, InotifyAlarm
 from .library import Connection, Error, open_connection
 from .statements import fetch
+
+MODIFIED = 0x2
+MOVED_OR_UNLINKED = 0x4 | 0x400 | 0x800
+"""Attributes changed (including the link count), deleted, moved."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_descriptor() -> int:
+    """Return a descriptor that becomes readable when a watched event happens."""
+    descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if descriptor < 0:
+        _raise("inotify_init1")
+    return descriptor
+
+
+def watch(descriptor: int, path: str, mask: int) -> None:
+    """Make *descriptor* report the events in *mask* for the file at *path*."""
+    if _libc.inotify_add_watch(descriptor, os.fsencode(path), mask) < 0:
+        _raise(f"inotify_add_watch({path})")
+
+
+def drain(descriptor: int) -> None:
+    """Read and discard the events so far."""
+    try:
+        while len(os.read(descriptor, 65536)) == 65536:
+            pass
+    except BlockingIOError:
+        pass
+
+
+def _raise(call: str) -> None:
+    number = ctypes.get_errno()
+    raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+class Alarm(Protocol):
+    """A source of wake-ups for the watcher."""
+
+    @property
+    def longest(self) -> float | None:
+        """The longest pause between two polls; None where every commit rings."""
+        ...
+
+    def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
+        """Wait for a ring or *timeout* seconds, and return whether it rang.  While *parked*, only `poke` rings."""
+        ...
+
+    def poke(self) -> None:
+        """Ring."""
+        ...
+
+    def close(self) -> None:
+        """Release the system's resources."""
+        ...
+
+
+class InotifyAlarm:
+    """An alarm that rings when the write-ahead log or the database file is written, moved or replaced.
+
+    Both are watched by path and never opened, which would drop SQLite's locks.
+    """
+
+    longest = None
+
+    def __init__(self, path: str) -> None:
+        self._files = open_descriptor()
+        self._pokes = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._files, select.POLLIN)
+        self._poll.register(self._pokes, select.POLLIN)
+        self._parked = select.poll()
+        self._parked.register(self._pokes, select.POLLIN)
+        for name in (path, path + "-wal"):
+            watch(self._files, name, MODIFIED | MOVED_OR_UNLINKED)
+
+    def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
+        """See `Alarm`.  A wait below a millisecond, which poll() cannot express, sleeps and polls once."""
+        milliseconds: float | None = None
+        if timeout is not None and timeout < 0.001:
+            time.sleep(timeout)
+            milliseconds = 0
+        elif timeout is not None:
+            milliseconds = timeout * 1000
+        ready = (self._parked if parked else self._poll).poll(milliseconds)
+        for descriptor, _ in ready:
+            if descriptor == self._files:
+                drain(self._files)
+            else:
+                os.eventfd_read(self._pokes)
+        return bool(ready)
+
+    def poke(self) -> None:
+        """See `Alarm`."""
+        os.eventfd_write(self._pokes, 1)
+
+    def close(self) -> None:
+        """See `Alarm`."""
+        os.close(self._files)
+        os.close(self._pokes)
+
+
+class ClockAlarm:
+    """An alarm that never rings by itself: the watcher polls, at most every 20 ms."""
+
+    longest = 0.02
+
+    def __init__(self) -> None:
+        self._poked = threading.Event()
+
+    def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
+        """See `Alarm`."""
+        rang = self._poked.wait(timeout)
+        self._poked.clear()
+        return rang
+
+    def poke(self) -> None:
+        """See `Alarm`."""
+        self._poked.set()
+
+    def close(self) -> None:
+        """See `Alarm`."""
+
 
 _FIRST_LOOK = 0.00005
 _SLOWEST_LOOK = 0.1
@@ -34,10 +149,9 @@ _STOPPING_TAKES = 5.0
 
 
 class Waiter:
-    """Somebody who sleeps until *probe* answers something else than what they have seen.
+    """A call that sleeps until the result of *probe* differs from the one it has seen.
 
-    *answer* is what the watcher woke them with, if that is why they were woken; *error* is what the watcher
-    has ended with.
+    *answer* is the result that the watcher woke it with, if any; *error* is the error that ended the watcher.
     """
 
     __slots__ = ("answer", "error", "probe", "seen", "wake")
@@ -51,12 +165,12 @@ class Waiter:
 
     @property
     def may_look(self) -> bool:
-        """Whether what woke them is worth a look at once, without asking the probe again."""
+        """Whether the wake-up justifies a read without evaluating the probe again."""
         return self.answer is not None and self.answer.ready
 
 
 class Watcher:
-    """Wakes the waiters of one file."""
+    """The thread that wakes the waiters of one file."""
 
     def __init__(
         self,
@@ -74,7 +188,7 @@ class Watcher:
         self._stopped = False
 
     def add(self, waiter: Waiter) -> None:
-        """From now on no change to the answer of the waiter's probe goes unnoticed."""
+        """Add *waiter*: from now on no change to the result of its probe is missed."""
         with self._mutex:
             was_parked = not self._waiters
             self._waiters.setdefault(waiter.probe, set()).add(waiter)
@@ -89,26 +203,26 @@ class Watcher:
                 raise self._known(error) from error
 
     def remove(self, waiter: Waiter) -> None:
-        """The waiter is no longer interested."""
+        """Remove *waiter*."""
         with self._mutex:
             self._forget(waiter)
 
     def committed(self) -> None:
-        """This process has committed something: look at once if anybody waits."""
+        """Poll at once after a commit of this process, if there are waiters."""
         if self._waiters:
             with self._mutex:
                 if self._alarm is not None:
                     self._alarm.poke()
 
     def wake_all(self) -> None:
-        """Let everybody look, or find that their kit is closed."""
+        """Wake all waiters, to check again or to find that their kit is closed."""
         with self._mutex:
             for waiters in self._waiters.values():
                 for waiter in waiters:
                     waiter.wake()
 
     def stop(self) -> None:
-        """End the thread, and return when its connection is closed: another library may be about to open the file."""
+        """End the thread and close its connection, so that another library may open the file."""
         self._stopped = True
         with self._mutex:
             thread = self._thread
@@ -119,7 +233,7 @@ class Watcher:
 
     def _start(self) -> None:
         address = self._address
-        # SQLite would make a new file where there is none any more.
+        # SQLite would create the file again if it is gone.
         self._check_identity(None)
         connection = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
         version, alarm = _data_version(connection), _alarm(address)
@@ -136,7 +250,7 @@ class Watcher:
         except Exception as error:
             failure = error
         with self._mutex:
-            # Who comes from now on has a thread of its own, which may do better.
+            # Later waiters start a new thread.
             self._alarm = None
             alarm.close()
             if failure is not None:
@@ -152,7 +266,7 @@ class Watcher:
             self._waiters.pop(waiter.probe, None)
 
     def _known(self, error: Exception) -> EventkitError:
-        """A new error for one waiter: what several threads raise has the traceback of all."""
+        """Return a new error for one waiter: an error raised in several threads would collect all tracebacks."""
         known = self._explain(error)
         if isinstance(known, EventkitError):
             return known
@@ -189,17 +303,17 @@ class Watcher:
             probes = list(self._waiters)
         try:
             connection.execute("BEGIN")
-            # Who has come last was at work until then, and is told first, before the others are even asked for.
+            # The latest waiter has been active most recently; it is woken before the other probes are evaluated.
             for probe in reversed(probes):
-                self._tell(probe, run(probe.plan(), lambda step: fetch(connection, step)))
+                self._wake_changed(probe, run(probe.plan(), lambda step: fetch(connection, step)))
             connection.execute("COMMIT")
         except Error:
-            # Whatever is wrong with the file, those who wait will meet it themselves, and say so.
+            # The waiters will meet the error of the file themselves.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self.wake_all()
 
-    def _tell(self, probe: Probe, answer: Outlook) -> None:
+    def _wake_changed(self, probe: Probe, answer: Outlook) -> None:
         with self._mutex:
             for waiter in self._waiters.get(probe, ()):
                 if waiter.seen != answer:
@@ -209,7 +323,7 @@ class Watcher:
 
 def _alarm(address: Address) -> Alarm:
     if address.watch == "inotify":
-        # The system lends out a limited number of watches; without one, looking every so often still works.
+        # The number of watches is limited by the system; without one, polling still works.
         with suppress(OSError):
             return InotifyAlarm(address.path)
     return ClockAlarm()

@@ -1,9 +1,9 @@
 """A connection in a thread of its own, for asyncio.
 
-apsw does this natively: an async connection is the same class, whose calls are awaited, and ``async_run``
-runs a function in its thread, where the connection answers directly.  What is ours is the thread, so that
-a kit which somebody forgot to close does not keep the interpreter from ending.  For the standard library's
-driver, `StandardWorker` is the same in small.
+apsw supports this natively: an async connection is the same class, whose calls are awaited, and ``async_run``
+runs a function in its thread, where the connection answers directly.  eventkit supplies the thread, so that
+a kit that was not closed does not keep the interpreter from ending.  For the standard library's driver,
+`StandardWorker` has the same interface.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from .file import File
 from .library import Error, configure, open_connection
 
 _CLOSING_TAKES = 5.0
-"""Seconds after which a thread that does not answer is left alone."""
+"""Seconds after which `close` no longer waits for a thread."""
 
 Worker = Any
 """An async apsw connection, or a `StandardWorker`."""
 
 
-class Lane:
-    """Runs calls one after another in a thread, and answers each in the event loop that it came from.
+class ThreadExecutor:
+    """A thread that runs calls one after another, and delivers each result in the event loop of its call.
 
-    It is a controller as apsw wants one.
+    It implements apsw's controller protocol.
     """
 
     def __init__(self) -> None:
@@ -40,28 +40,28 @@ class Lane:
         threading.Thread(target=self._run, name="eventkit-sqlite", daemon=True).start()
 
     def configure(self, connection: apsw.Connection) -> None:
-        """Set the new *connection* up; apsw leaves to its controller what it does itself where there is none."""
+        """Configure the new *connection* as apsw does without a controller."""
         for hook in apsw.connection_hooks:
             hook(connection)
 
     def send(self, call: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """The result of *call*, which is on its way at once, and runs even if nobody waits for it any more."""
+        """Start *call*, and return a future for its result; it runs even if the future is cancelled."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._calls.put((future, call))
         return future
 
     def post(self, call: Callable[[], Any]) -> None:
-        """Run *call* when its turn has come; for those who cannot wait, as there may be no event loop."""
+        """Run *call* in its turn, without a result: the caller may have no event loop."""
         self._calls.put((None, call))
 
     def close(self) -> None:
-        """End the thread once it has done what was sent."""
+        """End the thread after the calls that were sent."""
         self._calls.put(None)
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:
             self._answer(*item)
-            # What nobody else has any more, as the connection to close, must not live until the next call.
+            # The last reference, such as the one to a connection to close, must not live until the next call.
             del item
 
     def _answer(self, future: "asyncio.Future[Any] | None", call: Callable[[], Any]) -> None:
@@ -72,7 +72,7 @@ class Lane:
         except BaseException as error:
             failure = error
         if future is not None:
-            # A loop that was closed meanwhile has nobody left to answer to.
+            # The loop may be closed by now.
             with contextlib.suppress(RuntimeError):
                 future.get_loop().call_soon_threadsafe(_settle, future, result, failure)
 
@@ -80,23 +80,23 @@ class Lane:
 class StandardWorker:
     """A connection of the standard library with the calls of an async apsw connection that are used here."""
 
-    def __init__(self, connection: sqlite3.Connection, lane: Lane) -> None:
+    def __init__(self, connection: sqlite3.Connection, executor: ThreadExecutor) -> None:
         self._connection = connection
-        self.lane = lane
+        self.executor = executor
 
     def async_run(self, call: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
-        """The result of *call*, run in the connection's thread."""
-        return self.lane.send(lambda: call(*arguments))
+        """Return the result of *call*, run in the connection's thread."""
+        return self.executor.send(lambda: call(*arguments))
 
     async def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
-        """Execute *sql*; the cursor, whose rows are there already."""
+        """Execute *sql*, and return the cursor, whose rows are fetched already."""
         cursor: sqlite3.Cursor = await self.async_run(self._connection.execute, sql, parameters)
         return cursor
 
     async def aclose(self) -> None:
         """Close the connection and end its thread."""
         await self.async_run(self._connection.close)
-        self.lane.close()
+        self.executor.close()
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -105,24 +105,26 @@ class StandardWorker:
 
 
 async def open_worker(address: Address, file: File, busy_timeout: float) -> Worker:
-    """A connection to the file, in a thread of its own."""
+    """Return a connection to the file, in a thread of its own."""
     try:
         if address.library == "sqlite3":
-            lane = Lane()
-            connection = await lane.send(
+            executor = ThreadExecutor()
+            connection = await executor.send(
                 lambda: open_connection(address.library, address.path, address.synchronous, busy_timeout)
             )
-            return StandardWorker(connection, lane)
-        worker = await open_in(Lane, apsw.Connection, address.path)
+            return StandardWorker(connection, executor)
+        worker = await open_in(ThreadExecutor, apsw.Connection, address.path)
         await worker.async_run(configure, worker, address.synchronous, busy_timeout)
         return worker
     except Error as error:
         raise file.explain(error) from error
 
 
-def open_in(lane: type[Lane], kind: type[apsw.Connection], *arguments: Any, **options: Any) -> Awaitable[Any]:
-    """A connection of that *kind*, made with the arguments in the thread of a new *lane*."""
-    token = apsw.async_controller.set(lane)  # type: ignore[arg-type]  # a controller by its shape
+def open_in(
+    controller: type[ThreadExecutor], kind: type[apsw.Connection], *arguments: Any, **options: Any
+) -> Awaitable[Any]:
+    """Return a connection of type *kind*, created with the arguments in the thread of a new *controller*."""
+    token = apsw.async_controller.set(controller)  # type: ignore[arg-type]  # a controller by its shape
     try:
         return kind.as_async(*arguments, **options)
     finally:
@@ -133,7 +135,7 @@ def close_from_outside(worker: Worker) -> None:
     """Close the connection and end its thread, for a caller without an event loop."""
     closed = threading.Event()
     connection = connection_of(worker)
-    lane = worker.lane if isinstance(worker, StandardWorker) else worker.async_controller
+    executor = worker.executor if isinstance(worker, StandardWorker) else worker.async_controller
 
     def close() -> None:
         try:
@@ -141,13 +143,13 @@ def close_from_outside(worker: Worker) -> None:
         finally:
             closed.set()
 
-    lane.post(close)
-    lane.close()
+    executor.post(close)
+    executor.close()
     closed.wait(_CLOSING_TAKES)
 
 
 def connection_of(worker: Worker) -> Any:
-    """The connection that is used inside the worker's thread."""
+    """Return the connection for use inside the worker's thread."""
     return worker.connection if isinstance(worker, StandardWorker) else worker
 
 

@@ -1,4 +1,4 @@
--- Who works.
+-- Workers.
 
 -- name: SaveWorker
 INSERT INTO eventkit_worker (name, queues, slots, running)
@@ -14,7 +14,7 @@ WHERE seen_at <= :now - :older_than
 DELETE FROM eventkit_worker
 WHERE name = :name
 
--- From one queue to the next by the index, so that what is only scheduled is not walked.
+-- Skips from one queue to the next by the index, so that scheduled tasks are not scanned.
 -- name: ListWorkers
 WITH RECURSIVE
 clock (now) AS (SELECT :now),
@@ -38,7 +38,3 @@ SELECT * FROM (
     )
     GROUP BY worker, queue
 )
-
--- name: AdvanceWorkers
-UPDATE eventkit_worker
-SET started_at = started_at - :milliseconds, seen_at = seen_at - :milliseconds

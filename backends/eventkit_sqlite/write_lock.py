@@ -14,8 +14,8 @@ A waiting connection polls.  A blocking call has no timeout, and polling does no
 tickets decide the order.  The pauses grow with the time that it has waited, and are short only for the connection
 whose turn is next.
 
-A statement of the kit that commits by itself takes no lock while no other connection holds it or waits for it: the look
-costs a third of a microsecond once in a millisecond, and the lock one microsecond each time.
+A statement of the kit that commits by itself takes no lock while no other connection holds it or waits for it: the
+check costs a third of a microsecond once in a millisecond, and the lock one microsecond each time.
 """
 
 import errno
@@ -31,7 +31,7 @@ if sys.platform == "linux":
     from fcntl import F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK, fcntl
 
     def _bytes(kind: int, first: int, count: int) -> bytes:
-        """The ``struct flock`` for *count* bytes from *first*; 0 for all."""
+        """Return the ``struct flock`` for *count* bytes from *first*; 0 for all."""
         return _FLOCK.pack(kind, os.SEEK_SET, first, count, 0)
 
     _FLOCK = struct.Struct("hhqqi4x")
@@ -45,13 +45,13 @@ if sys.platform == "linux":
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _BURST = 0.001
-"""Seconds for which a connection writes without looking whether others wait: a look costs a third of a microsecond."""
+"""Seconds for which a connection writes without checking for others: a check costs a third of a microsecond."""
 
 _FIRST_PAUSE = 0.00005
 _LONGEST_PAUSE_OF_NEXT = 0.001
 _LONGEST_PAUSE = 0.004
 _PAUSES = 16
-"""A pause is this fraction of the time waited, which bounds what is lost between one holder and the next."""
+"""A pause is this fraction of the time waited, which bounds the idle time between two holders."""
 
 _ASK_EVERY = 0.005
 
@@ -77,9 +77,9 @@ class WriteLock:
         _locks.add(self)
 
     def take(self, give_up: Callable[[], bool] | None = None) -> bool:
-        """Take the lock, waiting until *give_up* says so, or not at all without it; whether the caller may go on.
+        """Take the lock, waiting until *give_up* returns true or not at all; return whether the caller may proceed.
 
-        Where the lock file cannot be used, the caller may go on at once.
+        If the lock file cannot be used, return true at once.
         """
         if self.held:
             return True
@@ -88,7 +88,7 @@ class WriteLock:
             descriptor = self._descriptor = self._open()
             if descriptor < 0:
                 return True
-        self.held = True  # First, so that release() is right after an interrupt anywhere in between.
+        self.held = True  # Set first, so that release() is correct after an interrupt.
         try:
             now = monotonic()
             if now < self._look_at or fcntl(descriptor, F_OFD_GETLK, _TICKETS).startswith(_NO_CONFLICT):
@@ -106,7 +106,7 @@ class WriteLock:
         return self._wait(give_up)
 
     def is_wanted(self) -> bool:
-        """Whether another connection holds the lock or waits for it; as it was up to a millisecond ago."""
+        """Return whether another connection holds the lock or waits for it, up to a millisecond ago."""
         if monotonic() < self._look_at:
             return False
         if self._descriptor < 0:
@@ -161,9 +161,9 @@ class WriteLock:
         return True
 
     def _ticket(self) -> int:
-        """Lock a ticket for this moment; its number."""
+        """Lock a ticket for the current time, and return its number."""
         while not self._try(_bytes(F_WRLCK, ticket := monotonic_ns(), 1)):
-            sleep(_FIRST_PAUSE)  # A later one is just being called.
+            sleep(_FIRST_PAUSE)  # The ticket of this moment is taken.
         return ticket
 
     def _try(self, lock: bytes) -> bool:
@@ -205,7 +205,7 @@ class WriteLock:
             return -1
 
     def _report(self, error: OSError) -> None:
-        """Go on without the lock, and log that once for each database and process."""
+        """Continue without the lock, and log that once per database and process."""
         self._usable = False
         self.close()
         if self._path not in _reported:
@@ -219,7 +219,7 @@ class WriteLock:
 
 
 def _close_all_in_child() -> None:
-    # A lock belongs to the open file, which the child shares with its parent: it would outlive the parent.
+    # A lock belongs to the open file description, which the child shares: it would outlive the parent.
     for lock in list(_locks):
         lock.close()
 

@@ -1,17 +1,13 @@
-"""Writing: one connection, one transaction at a time, and company for whoever waits.
+"""Writing: one connection, one transaction at a time, which commits the calls of several threads together."""
 
-Operations that arrive while a commit is under way are run together in the next transaction, each in a
-savepoint, so that one failure hurts nobody else and one fsync serves them all.  A lone operation pays
-nothing for it: a single statement commits by itself.
-"""
-
+import threading
 import time
 from typing import Any
 
-from eventkit.children import closed
 from eventkit.errors import Unavailable
-from eventkit.execute import run
+from eventkit.fork import closed
 from eventkit.operations import Operation, Plan
+from eventkit.plans import run
 
 from .address import Address
 from .file import File
@@ -22,7 +18,7 @@ from .write_lock import WriteLock
 
 
 class Job:
-    """An operation that waits for the writer: who asks, and in the end the answer or the error."""
+    """An operation that waits for the writer, with its caller, and its result or error."""
 
     __slots__ = ("answer", "caller", "deadline", "done", "error", "operation")
 
@@ -35,26 +31,26 @@ class Job:
         self.done = False
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
-        """Note how it ended."""
+        """Set the result or the error."""
         self.answer = answer
         self.error = error
         self.done = True
 
     def result(self) -> Any:
-        """The answer; or the error, raised."""
+        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.answer
 
 
 class _Rest(Operation[Any], frozen=True):
-    """What is left of a plan whose first statement stood for itself; to be run once."""
+    """The rest of a plan whose first statement has committed by itself; to be run once."""
 
     begun: Any
     step: Operation[Any]
 
     def plan(self) -> Plan[Any]:
-        """The steps that are left."""
+        """Return the remaining steps."""
         step = self.step
         try:
             while True:
@@ -64,10 +60,10 @@ class _Rest(Operation[Any], frozen=True):
 
 
 class Writer:
-    """Runs operations on the one connection that writes.  Not thread-safe: one caller at a time.
+    """An executor of operations on the one connection that writes.  Not thread-safe: one caller at a time.
 
-    The connection has no busy timeout: the pauses while another process writes are made here, so that a
-    waiting call can be refused or ended.
+    The connection has no busy timeout: `_begin` pauses while another process writes, so that a waiting call can be
+    refused or ended.
     """
 
     def __init__(self, address: Address, file: File, connection: Connection) -> None:
@@ -84,7 +80,7 @@ class Writer:
         statement = STATEMENTS.get(type(operation))
         single = statement is not None and statement.single
         commits_by_itself = single or (operation.first_alone and not operation.may_fail_to_read)
-        # Such a statement is too short to take the lock for, unless it would overtake others.
+        # Such a statement is too short to take the lock, unless it would overtake others.
         if not commits_by_itself or self.lock.is_wanted():
             self.together([job := self._job(operation, caller)])
             return job.result()
@@ -112,7 +108,7 @@ class Writer:
     def together(self, jobs: list[Job]) -> None:
         """Run the operations of *jobs* in one transaction.
 
-        Each job is finished then, unless it still has time to wait for a writer elsewhere.
+        Finish each job, unless it still has time to wait for a writer in another process.
         """
         try:
             self._file.check_identity_sometimes(self.connection)
@@ -128,10 +124,10 @@ class Writer:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             elif not isinstance(error, Exception) and all(job.done for job in jobs):
-                raise  # The thread was interrupted just after the commit: the answers are true.
+                raise  # Interrupted after the commit: the results are valid.
             for job in jobs:
                 if not (job.done and job.error):
-                    # A new error for each: what several threads raise has the traceback of all.
+                    # A new error for each: an error raised in several threads would collect all tracebacks.
                     known = self._file.explain(error, self.connection)
                     job.finish(error=known if isinstance(known, Exception) else interrupted())
             if not isinstance(error, Exception):
@@ -147,7 +143,7 @@ class Writer:
         return Job(operation, caller, time.monotonic() + self._address.busy_timeout)
 
     def _begin(self, jobs: list[Job]) -> bool:
-        """Begin when it is this writer's turn; False when jobs that could wait no longer have been finished instead."""
+        """Begin when it is this writer's turn.  Return False after finishing jobs that could not wait longer."""
 
         def give_up(error: Exception) -> bool:
             now = time.monotonic()
@@ -171,7 +167,7 @@ class Writer:
             job.finish(run(job.operation.plan(), self._fetch))
         except Exception as error:
             if not self.connection.in_transaction:
-                # A full disk or a failing one has rolled everything back, not only this job.
+                # A full or failing disk has rolled back the whole transaction.
                 raise
             self.connection.execute("ROLLBACK TO eventkit_job")
             job.finish(error=self._file.explain(error, self.connection) if isinstance(error, Error) else error)
@@ -182,5 +178,106 @@ class Writer:
 
 
 def interrupted() -> Unavailable:
-    """The error for an operation whose transaction was taken back because its leader was interrupted."""
+    """Return the error for an operation that was rolled back because the leading thread was interrupted."""
     return Unavailable("the transaction was interrupted and rolled back: try again")
+
+
+class Entry:
+    """A job in the queue of callers, and the lock that its thread sleeps on."""
+
+    __slots__ = ("job", "turn")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+
+class GroupCommit:
+    """Group commit: runs operations of any thread, one transaction at a time."""
+
+    def __init__(self, writer: Writer, busy_timeout: float) -> None:
+        self._writer = writer
+        self._busy_timeout = busy_timeout
+        self._mutex = threading.Lock()
+        self._leader: object | None = None
+        self._closed = False
+        self._queue: list[Entry] = []
+
+    def run(self, operation: Operation[Any]) -> Any:
+        """Run *operation*, and return its result after the commit."""
+        caller = threading.get_ident()
+        first = object()
+        entry: Entry | None = None
+        try:
+            with self._mutex:
+                if self._closed:
+                    raise closed()
+                if self._leader is None:
+                    self._leader = first
+                else:
+                    entry = Entry(Job(operation, caller, time.monotonic() + self._busy_timeout))
+                    self._queue.append(entry)
+            if entry is None:
+                return self._writer.alone(operation, caller)
+            while not entry.job.done:
+                entry.turn.acquire()
+                if self._leader is entry:
+                    self._lead(entry)
+            return entry.job.result()
+        except BaseException:
+            if entry is not None:
+                self._leave(entry)
+            raise
+        finally:
+            if self._leader is first:
+                try:
+                    self._hand_over(first)
+                except BaseException:
+                    self._hand_over(first)
+                    raise
+
+    def close(self) -> None:
+        """Refuse new operations, and wait for the running ones."""
+        self._closed = True
+        while self._leader is not None:
+            time.sleep(0.001)
+
+    def _lead(self, leader: Entry) -> None:
+        """Run the leader's job with all waiting jobs, then pass the lead on."""
+        batch: list[Entry] = []
+        try:
+            with self._mutex:
+                batch, self._queue = self._queue, batch
+            self._writer.together([entry.job for entry in batch])
+        finally:
+            try:
+                self._dismiss(batch, leader)
+            except BaseException:
+                self._dismiss(batch, leader)
+                raise
+
+    def _dismiss(self, batch: list[Entry], leader: Entry) -> None:
+        """Wake the callers of finished jobs, and put the others back in the queue."""
+        with self._mutex:
+            self._queue[:0] = [entry for entry in batch if not entry.job.done and entry not in self._queue]
+        for entry in batch:
+            if entry.job.done and entry is not leader and entry.turn.locked():
+                entry.turn.release()
+        self._hand_over(leader)
+
+    def _hand_over(self, leader: object) -> None:
+        """Make the first caller in the queue the leader, unless *leader* has done so already."""
+        with self._mutex:
+            if self._leader is leader:
+                successor = self._queue[0] if self._queue else None
+                self._leader = successor
+                if successor is not None:
+                    successor.turn.release()
+
+    def _leave(self, entry: Entry) -> None:
+        """Remove an interrupted caller from the queue, and pass on the lead if it had it."""
+        with self._mutex:
+            if entry in self._queue:
+                self._queue.remove(entry)
+        self._hand_over(entry)

@@ -1,4 +1,4 @@
-"""The name by which Spark finds the data source ``eventkit`` by itself: it looks for modules called ``pyspark_…``."""
+"""The name by which Spark finds the data source ``eventkit``: it searches for modules called ``pyspark_…``."""
 
 from eventkit.spark.source import EventkitSource as DefaultSource
 

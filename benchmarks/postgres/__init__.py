@@ -1,4 +1,4 @@
-"""The same on Postgres: eventkit beside the bare statements, and beside other queues.
+"""Benchmarks on Postgres: eventkit beside the bare statements, and beside other queues.
 
 Everything happens in one run on one machine, on a server with default settings and fsync on.
 """

@@ -1,7 +1,7 @@
 """The reference: psycopg without eventkit, and plain statements on the tables and indexes of eventkit.
 
-No function, mark, check or notification is in them; ids are drawn by the statement itself.  A claim returns
-what a handler needs.  Payloads are encoded and decoded by msgspec.
+They use no function, mark, check or notification; the statement itself draws ids.  A claim returns
+the fields that a handler needs.  Payloads are encoded and decoded by msgspec.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ decode = msgspec.json.Decoder().decode
 _SCHEMA = "eventkit"
 _ENQUEUE = f"INSERT INTO {_SCHEMA}.eventkit_task (queue, payload) VALUES (%s, %s::json) RETURNING id"
 _ENQUEUE_NOTIFYING = f"""
-WITH told AS MATERIALIZED (SELECT pg_notify('bell', 'other'))
+WITH notified AS MATERIALIZED (SELECT pg_notify('bell', 'other'))
 INSERT INTO {_SCHEMA}.eventkit_task (queue, payload)
-SELECT %s, %s::json FROM told
+SELECT %s, %s::json FROM notified
 RETURNING id
 """
 _ENQUEUE_MANY = f"""
@@ -71,30 +71,30 @@ ORDER BY id
 
 
 class Bare(Contestant):
-    """Straight lines of statements, on one connection in autocommit."""
+    """The statements without other logic, on one connection in autocommit."""
 
     def __init__(self, url: str) -> None:
         eventkit.connect(url).close()
         self._connection = psycopg.connect(url, autocommit=True)
 
     def fill(self, count: int) -> None:
-        """Add tasks, as fast as may be."""
+        """Add tasks as fast as possible."""
         texts = [encode(payload).decode() for payload in payloads(count)]
         self._connection.execute(_ENQUEUE_MANY, ("work", _array(texts)))
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction."""
+        """Enqueue tasks, one per transaction."""
         execute = self._connection.execute
         for payload in payloads(count):
             execute(_ENQUEUE, ("other", encode(payload).decode())).fetchone()
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction, by ``unnest``."""
+        """Enqueue tasks, *size* per transaction, by ``unnest``."""
         for texts in _batches(count, size):
             self._connection.execute(_ENQUEUE_MANY, ("other", _array(texts))).fetchall()
 
     def claim_many(self, count: int, size: int) -> None:
-        """UPDATE, then DELETE, *size* per transaction."""
+        """Claim by UPDATE, ack by DELETE, *size* per transaction."""
         execute = self._connection.execute
         for _ in range(count // size):
             token = _token()
@@ -106,18 +106,18 @@ class Bare(Contestant):
                 raise AssertionError(f"{len(done)} of {size} tasks were there")
 
     def publish(self, count: int) -> None:
-        """Events, one per transaction."""
+        """Publish events, one per transaction."""
         execute = self._connection.execute
         for payload in payloads(count):
             execute(_PUBLISH, ("topic", encode(payload).decode())).fetchone()
 
     def publish_many(self, count: int, size: int) -> None:
-        """Events, *size* per transaction, by ``unnest``."""
+        """Publish events, *size* per transaction, by ``unnest``."""
         for texts in _batches(count, size):
             self._connection.execute(_PUBLISH_MANY, ("topic", _array(texts))).fetchall()
 
     def read(self, count: int) -> None:
-        """The first events through a server-side cursor, a thousand at a time, payloads decoded."""
+        """Read the first events through a server-side cursor, a thousand at a time, and decode the payloads."""
         with self._connection.transaction(), self._connection.cursor(name="replay") as cursor:
             cursor.execute(_READ + " LIMIT %s", ("topic", 0, count))
             while rows := cursor.fetchmany(1000):
@@ -132,27 +132,27 @@ class Bare(Contestant):
 
 
 class Copying(Bare):
-    """Brings many tasks in by COPY, which answers no ids."""
+    """A contestant that enqueues many tasks by COPY, which returns no ids."""
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Tasks, *size* per transaction, by COPY."""
+        """Enqueue tasks, *size* per transaction, by COPY."""
         for texts in _batches(count, size):
             with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
                 copy.write("".join(f"other\t{text}\n" for text in texts))
 
 
 class Notifying(Bare):
-    """Notifies in each transaction, as most queues do."""
+    """A contestant that notifies in each transaction, as most queues do."""
 
     def enqueue(self, count: int) -> None:
-        """Tasks, one per transaction, with a NOTIFY in it."""
+        """Enqueue tasks, one per transaction, with a NOTIFY in it."""
         execute = self._connection.execute
         for payload in payloads(count):
             execute(_ENQUEUE_NOTIFYING, ("other", encode(payload).decode())).fetchone()
 
 
 class BareInLoop(Contestant):
-    """A consumer of the same shape as the kit's, with nothing but statements."""
+    """A consumer of the same shape as the kit's, with only statements."""
 
     def __init__(self, url: str) -> None:
         self._bare = Bare(url)
@@ -163,11 +163,11 @@ class BareInLoop(Contestant):
         return [await psycopg.AsyncConnection.connect(url, autocommit=True) for _ in range(2)]
 
     def fill(self, count: int) -> None:
-        """Add tasks, as fast as may be."""
+        """Add tasks as fast as possible."""
         self._bare.fill(count)
 
     def consume(self, count: int) -> None:
-        """An asyncio task for each task of the queue, which does nothing; what is done is deleted in batches."""
+        """Run an asyncio task for each task of the queue, which does nothing; delete finished tasks in batches."""
         self._runner.run(self._consume(count))
 
     async def _consume(self, count: int) -> None:
@@ -214,7 +214,7 @@ def _batches(count: int, size: int) -> Iterator[list[str]]:
 
 
 def _array(texts: list[str]) -> str:
-    """An array literal: the driver's own way with lists takes ten times as long."""
+    """Return an array literal: the driver's conversion of lists takes ten times as long."""
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
     return '{"' + '","'.join(quoted) + '"}'
 

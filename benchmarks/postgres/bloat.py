@@ -1,4 +1,4 @@
-"""A steady stream of tasks for some minutes, most of them beside an open transaction: latency of claims, and sizes."""
+"""Some minutes of steady load, mostly beside an open transaction: the latency of claims, and table sizes."""
 
 import statistics
 import time
@@ -22,7 +22,7 @@ _RATE = 2_000
 
 _TICKS = 20
 _BATCH = 50
-"""In how many parts a second's tasks come in, and how many go out at once."""
+"""The number of parts in which a second's tasks are enqueued, and of tasks claimed at once."""
 
 _SIZES = """
 SELECT
@@ -35,7 +35,7 @@ SELECT
 
 
 class Period(msgspec.Struct, frozen=True):
-    """How long claims took in some seconds, and how many tasks were done."""
+    """The latencies of claims in a period, and the number of finished tasks."""
 
     seconds: float
     done: int
@@ -43,7 +43,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 class Steady:
-    """Enqueues so many tasks a second, claims them, and acks them."""
+    """A process that enqueues, claims and acks tasks at a fixed rate."""
 
     def __init__(self, url: str) -> None:
         self._kit = eventkit.connect(url)
@@ -51,7 +51,7 @@ class Steady:
         self._source = payloads(10**9)
 
     def run(self, seconds: float) -> Period:
-        """Work for so long, no faster than tasks are to come in."""
+        """Work for *seconds*, at most at the rate of enqueueing."""
         claims, done = [], 0
         begun = time.perf_counter()
         tick = begun
@@ -72,7 +72,7 @@ class Steady:
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """A minute alone, three beside an old transaction, and one after it."""
+    """Measure a minute alone, three beside an old transaction, and one after it."""
     minute = settings.seconds(60)
     table = Table(
         f"Postgres, {_RATE:,} tasks a second for five minutes",
@@ -126,6 +126,6 @@ def measure(settings: Settings) -> Iterator[Table]:
         table.note = (
             f"A task is enqueued with {_RATE // _TICKS - 1} others, claimed and acked with {_BATCH - 1}. "
             f"One transaction elsewhere, with an id and a snapshot, stays open from the second minute to the fourth. "
-            f"Dead rows as the server's statistics know them. {server.note}"
+            f"Dead rows according to the server's statistics. {server.note}"
         )
     yield table

@@ -11,7 +11,7 @@ _LINES = 40_000
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """A file into a server."""
+    """Measure the import of a file into a server."""
     with serving(settings) as server:
         folder = settings.folder("postgres-commands")
         yield files(settings, "Postgres: ", server.new_database(), folder, _LINES)

@@ -1,4 +1,4 @@
-"""Eight connections at once, each in a process of its own: what is left of the bare statements' rate."""
+"""Eight concurrent connections, each in a process of its own: the rate as a fraction of the bare statements'."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ _ENQUEUERS: Mapping[str, type[Contestant]] = {
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Enqueueing on a quick and on a slow disk; publishing with and without live subscribers."""
+    """Measure enqueueing on a fast and on a slow disk, and publishing with and without live subscribers."""
     table = Table(
         f"Postgres, {_SIZE} connections",
         ("work", "bare /s", "bare with a NOTIFY /s", "eventkit /s", "of bare (spread)", "bar", "reached"),
@@ -34,10 +34,10 @@ def measure(settings: Settings) -> Iterator[Table]:
     with serving(settings) as server:
         table.note = (
             f"{server.note} {_SIZE} processes with a connection each, and the server, share the machine's cores, which "
-            "are what runs short: bare or not, whoever needs less of them is faster. *workers busy*: nobody waits for "
-            f"the tasks at that moment. *{_SUBSCRIBERS} live subscribers* are asyncio tasks of one further process, "
-            "with a consumer each, who follow eventkit's topic and save what they have read; beside the bare INSERT "
-            "nobody reads. *1 ms fsync*: `commit_delay = 1000` and `commit_siblings = 0`."
+            "are the bottleneck: the contestant that needs less of them is faster. *workers busy*: no worker waits for "
+            f"the tasks at that time. *{_SUBSCRIBERS} live subscribers* are asyncio tasks of one further process, "
+            "with a consumer each, which follow eventkit's topic and save their offsets; beside the bare INSERT "
+            "there are none. *1 ms fsync*: `commit_delay = 1000` and `commit_siblings = 0`."
         )
         with ExitStack() as stack:
             result = _enqueue(stack, server, settings)
@@ -84,10 +84,10 @@ def _publish(stack: ExitStack, server: Server, settings: Settings, table: Table)
     _add(table, "publish one per transaction, no subscriber", result, None)
     with Remote(Subscribers, databases["eventkit"], _SUBSCRIBERS) as subscribers:
         subscribers.ready()
-        # In one piece a round: subscribers need some time to see that a topic is busy, and that it is quiet again.
+        # In one slice a round: subscribers need some time to detect that a topic is busy or quiet.
         result = contest(teams, "publish", _count(settings, 24_000), rounds=rounds, slices=1)
         if not subscribers.call("count"):
-            raise AssertionError("the subscribers do not follow")
+            raise AssertionError("the subscribers lag behind")
         _add(table, f"publish one per transaction, {_SUBSCRIBERS} live subscribers", result, 0.7)
 
 

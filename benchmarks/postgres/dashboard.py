@@ -9,6 +9,6 @@ from .server import serving
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Pages of a server."""
+    """Measure pages on a server."""
     with serving(settings) as server:
         yield pages(settings, "Postgres: ", server.new_database())

@@ -1,4 +1,4 @@
-"""What a hundred waiting consumers ask of the server: connections and statements."""
+"""The cost of a hundred waiting consumers for the server: connections and statements."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _NUMBER = 100
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Waiting consumers in one process, each flavour."""
+    """Measure waiting consumers in one process, of each flavour."""
     seconds = settings.seconds(30)
     table = Table(
         f"Postgres, {_NUMBER} idle consumers in one process",
@@ -33,10 +33,10 @@ def measure(settings: Settings) -> Iterator[Table]:
     )
     with serving(settings, log_statement="all", log_line_prefix="%d ") as server:
         table.note = (
-            "A third each waits in subscribe, work and listen. Connections as pg_stat_activity has them, statements "
+            "A third each waits in subscribe, work and listen. Connections according to pg_stat_activity, statements "
             f"as the server logs them, over {seconds:g} s beginning {settings.seconds(70):g} s after the last one "
-            "began to wait, when the pool has let go of what it does not need. The same statement with other "
-            f"parameters is another one. {server.note}"
+            "began to wait, when the pool has closed idle connections. The same statement with other "
+            f"parameters counts as another one. {server.note}"
         )
         for flavour, waiters in (("sync", Waiters), ("async", AsyncWaiters)):
             for apart in (False, True):
@@ -72,7 +72,7 @@ def _connections(server: Server, name: str) -> int:
 
 
 def _statements(server: Server, name: str) -> list[str]:
-    """What the server was asked in this database, with the parameters, by its log."""
+    """Return the statements that the server executed in this database, with their parameters, from its log."""
     statements: list[str] = []
     ours = False
     with Path(server.cluster.folder, "log").open(errors="replace") as log:

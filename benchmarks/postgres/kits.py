@@ -1,4 +1,4 @@
-"""eventkit as contestants; what they do is what they do on SQLite."""
+"""eventkit as contestants, with the same work as on SQLite."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ import eventkit
 from .. import kits
 
 _PREFETCH = 256
-"""How many tasks a consumer claims at once."""
+"""The number of tasks that a consumer claims at once."""
 
 
 class Kit(kits.Kit):
@@ -31,7 +31,7 @@ class AsyncKit(kits.AsyncKit):
         self._topic = self._kit.stream("topic")
 
     async def consume(self, count: int) -> None:
-        """An asyncio task for each task of the queue, which does nothing; what is done is acked in batches."""
+        """Run an asyncio task for each task of the queue, which does nothing; ack finished tasks in batches."""
         handled: asyncio.Queue[list[Any] | None] = asyncio.Queue(2)
 
         async def handle(task: Any) -> Any:
@@ -52,14 +52,14 @@ class AsyncKit(kits.AsyncKit):
 
 
 class Subscribers:
-    """So many subscribers in an event loop of their own, who count what comes."""
+    """Subscribers in an event loop of their own, which count events."""
 
     def __init__(self, url: str, number: int) -> None:
         self._count = 0
         self._ready = threading.Event()
         threading.Thread(target=asyncio.run, args=(self._run(url, number),), daemon=True).start()
         if not self._ready.wait(30):
-            raise TimeoutError("nobody subscribes after 30 s")
+            raise TimeoutError("no subscriber waits after 30 s")
 
     async def _run(self, url: str, number: int) -> None:
         async def follow(place: int) -> None:
@@ -73,7 +73,7 @@ class Subscribers:
             await following
 
     def count(self) -> int:
-        """How many events have come, to all together."""
+        """Return the number of events received by all subscribers together."""
         return self._count
 
 

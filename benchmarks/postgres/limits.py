@@ -9,7 +9,7 @@ from .server import serving
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The tables of locks and limits on Postgres."""
+    """Measure locks and limits on Postgres."""
     with serving(settings) as server:
         urls = {name: server.new_database() for name in ("sync", "async", "without", "with")}
         title = "Locks, limits, results on Postgres"

@@ -1,4 +1,4 @@
-"""Looking at a large queue, on Postgres."""
+"""Statistics of a large queue, on Postgres."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from .server import serving
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The numbers of a server."""
+    """Measure the statistics of a server."""
     with serving(settings) as server:
         yield looks(settings, "Postgres: ", server.new_database(), server.note)

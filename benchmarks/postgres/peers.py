@@ -1,6 +1,6 @@
 """Other queues on Postgres, through their public calls, with their defaults.
 
-What they promise differs.  pgmq's messages are read and deleted, without retries or dead letters of its own.
+Their guarantees differ.  pgmq's messages are read and deleted, without retries or dead letters.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ _PREFETCH = 256
 
 
 class InLoop(Contestant):
-    """Somebody whose calls are awaited."""
+    """A contestant with awaited calls."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
 
     def time(self, work: str, *arguments: Any) -> float:
-        """The seconds that the work took, inside the event loop."""
+        """Return the seconds that the work took, inside the event loop."""
 
         async def run() -> float:
             start = perf_counter()
@@ -63,19 +63,19 @@ class PgQueuer(InLoop):
         return pgqueuer.PsycopgDriver(self._connection)
 
     async def enqueue(self, count: int) -> None:
-        """Jobs, one per transaction."""
+        """Enqueue jobs, one per transaction."""
         for payload in payloads(count):
             await self._queries.enqueue("other", encode(payload))
 
     async def enqueue_many(self, count: int, size: int) -> None:
-        """Jobs, *size* per transaction."""
+        """Enqueue jobs, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             texts: list[bytes | None] = [encode(payload) for payload in islice(source, size)]
             await self._queries.enqueue(["other"] * size, texts, [0] * size)
 
     def fill(self, count: int) -> None:
-        """Add jobs, as fast as may be."""
+        """Add jobs as fast as possible."""
 
         async def fill() -> None:
             texts: list[bytes | None] = [encode(payload) for payload in payloads(count)]
@@ -132,17 +132,17 @@ class Procrastinate(Contestant):
 
         @self._app.task(queue="other", name="send")
         def send(**payload: Any) -> None:
-            """Never run here."""
+            """Do nothing: it never runs here."""
 
         self._send = send
 
     def enqueue(self, count: int) -> None:
-        """Jobs, one per transaction."""
+        """Enqueue jobs, one per transaction."""
         for payload in payloads(count):
             self._send.defer(**payload)
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Jobs, *size* per transaction."""
+        """Enqueue jobs, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             self._send.batch_defer(*islice(source, size))
@@ -170,12 +170,12 @@ class Pgmq(Contestant):
         self._queue.send_batch("work", list(payloads(count)))
 
     def enqueue(self, count: int) -> None:
-        """Messages, one per transaction."""
+        """Enqueue messages, one per transaction."""
         for payload in payloads(count):
             self._queue.send("other", payload)
 
     def enqueue_many(self, count: int, size: int) -> None:
-        """Messages, *size* per transaction."""
+        """Enqueue messages, *size* per transaction."""
         source = payloads(count)
         for _ in range(count // size):
             self._queue.send_batch("other", list(islice(source, size)))
@@ -202,5 +202,5 @@ PEERS: dict[str, type[Contestant]] = {
 
 
 def why_not(error: Exception) -> str:
-    """Why a peer could not be started, in a few words."""
+    """Return the reason why a peer could not be started, in a few words."""
     return str(error).strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Claims, and publishing to sleepers, while one old transaction elsewhere keeps every dead row from being removed."""
+"""Claims, and publishing to sleepers, while an old transaction prevents the removal of every dead row."""
 
 import random
 import statistics
@@ -21,11 +21,11 @@ from .server import serving
 
 _BATCH = 100
 _HELD = 10.0
-"""Seconds for which an enqueue is held open."""
+"""Seconds for which the transaction of an enqueue stays open."""
 
 
 class Worker:
-    """Enqueues as it goes, claims, retries one of fifty, and acks the rest."""
+    """A process that enqueues, claims, retries one task of fifty, and acks the others."""
 
     def __init__(self, url: str) -> None:
         self._kit = eventkit.connect(url)
@@ -34,7 +34,7 @@ class Worker:
         self._seen: set[int] = set()
 
     def run(self, seconds: float, slices: int) -> list[float]:
-        """Work for so long; tasks a second, by slices of the time."""
+        """Work for *seconds*, and return the tasks a second, by slices of the time."""
         rates = []
         source = payloads(10**9)
         for _ in range(slices):
@@ -53,7 +53,7 @@ class Worker:
         return rates
 
     def has_seen(self, id: int) -> bool:
-        """Whether a claim has come to this task; looks for a moment longer."""
+        """Return whether a claim has returned this task, after a moment more of claims."""
         deadline = time.monotonic() + 10
         while id not in self._seen and time.monotonic() < deadline:
             tasks = self._queue.claim("worker", 1000)
@@ -67,14 +67,14 @@ class Worker:
 
 
 class Publisher:
-    """Publishes one at a time."""
+    """A process that publishes one event at a time."""
 
     def __init__(self, url: str) -> None:
         self._kit = eventkit.connect(url)
         self._topic = self._kit.stream("topic")
 
     def run(self, seconds: float, slices: int) -> list[float]:
-        """Publish for so long; events a second, by slices of the time."""
+        """Publish for *seconds*, and return the events a second, by slices of the time."""
         rates = []
         source = payloads(10**9)
         for _ in range(slices):
@@ -91,7 +91,7 @@ class Publisher:
 
 
 class Sleepers:
-    """Consumers who come, sleep for a moment and go, over and over."""
+    """Consumers that connect, sleep for a moment and leave, repeatedly."""
 
     def __init__(self, url: str) -> None:
         self._kit = eventkit.connect(url)
@@ -116,7 +116,7 @@ class Sleepers:
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The rate at the start and at the end, with and without the old transaction."""
+    """Measure the rates at the start and at the end, with and without the old transaction."""
     seconds, slices = settings.seconds(60), 3 if settings.quick else 12
     table = Table(
         f"Postgres, {seconds:g} s with and without one old transaction elsewhere",
@@ -148,8 +148,8 @@ def measure(settings: Settings) -> Iterator[Table]:
             _add(table, "publish, one per transaction, four sleepers coming and going", held, rates, False)
         table.note = (
             f"The start and the end are the medians of the first and the last quarter. The old transaction has an id "
-            f"and a snapshot, in the same database. An enqueue is held open for {_HELD:g} s; its task must not be "
-            f"lost. {server.note}"
+            f"and a snapshot, in the same database. The transaction of an enqueue stays open for {_HELD:g} s; its "
+            f"task must not be lost. {server.note}"
         )
     yield table
 
@@ -161,7 +161,7 @@ def begin_old(connection: psycopg.Connection[Any]) -> None:
 
 
 def _enqueue_slowly(url: str, seconds: float) -> int:
-    """Enqueue a task in a transaction that stays open for so long; its id."""
+    """Enqueue a task in a transaction that stays open for *seconds*, and return its id."""
     with eventkit.connect(url) as kit, kit.transaction() as tx:
         id = kit.queue("work").enqueue("held", priority=5, tx=tx).id
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Ticking beside a crowd of schedules, on Postgres."""
+"""Ticks beside many schedules, on Postgres."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from .server import serving
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Ticks on a server."""
+    """Measure ticks on a server."""
     with serving(settings) as server:
         yield ticks(settings, "Postgres: ", server.new_database(), server.note)

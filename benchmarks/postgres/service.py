@@ -9,6 +9,6 @@ from .server import serving
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """A database for each table."""
+    """Measure the service, with a database for each table."""
     with serving(settings) as server:
         yield from tables(settings, "Postgres: ", lambda name: server.new_database(), 15_000)

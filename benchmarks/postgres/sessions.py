@@ -1,4 +1,4 @@
-"""What a SQLAlchemy session pays for its events on Postgres."""
+"""The cost of events in a SQLAlchemy session on Postgres."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from .server import serving
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of sessions on Postgres."""
+    """Measure sessions on Postgres."""
     with serving(settings) as server:
 
         def urls(number: int) -> tuple[str, str]:

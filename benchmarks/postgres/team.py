@@ -1,4 +1,4 @@
-"""Several processes that do a contestant's work at once, a connection each."""
+"""Several processes that share a contestant's work, a connection each."""
 
 from time import perf_counter
 from typing import Any
@@ -8,18 +8,18 @@ from ..rounds import Contestant
 
 
 class Team:
-    """To a contest the same as one `Remote`; the work is shared out and lasts until the last one has done its part."""
+    """A group of `Remote` objects with the interface of one; work is divided, and ends with the last part."""
 
     def __init__(self, factory: type[Contestant], size: int, url: str) -> None:
         self._members = [Remote(factory, url) for _ in range(size)]
 
     def ready(self) -> None:
-        """Return when all are."""
+        """Wait until all are ready."""
         for member in self._members:
             member.ready()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What *method* returns; for ``time`` how long the whole team took."""
+        """Call *method* in all processes, and return the result; for ``time``, how long the whole team took."""
         if method != "time":
             return self._members[0].call(method, *arguments)
         work, count, *rest = arguments
@@ -31,7 +31,7 @@ class Team:
         return perf_counter() - start
 
     def close(self) -> None:
-        """End all."""
+        """End all processes."""
         for member in self._members:
             member.close()
 

@@ -1,4 +1,4 @@
-"""How fast tasks and events go in and out through one connection, as a fraction of bare psycopg."""
+"""Throughput of tasks and events through one connection, as a fraction of bare psycopg."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ from .server import serving
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What to do how often, in units of how many; the fraction of bare to be reached, and of which peer how much."""
+    """The work, its count, its batch size, the fraction of bare to be reached, and the ratio to a peer."""
 
     title: str
     work: str
@@ -50,7 +50,7 @@ OWN: Mapping[str, type[Contestant]] = {
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of throughput beside bare statements, and that beside the peers."""
+    """Measure throughput beside bare statements, and beside the peers."""
     with serving(settings) as server, ExitStack() as stack:
         parties: dict[str, Remote] = {}
         missing: dict[str, str] = {}
@@ -86,7 +86,7 @@ def _run(parties: dict[str, Remote], row: Row, settings: Settings) -> Result:
 
 
 def _consume(parties: dict[str, Remote], settings: Settings) -> Result:
-    """In one piece a round, because some take long to begin and to end."""
+    """Measure consumers in one slice a round, because some start and stop slowly."""
     able = {name: party for name, party in parties.items() if party.call("can", "consume")}
     count = settings.count(20_000)
     rates: dict[str, list[float]] = {name: [] for name in able}
@@ -105,7 +105,7 @@ def _beside_bare(results: list[tuple[Row, Result]], note: str) -> Table:
         ("work", "bare psycopg /s", "eventkit /s", "of bare (spread)", "bar", "reached", "async /s", "async of bare"),
         note=f"{note} *Bare* runs plain statements on the same tables and indexes, without functions, marks or "
         "notifications; replay through a server-side cursor. Payloads are encoded and decoded on both sides. The "
-        "async consumer, whose counterpart is a bare one of the same shape, claims 256 at a time, runs an asyncio task "
+        "async consumer, compared with a bare one of the same shape, claims 256 at a time, runs an asyncio task "
         "for each, and acks them in one call.",
     )
     for row, result in results:
@@ -150,7 +150,7 @@ def _beside_peers(results: list[tuple[Row, Result]], missing: Mapping[str, Any])
 
 
 def _best(result: Result, peer: str | None, mine: str) -> tuple[str, float] | None:
-    """The faster one of those whose name begins like that, and our rate as a multiple of its."""
+    """Return the faster one of the peers whose name begins like that, and eventkit's rate as a multiple of its."""
     spreads = [
         (name, spread.median)
         for name in result.rates

@@ -1,4 +1,4 @@
-"""From a call in one process to the handler in another, through Postgres."""
+"""The delay from a call in one process to the handler in another, through Postgres."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ _BLOCKS = 5
 
 
 class Sender:
-    """Sends to whoever waits in *way*, after pauses between *least* and *most* seconds."""
+    """A sender to receivers that wait in *way*, after pauses between *least* and *most* seconds."""
 
     def __init__(self, url: str, way: str) -> None:
         self._kit = eventkit.connect(url)
@@ -36,7 +36,7 @@ class Sender:
         self._send = calls[way]
 
     def send(self, number: int, least: float, most: float) -> list[int]:
-        """Send so many; when each call began."""
+        """Send *number* messages, and return when each call began."""
         moments = []
         for _ in range(number):
             time.sleep(random.uniform(least, most))
@@ -50,13 +50,13 @@ class Sender:
 
 
 class BareSender(Sender):
-    """An INSERT with a NOTIFY in it."""
+    """A sender that executes an INSERT with a NOTIFY in it."""
 
     def __init__(self, url: str, way: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
         self._send = lambda payload: self._connection.execute(
-            "WITH told AS MATERIALIZED (SELECT pg_notify('wake', '')) "
-            "INSERT INTO wake (payload) SELECT 'null' FROM told"
+            "WITH notified AS MATERIALIZED (SELECT pg_notify('wake', '')) "
+            "INSERT INTO wake (payload) SELECT 'null' FROM notified"
         )
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class BareSender(Sender):
 
 
 class BareReceiver(Receiver):
-    """LISTEN, and a DELETE of what is there."""
+    """A receiver that listens, and deletes the rows that exist."""
 
     def _wait(self, url: str, way: str) -> None:
         with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url, autocommit=True) as connection:
@@ -82,7 +82,7 @@ class BareReceiver(Receiver):
 
 
 class PgQueuerSender(Sender):
-    """pgqueuer's enqueue."""
+    """A sender with pgqueuer's enqueue."""
 
     def __init__(self, url: str, way: str) -> None:
         from .peers import PgQueuerAsyncpg
@@ -96,10 +96,10 @@ class PgQueuerSender(Sender):
 
 
 class PgQueuerReceiver(Receiver):
-    """pgqueuer's worker."""
+    """A receiver with pgqueuer's worker."""
 
     def __init__(self, url: str, way: str) -> None:
-        # What is not installed is missing here, and not in a thread that somebody would wait for.
+        # A missing package raises here, and not in a thread that the caller waits for.
         import asyncpg  # noqa: F401
         import pgqueuer  # noqa: F401
 
@@ -126,9 +126,9 @@ class PgQueuerReceiver(Receiver):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Who waits, who sends, how often, and the bars for the median and the 99th percentile."""
+    """The receiver, the sender, the pauses, and the bars for the median and the 99th percentile."""
 
-    who: str
+    name: str
     receiver: type[Receiver]
     sender: type[Sender]
     way: str
@@ -145,21 +145,25 @@ class Row(msgspec.Struct, frozen=True):
 _KITS = (("sync kit", Waiter), ("async kit", AsyncWaiter))
 _ROWS = (
     Row("bare NOTIFY to LISTEN", BareReceiver, BareSender, "work", "idle"),
-    *(Row(who, waiter, Sender, way, "idle", (0.001, 0.003)) for who, waiter in _KITS for way in ("work", "subscribe")),
+    *(
+        Row(name, waiter, Sender, way, "idle", (0.001, 0.003))
+        for name, waiter in _KITS
+        for way in ("work", "subscribe")
+    ),
     Row("pgqueuer", PgQueuerReceiver, PgQueuerSender, "work", "idle"),
     Row("bare NOTIFY to LISTEN", BareReceiver, BareSender, "work", "40 a second"),
-    *(Row(who, waiter, Sender, "work", "40 a second", (0.0015, None)) for who, waiter in _KITS),
+    *(Row(name, waiter, Sender, "work", "40 a second", (0.0015, None)) for name, waiter in _KITS),
     Row("pgqueuer", PgQueuerReceiver, PgQueuerSender, "work", "40 a second"),
     *(
-        Row(who, waiter, Sender, way, "while an unrelated transaction stays open", None, True)
-        for who, waiter in _KITS
+        Row(name, waiter, Sender, way, "while an unrelated transaction stays open", None, True)
+        for name, waiter in _KITS
         for way in ("work", "subscribe")
     ),
 )
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The delays of messages that are sent one at a time to somebody who sleeps."""
+    """Measure the delays of single messages to a sleeping receiver."""
     number = settings.count(200, least=_BLOCKS) // _BLOCKS
     missing: list[str] = []
     delays: dict[Row, list[float]] = {row: [] for row in _ROWS}
@@ -174,7 +178,7 @@ def measure(settings: Settings) -> Iterator[Table]:
                 sender.ready()
                 pairs[row] = receiver, sender, url
             except RuntimeError as error:
-                missing.append(f"{row.who} takes no part: {why_not(error)}.")
+                missing.append(f"{row.name} takes no part: {why_not(error)}.")
         for _ in range(_BLOCKS):
             for row, (receiver, sender, url) in pairs.items():
                 with psycopg.connect(url) if row.held else nullcontext() as elsewhere:
@@ -189,15 +193,17 @@ def measure(settings: Settings) -> Iterator[Table]:
 def _table(delays: dict[Row, list[float]], number: int, note: str) -> Table:
     table = Table(
         "Postgres, from the call to the handler in another process",
-        ("when", "who waits", "in", "median", "p99", "bar", "reached"),
+        ("when", "receiver", "in", "median", "p99", "bar", "reached"),
         note=(
-            f"{number * _BLOCKS} messages a row, since before the call, {number} at a time in turns; *idle*: 50 to "
-            "150 ms apart. The unrelated transaction has an id and is open from before the first of a turn until "
+            f"{number * _BLOCKS} messages a row, from before the call, {number} at a time in turns; *idle*: 50 to "
+            "150 ms apart. The unrelated transaction has an id and stays open from before the first of a turn until "
             f"after the last. {note}"
         ),
     )
     median_of = {
-        (row.who, row.way): statistics.median(values) for row, values in delays.items() if row.when == "idle" and values
+        (row.name, row.way): statistics.median(values)
+        for row, values in delays.items()
+        if row.when == "idle" and values
     }
     for row, values in delays.items():
         if not values:
@@ -210,6 +216,6 @@ def _table(delays: dict[Row, list[float]], number: int, note: str) -> Table:
             text = f"≤ {bar * 1000:g} ms" + ("" if tail is None else f", p99 ≤ {tail * 1000:g} ms")
             judged = (text, verdict(median <= bar and (tail is None or p99 <= tail)))
         elif row.held:
-            judged = ("as idle", verdict(median <= 1.25 * median_of[row.who, row.way]))
-        table.add([row.when, row.who, row.way, f"**{milliseconds(median)}**", milliseconds(p99), *judged])
+            judged = ("as idle", verdict(median <= 1.25 * median_of[row.name, row.way]))
+        table.add([row.when, row.name, row.way, f"**{milliseconds(median)}**", milliseconds(p99), *judged])
     return table

@@ -23,7 +23,7 @@ class PgQueuerWorker(PgQueuerAsyncpg):
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """No-op tasks, and how soon one begins."""
+    """Measure no-op tasks, and the delay to the start of one."""
     table = Table(
         "Postgres: Worker: no-op tasks in one process",
         ("slots", "eventkit /s", "pgqueuer (asyncpg) /s", "of pgqueuer (spread)", "bar", "reached"),

@@ -1,6 +1,6 @@
-"""eventkit as a source and a sink of Spark: beside what Spark itself has for files and databases.
+"""Benchmarks of eventkit as a source and a sink of Spark, beside Spark's own for files and databases.
 
-Everything happens in one session of two cores, with streams of the same events on either database.
+Everything runs in one session of two cores, with streams of the same events on either database.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""How long it takes to have a stream in Parquet, each event once, beside Spark's own sink of files, from cold."""
+"""The time to archive a stream to Parquet, each event once, beside Spark's own file sink, from a cold start."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ spark.stop()
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of that."""
+    """Measure archiving."""
     count = settings.count(EVENTS)
     folder = Path(settings.folder("spark-archive"))
     with serving(settings) as server:
@@ -44,8 +44,8 @@ def measure(settings: Settings) -> Iterator[Table]:
         table = Table(
             "Archiving to Parquet, from a cold start",
             ("from", "eventkit archive", "Spark's file sink", "bar", "reached", "of the file sink (spread)"),
-            note=f"{count:,} events. Each run is a process of its own, which begins with nothing: ours writes files, "
-            f"compacts them and keeps a manifest, Spark's writes as many files as it reads parts. {server.note}",
+            note=f"{count:,} events. Each run is a new process: eventkit writes files, "
+            f"compacts them and keeps a manifest; Spark writes a file for each part that it reads. {server.note}",
         )
         for database, url in urls.items():
             fill(url, "orders", count)

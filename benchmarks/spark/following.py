@@ -1,4 +1,4 @@
-"""How fast a stream is followed, in micro-batches of several sizes."""
+"""The rate of following a stream, in micro-batches of several sizes."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -12,7 +12,7 @@ _BARS = {100_000: 450_000}
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of that."""
+    """Measure following a stream."""
     count = settings.count(EVENTS)
     with staged(settings, "spark-following") as stage:
         for url in stage.urls.values():
@@ -24,7 +24,7 @@ def _batches(stage: Stage, settings: Settings, count: int) -> Table:
     table = Table(
         "Spark: following a stream to a no-op sink",
         ("database", "rows in a micro-batch", "rows/s", "of one micro-batch", "bar", "reached"),
-        note=f"The median of some queries that read {count:,} events with `availableNow`: all rows by the time of all "
+        note=f"The median of queries that read {count:,} events with `availableNow`: all rows by the time of all "
         f"micro-batches but the first, with planning, checkpoint and commit. {stage.note}",
     )
     for database in stage.urls:

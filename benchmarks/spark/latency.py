@@ -1,4 +1,4 @@
-"""How soon an event is in the sink of a query, from the call that publishes it."""
+"""The delay of an event from the call that publishes it to the sink of a query."""
 
 import time
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ _PATIENCE = 120.0
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of that."""
+    """Measure the delay of single events."""
     with staged(settings, "spark-latency") as stage:
         table = Table(
             "Spark: one event, from its publisher to the sink",
             ("database", "read by", "median", "90 %", "bar", "reached"),
             note="The sink is a function that collects the micro-batch (`foreachBatch`), the checkpoint is on the "
-            f"local disk, and half a second is between two events. {stage.note}",
+            f"local disk, and events are half a second apart. {stage.note}",
         )
         for database in stage.urls:
             for low_latency, (reader, bar) in _READERS.items():

@@ -1,4 +1,4 @@
-"""How soon SQL over topics is answered: by a command that starts Spark, by a running session, and at a stream's end."""
+"""The time of SQL over topics: for a command that starts Spark, in a running session, and at a stream's end."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ _LAST = 1_000
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """Cold, running, and the last events of streams of several lengths."""
+    """Measure cold and running sessions, and the last events of streams of several lengths."""
     count = settings.count(EVENTS)
     with staged(settings, "spark-query") as stage:
         for url in stage.urls.values():
@@ -33,8 +33,8 @@ def _answers(stage: Stage, settings: Settings, count: int) -> Table:
     table = Table(
         "Spark: SQL over live events",
         ("database", "asked of", "median", "bar", "reached"),
-        note=f"`{_SQL}` over {count:,} events. *The first command ever* also keeps what Java has loaded, for the next; "
-        f"the running session beside it leaves half of the machine to a command. {stage.note}",
+        note=f"`{_SQL}` over {count:,} events. *The first command ever* also stores Java's loaded classes for later; "
+        f"a running session beside it uses half of the machine. {stage.note}",
     )
     for database, url in stage.urls.items():
         environment = {**os.environ, "XDG_CACHE_HOME": str(stage.folder / f"cache of {database}")}
@@ -57,7 +57,7 @@ def _end(stage: Stage, settings: Settings, count: int) -> Table:
     table = Table(
         f"Spark: SQL over the last {_LAST:,} events",
         ("database", "events in the stream", "WHERE offset >", "WHERE created_at >"),
-        note="The median of some queries of a running session. It should not grow with the stream.",
+        note="The median of several queries of a running session. It should not grow with the stream.",
     )
     lengths = [count // 100, count // 10, count]
     for database, url in stage.urls.items():

@@ -1,4 +1,4 @@
-"""How fast streams are read as tables, beside files that Spark itself reads; and whether old events cost anything."""
+"""The rate of reading streams as tables, beside files that Spark itself reads, and the cost of old events."""
 
 from collections.abc import Callable, Iterator
 from time import perf_counter
@@ -14,7 +14,7 @@ _LAST = 1_000
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The whole of a stream, and the end of streams of several lengths."""
+    """Measure reading a whole stream, and the end of streams of several lengths."""
     count = settings.count(EVENTS)
     with staged(settings, "spark-reading") as stage:
         for url in stage.urls.values():
@@ -52,7 +52,7 @@ def _end(stage: Stage, settings: Settings, count: int) -> Table:
     table = Table(
         f"Spark: the last {_LAST:,} events",
         ("database", "events in the stream", "by startingOffsets", "by startingTimestamp"),
-        note="The median of some queries, from `load()` to the last row. It should not grow with the stream.",
+        note="The median of several queries, from `load()` to the last row. It should not grow with the stream.",
     )
     lengths = [count // 100, count // 10, count]
     for url in stage.urls.values():

@@ -1,4 +1,4 @@
-"""What a group of Spark's plays on: a session, a database of each kind, and streams of as many events as it likes."""
+"""The resources of the Spark benchmarks: a session, a database of each kind, and streams of events."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,22 +30,22 @@ class Stage(NamedTuple):
     jdbc: bool
 
     def read(self, database: str, **options: Any) -> "DataFrame":
-        """A topic as a table."""
+        """Return a topic as a table."""
         return self.spark.read.format("eventkit").options(url=self.urls[database], **options).load()
 
     def follow(self, database: str, **options: Any) -> "DataFrame":
-        """A topic as a stream."""
+        """Return a topic as a stream."""
         return self.spark.readStream.format("eventkit").options(url=self.urls[database], **options).load()
 
     def over_jdbc(self) -> dict[str, str]:
-        """The options by which Spark itself reaches the database on Postgres."""
+        """Return the options by which Spark itself connects to the database on Postgres."""
         user, _, place = self.urls["Postgres"].removeprefix("postgresql://").rpartition("@")
         return {"url": f"jdbc:postgresql://{place}", "user": user, "driver": "org.postgresql.Driver"}
 
 
 @contextmanager
 def staged(settings: Settings, name: str) -> Iterator[Stage]:
-    """A stage for a group; afterwards the session has ended."""
+    """Provide a stage, and end the session afterwards."""
     folder = Path(settings.folder(name))
     jar = next((str(jar) for place in _JARS for jar in sorted(place.rglob("postgresql-4*.jar"))), None)
     config = {"spark.local.dir": str(folder), "spark.sql.shuffle.partitions": "2"}
@@ -70,5 +70,5 @@ def fill(url: str, topic: str, count: int) -> None:
 
 
 def drain(frame: "DataFrame") -> None:
-    """Compute all of it, for nobody."""
+    """Compute all rows, and discard them."""
     frame.write.format("noop").mode("overwrite").save()

@@ -1,4 +1,4 @@
-"""Jobs of one session that take turns: each is whole in a slice, for Spark's own beginning is part of it."""
+"""Jobs of one session that take turns, each complete in a slice, because Spark's startup is part of it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,21 +8,21 @@ from ..settings import Settings
 
 
 class Job(Contestant):
-    """Somebody who does one thing, in this process."""
+    """A contestant that does one job in this process."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         self._run = run
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What the method returns."""
+        """Call the method, and return its result."""
         return getattr(self, method)(*arguments)
 
     def run(self, count: int) -> None:
-        """Do it."""
+        """Run the job."""
         self._run()
 
 
 def compare(jobs: Mapping[str, Callable[[], object]], count: int, settings: Settings) -> Result:
-    """The rates of jobs that have *count* rows each, after a turn that does not count."""
+    """Return the rates of jobs that have *count* rows each, after a warm-up turn."""
     contestants = {name: Job(run) for name, run in jobs.items()}
     return contest(contestants, "run", count, rounds=min(5, settings.rounds), slices=1)

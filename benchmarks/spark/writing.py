@@ -1,4 +1,4 @@
-"""How fast Spark publishes, each row once, beside rows that it appends by JDBC, each as often as it is tried."""
+"""The rate at which Spark publishes, each row once, beside an append by JDBC, which repeats rows when retried."""
 
 from collections.abc import Callable, Iterator
 from itertools import count as numbers
@@ -12,7 +12,7 @@ _BARS = {"SQLite": 280_000, "Postgres": 340_000}
 
 
 def measure(settings: Settings) -> Iterator[Table]:
-    """The table of that."""
+    """Measure publishing."""
     count = settings.count(EVENTS)
     with staged(settings, "spark-writing") as stage:
         fill(stage.urls["SQLite"], "orders", count)
@@ -24,8 +24,8 @@ def _publishing(stage: Stage, settings: Settings, count: int) -> Table:
     table = Table(
         "Spark: publishing exactly once",
         ("written to", "rows/s", "bar", "reached", "of JDBC (spread)"),
-        note=f"{count:,} rows of a Parquet file in four parts. An append by JDBC that is tried again has "
-        f"some of its rows twice. {stage.note}",
+        note=f"{count:,} rows of a Parquet file in four parts. An append by JDBC that is retried writes "
+        f"some rows twice. {stage.note}",
     )
     parquet = str(stage.folder / "orders.parquet")
     stage.read("SQLite", topic="orders").select("key", "payload").coalesce(4).write.parquet(parquet)

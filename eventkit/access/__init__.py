@@ -1,11 +1,10 @@
-"""Who may call the service, and what they may do there: keys, their scopes, and the events that tell of changes.
+"""API keys of the HTTP service, their scopes, and the audit events of changes.
 
-`keys` makes and revokes them, `secrets` is what they consist of, `scopes` what they permit; the service asks for them
-in `eventkit.http.keys`.
+`keys` adds, rotates and revokes keys; `scopes` defines their rights; `eventkit.http.keys` checks them on each request.
 """
 
-from ..operations.api_key import ApiKey
-from ..operations.audit import AUDIT, Audited
+from ..operations.admin import AUDIT, Audited
+from ..operations.coordination import ApiKey
 from .keys import ApiKeys, NewKey
 from .scopes import permits
 

@@ -1,20 +1,66 @@
-"""`ApiKeys`: the keys of a database, for whoever makes and revokes them."""
+"""`ApiKeys`: the API keys of a database."""
 
+import hmac
+import re
+import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from .. import arguments
-from ..app.answers import then
-from ..arguments import Duration
+from .. import checks
+from ..app.task import then
+from ..checks import Duration
 from ..codec import encode_json
-from ..operations.api_key import AddApiKey, FindApiKey, ListApiKeys, RevokeApiKey, RotateApiKey
-from ..operations.audit import Audited
+from ..operations.admin import Audited
+from ..operations.coordination import AddApiKey, FindApiKey, ListApiKeys, RevokeApiKey, RotateApiKey
 from .scopes import scopes as checked_scopes
-from .secrets import fresh_id, fresh_key, hash_of
+
+_KEY = re.compile(r"ek_([0-9a-f]{16})_([0-9a-f]{64})", re.ASCII)
+_SESSION = re.compile(r"es_([0-9a-f]{64})", re.ASCII)
+
+
+def fresh_id() -> str:
+    """Return a new key id, which is not secret."""
+    return secrets.token_hex(8)
+
+
+def fresh_key(id: str) -> str:
+    """Return a key with this id and a new secret."""
+    return f"ek_{id}_{secrets.token_hex(32)}"
+
+
+def id_of(key: str) -> str | None:
+    """Return the id in *key*; None if the text is not a key."""
+    found = _KEY.fullmatch(key)
+    return found[1] if found else None
+
+
+def hash_of(key: str) -> str:
+    """Return the hash of *key*, which the database stores."""
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise ValueError("this is not an eventkit API key")
+    return hmac.digest(bytes.fromhex(found[2]), f"eventkit key {found[1]}".encode(), "sha256").hex()
+
+
+def fresh_session() -> str:
+    """Return a secret id for a browser session, unrelated to the key that starts it."""
+    return f"es_{secrets.token_hex(32)}"
+
+
+def hash_of_session(session: str) -> str | None:
+    """Return the hash of a session id, which the database stores; None if the text is not a session id."""
+    found = _SESSION.fullmatch(session)
+    return hmac.digest(bytes.fromhex(found[1]), b"eventkit session", "sha256").hex() if found else None
+
+
+def proves(key: str, hashes: Iterable[str]) -> bool:
+    """Return whether the hash of *key* is one of *hashes*, in time that does not depend on the key."""
+    mine = hash_of(key)
+    return any([hmac.compare_digest(mine, other) for other in hashes])
 
 
 class NewKey(str):
-    """A key as its holder gets it, this once: it is stored nowhere.  Shown by `repr`, it is not."""
+    """A key with its secret, which is stored nowhere; `repr` hides the secret."""
 
     __slots__ = ()
 
@@ -23,19 +69,19 @@ class NewKey(str):
 
     @property
     def id(self) -> str:
-        """By what the key is told from others."""
+        """The id of the key, which is not secret."""
         return self.split("_")[1]
 
 
 class ApiKeys:
     """The keys of the kit's database; of an async kit every call is awaited.
 
-    *by* is who does it, for the stream ``eventkit.audit``, to which every change is an event in the same transaction.
+    Each change adds an event to the stream ``eventkit.audit`` in the same transaction; *by* names the caller there.
     """
 
-    def __init__(self, kit: Any, *, by: str = "somebody") -> None:
+    def __init__(self, kit: Any, *, by: str = "unknown") -> None:
         self._execute = kit._connection.execute
-        self._by = arguments.name("caller", by)
+        self._by = checks.name("caller", by)
 
     def add(
         self,
@@ -48,46 +94,46 @@ class ApiKeys:
         expires: Duration | None = None,
         tx: Any = None,
     ) -> Any:
-        """Make a key: the `NewKey`, which nobody can be told again.
+        """Add a key and return the `NewKey`, which cannot be shown again.
 
-        *rate* is in requests a second, of which *burst* may come at once; *quota* is in requests a day.
+        *rate* is in requests per second, with bursts of *burst* requests; *quota* is in requests per day.
         """
         checked = checked_scopes(scopes)
         if burst is not None and rate is None:
-            raise ValueError("burst says how deep the bucket of a rate is: say the rate= too")
+            raise ValueError("burst= needs rate=")
         id = fresh_id()
         key = NewKey(fresh_key(id))
         operation = AddApiKey(
             id,
-            arguments.name("key", name),
+            checks.name("key", name),
             hash_of(key),
             encode_json(checked),
-            None if rate is None else arguments.positive("rate", rate),
-            None if burst is None else arguments.burst(burst),
-            None if quota is None else arguments.count("quota", quota, least=1),
-            None if expires is None else arguments.milliseconds("expires", expires, least=1),
+            None if rate is None else checks.positive("rate", rate),
+            None if burst is None else checks.burst(burst),
+            None if quota is None else checks.count("quota", quota, least=1),
+            None if expires is None else checks.milliseconds("expires", expires, least=1),
         )
         return then(self._audited(operation, "key.add", id, tx, name=name, scopes=checked), lambda added: key)
 
     def rotate(self, id: str, *, grace: Duration = 0, tx: Any = None) -> Any:
-        """Give a key another secret: the `NewKey`, or None if there is no such key that lets anybody in.
+        """Replace the secret of a key and return the `NewKey`; None if there is no active key with this id.
 
-        The secret that it had is good for *grace* seconds more.
+        The old secret stays valid for *grace* seconds.
         """
         key = NewKey(fresh_key(self._id(id)))
-        operation = RotateApiKey(id, hash_of(key), arguments.milliseconds("grace", grace))
+        operation = RotateApiKey(id, hash_of(key), checks.milliseconds("grace", grace))
         return then(self._audited(operation, "key.rotate", id, tx), lambda rotated: key if rotated else None)
 
     def revoke(self, id: str, tx: Any = None) -> Any:
-        """Let a key in no more; False if there is none that did.  Services notice within a second."""
+        """Revoke a key; return False if there is no active key with this id.  Services notice within a second."""
         return self._audited(RevokeApiKey(self._id(id)), "key.revoke", id, tx)
 
     def get(self, id: str) -> Any:
-        """A key by its id, as `HeldKey`; None if there is none."""
+        """Return a key by its id, as `HeldKey`; None if there is none."""
         return self._execute(FindApiKey(id))
 
     def list(self) -> Any:
-        """All keys, with those that were revoked."""
+        """Return all keys, revoked ones included."""
         return self._execute(ListApiKeys())
 
     def _audited(self, operation: Any, action: str, id: str, tx: Any, **more: Any) -> Any:
@@ -97,5 +143,5 @@ class ApiKeys:
     @staticmethod
     def _id(id: Any) -> str:
         if not isinstance(id, str) or len(id) != 16 or not id.isalnum():
-            raise ValueError("a key is named by its id, the sixteen characters after ek_ that eventkit key list shows")
+            raise ValueError("invalid key id: pass the 16 characters that eventkit key list shows")
         return id

@@ -1,34 +1,34 @@
-"""What a key may do: scopes such as ``produce``, ``consume:queue``, ``admin:stream:orders.*``.
+"""Scopes of a key, such as ``produce``, ``consume:queue``, ``admin:stream:orders.*``.
 
-A scope is a right, then a kind of thing, then names of such things, in which ``*`` is any number of characters; what is
-left out is all.  Whoever may administrate a thing may produce and consume there.  What belongs to no thing, such as
-making queues or the list of them, takes a scope that leaves kind and names out.  Names that begin with ``eventkit``, as
-in ``eventkit.audit``, are the library's own: they take the scope ``admin`` as it stands.
+A scope is a right, a kind and a pattern of names, in which ``*`` matches any number of characters; a scope without kind
+or names covers all.  ``admin`` includes ``produce`` and ``consume``.  Requests that concern no single thing, such as
+creating or listing queues, need a scope without kind and names.  Names that begin with ``eventkit``, such as
+``eventkit.audit``, are reserved for the library and need the plain scope ``admin``.
 """
 
 from collections.abc import Iterable
 
-from .. import arguments
+from .. import checks
 
 RIGHTS = ("produce", "consume", "admin")
 RESERVED = "eventkit"
-"""How the names begin of what the library has for itself."""
+"""The prefix of the library's own names."""
 
 KINDS = ("queue", "stream", "channel", "job", "schedule", "result", "lock", "limit")
 
 
 def scopes(given: Iterable[str]) -> tuple[str, ...]:
-    """*given*, checked."""
+    """Check *given* and return it without duplicates."""
     if isinstance(given, str):
-        raise TypeError(f"scopes are a list: [{given!r}]")
+        raise TypeError(f"pass scopes as a list: [{given!r}]")
     checked = tuple(dict.fromkeys(_checked(scope) for scope in given))
     if not checked:
-        raise ValueError(f"a key may do nothing without a scope: {', '.join(RIGHTS)}, or as in 'produce:queue:emails'")
+        raise ValueError(f"a key needs a scope: {', '.join(RIGHTS)}, or for example 'produce:queue:emails'")
     return checked
 
 
 def permits(scopes: Iterable[str], right: str, kind: str | None = None, name: str | None = None) -> bool:
-    """Whether any of *scopes* gives the *right* to that thing; without a name, to all things of the kind."""
+    """Return whether *scopes* give the *right* to a thing; without a name, to all things of the kind."""
     if name is not None and name.startswith(RESERVED):
         return "admin" in scopes
     return any(_permits(scope, right, kind, name) for scope in scopes)
@@ -44,12 +44,12 @@ def _permits(scope: str, right: str, kind: str | None, name: str | None) -> bool
 
 
 def _checked(scope: str) -> str:
-    arguments.name("scope", scope, 600)
+    checks.name("scope", scope, 600)
     right, kind, names = _parts(scope)
     if right not in RIGHTS or (kind is not None and kind not in KINDS) or names == "":
         raise ValueError(
-            f"{scope!r} is no scope: a right ({', '.join(RIGHTS)}), and after colons a kind ({', '.join(KINDS)}) and "
-            f"names, as in 'produce:queue:emails.*'"
+            f"{scope!r} is not a scope: use RIGHT[:KIND[:NAMES]] with a right ({', '.join(RIGHTS)}) and a kind "
+            f"({', '.join(KINDS)}), for example 'produce:queue:emails.*'"
         )
     return scope
 
@@ -60,7 +60,7 @@ def _parts(scope: str) -> tuple[str, str | None, str | None]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether *name* is what is between the stars of *pattern*, in that order, and anything where they are."""
+    """Return whether *name* matches *pattern*, in which ``*`` is any number of characters."""
     first, *between = pattern.split("*")
     if not between:
         return name == pattern

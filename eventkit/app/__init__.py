@@ -1,4 +1,4 @@
-"""Declaring tasks: what a developer's modules import.
+"""Declaring tasks: the names that a developer's modules import.
 
 ::
 
@@ -9,12 +9,11 @@
 
     send_email.enqueue(to="ann@example.com", delay=30)
 
-`application` is where it begins; `declarations` is what a worker reads.
+Start reading at `application`; a worker reads `declarations`.
 """
 
 from .application import App, Application, AsyncApp
-from .context import AsyncTaskContext, TaskContext
-from .progress import Progress
+from .context import AsyncTaskContext, Progress, TaskContext
 from .protocols import AsyncTaskFunction, AsyncTaskHandle, TaskFunction, TaskHandle
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""`App`: where a developer's modules declare what is to be run, and through which they enqueue it.
+"""`App`: through which a developer's modules declare tasks, and enqueue them.
 
-Nothing here touches a database before it is used: a module that declares tasks can be imported anywhere.
+Declaring touches no database: a module that declares tasks can be imported anywhere.
 """
 
 import asyncio
@@ -12,19 +12,16 @@ from functools import partial
 from os import getpid
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from .. import arguments, retry
-from ..arguments import Duration
+from .. import checks, retry
+from ..checks import Duration
 from ..kit import connect, connect_async
 from ..protocols import AsyncEventKit, EventKit
-from ..records import Event, Notification
 from ..retry import Policy
-from .answers import reached
-from .declarations import ListenerDeclaration, OnCrash, SubscriberDeclaration, Then
-from .function import Function
-from .installing import install, install_async
+from ..values import Event, Notification
+from .declarations import ListenerDeclaration, OnCrash, SubscriberDeclaration, Then, payload_type
 from .protocols import AsyncTaskFunction, Runs, TaskFunction
-from .registry import Hook, Registry
-from .signature import payload_type
+from .registry import Hook, Registry, install, install_async
+from .task import Function, reached
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +31,7 @@ Key = Callable[..., str | None] | str
 
 
 class Declares(Protocol):
-    """``app.task(…)``: what makes a task of the function beneath it."""
+    """The decorator that ``app.task(…)`` returns."""
 
     @overload
     def __call__(
@@ -45,7 +42,7 @@ class Declares(Protocol):
 
 
 class AsyncDeclares(Protocol):
-    """The same of an `AsyncApp`."""
+    """The decorator that ``task(…)`` of an `AsyncApp` returns."""
 
     @overload
     def __call__(
@@ -56,15 +53,15 @@ class AsyncDeclares(Protocol):
 
 
 class Application(Registry):
-    """What `App` and `AsyncApp` have in common: all but the types of what they enqueue with."""
+    """The common part of `App` and `AsyncApp`: everything but the types of enqueueing."""
 
     def __init__(self, url: str | None = None, *, name: str = "app") -> None:
-        """*url* is where it connects when it has to; *name* tells several applications of one database apart."""
+        """Set the *url* to connect to on first use, and the *name* that tells the applications of a database apart."""
         super().__init__()
         if url is not None and not isinstance(url, str):
-            raise TypeError(f"an app is given a URL, not {type(url).__name__}: bind() takes a kit")
+            raise TypeError(f"App takes a URL, not {type(url).__name__}: pass a kit to bind()")
         self.url = url
-        self.name = arguments.name("app", name)
+        self.name = checks.name("app", name)
         self._kit: Any = None
         self._own: tuple[int, EventKit] | None = None
         self._connecting = threading.Lock()
@@ -74,26 +71,26 @@ class Application(Registry):
 
     @property
     def kit(self) -> Any:
-        """The kit that was bound; else one that is connected to the URL, once in each process."""
+        """The bound kit, or else one that is connected to the URL, once in each process."""
         return self._connected() if self._kit is None else self._kit
 
     @property
     def bound(self) -> Any:
-        """The kit that was bound; None where there is none."""
+        """The bound kit; None if there is none."""
         return self._kit
 
     def bind(self, kit: Any) -> None:
-        """Use this kit from now on; closing it remains the caller's."""
+        """Use this kit from now on; the caller closes it."""
         if not hasattr(kit, "queue"):
-            raise TypeError(f"bind() takes a kit, such as eventkit.connect(url) gives, not {type(kit).__name__}")
+            raise TypeError(f"bind() takes a kit, such as eventkit.connect(url) returns, not {type(kit).__name__}")
         self._kit = kit
 
     def unbind(self) -> None:
-        """Forget the kit that was bound."""
+        """Stop using the bound kit."""
         self._kit = None
 
     def close(self) -> None:
-        """Close the kit that was connected to the URL; a kit that was bound stays open.  May be called again."""
+        """Close the kit that was connected to the URL; a bound kit stays open.  May be called again."""
         with self._connecting:
             own, self._own = self._own, None
         if own is not None and own[0] == getpid():
@@ -110,7 +107,7 @@ class Application(Registry):
         """Enqueue the task at intervals, such as ``"@every 30s"``; above or below `task`, or without it."""
         if not (isinstance(when, str) and when.strip().lower().startswith("@every")):
             raise ValueError(
-                f"every() takes an interval such as '@every 30s', not {when!r}: a time of day is for cron()"
+                f"every() takes an interval such as '@every 30s', not {when!r}: use cron() for a time of day"
             )
         return self._scheduling(when=when, name=name, tz="UTC", args=args, catch_up=catch_up)
 
@@ -123,7 +120,7 @@ class Application(Registry):
         args: Mapping[str, Any] | None = None,
         catch_up: str = "all",
     ) -> Callable[[F], F]:
-        """Enqueue the task when a cron expression says; above or below `task`, or without it."""
+        """Enqueue the task at the times of a cron expression; above or below `task`, or without it."""
         return self._scheduling(when=when, name=name, tz=tz, args=args, catch_up=catch_up)
 
     def subscriber(
@@ -136,18 +133,18 @@ class Application(Registry):
         then: Then = "stop",
         dead_letters: str | None = None,
     ) -> Callable[[F], F]:
-        """Call the function with each event of a topic, in order, as a consumer of that name.
+        """Call the function with each event of a topic, in order, as a consumer with that name.
 
-        One that fails *retries* times more than once stops the consumer; with ``then="skip"`` it is published to the
-        stream *dead_letters* (``"<topic>.dead"``) instead, and the next one has its turn.
+        An event that still fails after *retries* retries stops the consumer; with ``then="skip"`` it is published to
+        the stream *dead_letters* (``"<topic>.dead"``) instead, and the consumer continues.
         """
         declared: dict[str, Any] = {
-            "topic": arguments.name("topic", topic),
-            "consumer": arguments.name("consumer", consumer),
-            "retries": arguments.count("retries", retries),
+            "topic": checks.name("topic", topic),
+            "consumer": checks.name("consumer", consumer),
+            "retries": checks.count("retries", retries),
             "backoff": retry.policy(backoff),
-            "then": arguments.choice("then", then, ("stop", "skip")),
-            "dead_letters": arguments.name("topic", f"{topic}.dead" if dead_letters is None else dead_letters),
+            "then": checks.choice("then", then, ("stop", "skip")),
+            "dead_letters": checks.name("topic", f"{topic}.dead" if dead_letters is None else dead_letters),
         }
 
         def declare(function: F) -> F:
@@ -161,7 +158,7 @@ class Application(Registry):
         """Call the function with each notification of these channels."""
         if not channels or callable(channels[0]):
             raise ValueError("name at least one channel to listen to: @app.listener('alerts')")
-        names = tuple(arguments.name("channel", name) for name in channels)
+        names = tuple(checks.name("channel", name) for name in channels)
 
         def declare(function: F) -> F:
             type, is_async = payload_type(function, Notification), inspect.iscoroutinefunction(function)
@@ -171,26 +168,26 @@ class Application(Registry):
         return declare
 
     def on_success(self, hook: F) -> F:
-        """Call ``hook(ctx, result)`` in the worker after each task that is done."""
+        """Call ``hook(ctx, result)`` in the worker after each task that succeeds."""
         self.success_hooks = (*self.success_hooks, hook)
         return hook
 
     def on_failure(self, hook: F) -> F:
-        """Call ``hook(ctx, error)`` in the worker after each run that failed."""
+        """Call ``hook(ctx, error)`` in the worker after each run that fails."""
         self.failure_hooks = (*self.failure_hooks, hook)
         return hook
 
     def install(self, kit: Any = None) -> Any:
-        """Store in the database what was declared for it: schedules, and settings of queues.  Awaited on an async kit.
+        """Store the declared schedules and queue settings in the database.  Awaited on an async kit.
 
-        Workers do it when they start.  Schedules that this app stored before and does not declare any more are removed.
+        Workers do it when they start.  Schedules that this app stored before and no longer declares are removed.
         """
         kit = self._reached() if kit is None else kit
         return reached(kit, lambda kit: install_async(self, kit) if hasattr(kit, "__aenter__") else install(self, kit))
 
     def worker(self, **settings: Any) -> Runs:
-        """A worker that runs what was declared, with the settings of `eventkit.worker.Worker`."""
-        # By its name, like a backend: workers know apps, and apps know no workers.
+        """Return a worker that runs the declared tasks, with the settings of `eventkit.worker.Worker`."""
+        # Imported by name, as backends are: workers import apps, and apps import no workers.
         made: Runs = importlib.import_module("eventkit.worker").Worker(self, **settings)
         return made
 
@@ -207,24 +204,22 @@ class Application(Registry):
         return declare
 
     def _reached(self) -> Any:
-        """The kit, or an awaitable of it."""
+        """Return the kit, or an awaitable of it."""
         return self.kit
 
     def _connected(self) -> Any:
         with self._connecting:
             if self._own is None or self._own[0] != getpid():
                 if self.url is None:
-                    raise RuntimeError(
-                        "this app has no database: give App a URL, or bind() a kit before anything is used"
-                    )
+                    raise RuntimeError("this app has no database: give App a URL, or bind() a kit before its first use")
                 self._own = (getpid(), connect(self.url))
             return self._own[1]
 
 
 class App(Application):
-    """Declares tasks, schedules, subscribers and listeners, and enqueues from code that blocks.
+    """An application: it declares tasks, schedules, subscribers and listeners, for code that blocks.
 
-    It connects to its URL when it is first used, or is given a kit with `bind`.
+    It connects to its URL on first use, or uses the kit passed to `bind`.
     """
 
     @overload
@@ -251,14 +246,14 @@ class App(Application):
         on_failure: Hook | Sequence[Hook] = (),
     ) -> Declares: ...
     def task(self, *function: Any, **options: Any) -> Any:
-        """Make a task of the function beneath; `TaskDeclaration` says what the options are."""
+        """Declare the decorated function as a task; `TaskDeclaration` lists the options."""
         return self._task(*function, **options)
 
 
 class AsyncApp(Application):
     """`App` for code that awaits: `enqueue` is awaited.
 
-    It connects to its URL when it is first used, once for each event loop, or is given an `AsyncEventKit` with `bind`.
+    It connects to its URL on first use, once for each event loop, or uses the `AsyncEventKit` passed to `bind`.
     """
 
     _opening: tuple[asyncio.AbstractEventLoop, asyncio.Task[AsyncEventKit]] | None = None
@@ -289,19 +284,17 @@ class AsyncApp(Application):
         on_failure: Hook | Sequence[Hook] = (),
     ) -> AsyncDeclares: ...
     def task(self, *function: Any, **options: Any) -> Any:
-        """Make a task of the function beneath; `TaskDeclaration` says what the options are."""
+        """Declare the decorated function as a task; `TaskDeclaration` lists the options."""
         return self._task(*function, **options)
 
     def bind(self, kit: AsyncEventKit) -> None:
-        """Use this kit from now on; closing it remains the caller's."""
+        """Use this kit from now on; the caller closes it."""
         if not hasattr(kit, "__aenter__"):
-            raise TypeError(
-                "an AsyncApp is bound to what eventkit.connect_async(url) gives; App takes a kit that blocks"
-            )
+            raise TypeError("AsyncApp.bind() takes a kit from eventkit.connect_async(url); App takes a kit that blocks")
         super().bind(kit)
 
     async def connect(self) -> AsyncEventKit:
-        """The kit that was bound; else one that is connected to the URL, once for each event loop."""
+        """Return the bound kit, or else one that is connected to the URL, once for each event loop."""
         if self._kit is not None:
             bound: AsyncEventKit = self._kit
             return bound
@@ -309,13 +302,13 @@ class AsyncApp(Application):
         if self._opening is None or self._opening[0] is not loop or _failed(self._opening[1]):
             if self.url is None:
                 raise RuntimeError(
-                    "this app has no database: give AsyncApp a URL, or bind() what eventkit.connect_async(url) gives"
+                    "this app has no database: give AsyncApp a URL, or bind() a kit from eventkit.connect_async(url)"
                 )
             self._opening = (loop, loop.create_task(_open(self.url)))
         return await asyncio.shield(self._opening[1])
 
     async def close(self) -> None:  # type: ignore[override]
-        """Close the kit that was connected to the URL; a kit that was bound stays open.  May be called again."""
+        """Close the kit that was connected to the URL; a bound kit stays open.  May be called again."""
         opening, self._opening = self._opening, None
         if opening is not None and opening[0] is asyncio.get_running_loop() and not _failed(opening[1]):
             await (await opening[1]).close()
@@ -325,7 +318,7 @@ class AsyncApp(Application):
 
     def _connected(self) -> AsyncEventKit:
         if self._opening is None or not self._opening[1].done():
-            raise RuntimeError("this app has not connected yet: await app.connect(), which gives the kit")
+            raise RuntimeError("this app has not connected yet: await app.connect(), which returns the kit")
         return self._opening[1].result()
 
 

@@ -1,7 +1,4 @@
-"""What a running task may ask for: itself, the kit, a transaction to end in, and whether it should go on.
-
-A parameter annotated `TaskContext`, or `AsyncTaskContext` in an async function, is given one.
-"""
+"""`TaskContext`: the running task, its kit, its transaction, its progress and its cancellation."""
 
 import logging
 import threading
@@ -9,16 +6,49 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import msgspec
+
 from ..errors import LeaseLost, TaskCancelled
 from ..protocols import AsyncEventKit, EventKit
-from ..records import Task
-from .progress import KEPT, plain, saved_under
+from ..values import Task
+
+KEPT = 86_400
+"""The seconds for which progress is kept after its last update."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The progress of a task: a *fraction* from 0 to 1, and a *note*."""
+
+    fraction: float
+    note: str = ""
+
+
+def saved_under(id: int) -> str:
+    """Return the id of the result that holds the progress of a task."""
+    return f"eventkit:progress:{id}"
+
+
+def plain(fraction: float, note: str) -> dict[str, Any]:
+    """Return progress in the form in which it is saved."""
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float):
+        raise TypeError(f"progress is a fraction from 0 to 1, not {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")
+    if not isinstance(note, str):
+        raise TypeError(f"the note of a progress is text, not {type(note).__name__}")
+    return {"fraction": fraction, "note": note}
+
+
+def read(saved: Any) -> Progress | None:
+    """Return the saved progress; None if there is none."""
+    return None if saved is None else msgspec.convert(saved, Progress)
+
 
 _logger = logging.getLogger("eventkit.tasks")
 
 
 class _Context:
-    """What contexts of both flavours have in common: all but what reaches the database."""
+    """The common part of both contexts: everything but access to the database."""
 
     def __init__(self, task: Task[Any]) -> None:
         self.task = task
@@ -32,16 +62,16 @@ class _Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the task was cancelled while it ran."""
+        """True if the task was cancelled while it ran."""
         return self._cancelled.is_set()
 
     def raise_if_cancelled(self) -> None:
-        """End here, with `TaskCancelled`, if the task was cancelled."""
+        """Raise `TaskCancelled` if the task was cancelled."""
         if self.cancelled:
             raise TaskCancelled(self.task.id)
 
     def cancel(self) -> None:
-        """Tell the task that it was cancelled; the worker does."""
+        """Record that the task was cancelled.  The worker calls it."""
         self._cancelled.set()
 
     @property
@@ -54,7 +84,7 @@ class _Context:
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(
-            f"task {self.task.id} is no longer ours, so its transaction was rolled back: give its queue a longer lease"
+            f"the lease of task {self.task.id} ran out, so its work was rolled back: give its queue a longer lease"
         )
 
 
@@ -67,9 +97,9 @@ class TaskContext(_Context):
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A transaction for ``tx=`` that acks the task when it is committed: its effects come about exactly once.
+        """Open a transaction for ``tx=`` that acks the task when it commits, so that its effects happen exactly once.
 
-        If the lease has run out meanwhile, it is rolled back and `LeaseLost` is raised.
+        If the lease has run out meanwhile, it rolls back and raises `LeaseLost`.
         """
         with self.kit.transaction() as tx:
             yield tx
@@ -78,7 +108,7 @@ class TaskContext(_Context):
         self.settled = True
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Say how far the task is, for `TaskHandle.progress` and the command line."""
+        """Save the task's progress, for `TaskHandle.progress` and the command line."""
         self.kit.results.save(saved_under(self.task.id), plain(fraction, note), ttl=KEPT)
 
 
@@ -91,9 +121,9 @@ class AsyncTaskContext(_Context):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
-        """A transaction for ``tx=`` that acks the task when it is committed: its effects come about exactly once.
+        """Open a transaction for ``tx=`` that acks the task when it commits, so that its effects happen exactly once.
 
-        If the lease has run out meanwhile, it is rolled back and `LeaseLost` is raised.
+        If the lease has run out meanwhile, it rolls back and raises `LeaseLost`.
         """
         async with self.kit.transaction() as tx:
             yield tx
@@ -102,5 +132,5 @@ class AsyncTaskContext(_Context):
         self.settled = True
 
     async def progress(self, fraction: float, note: str = "") -> None:
-        """Say how far the task is, for `AsyncTaskHandle.progress` and the command line."""
+        """Save the task's progress, for `AsyncTaskHandle.progress` and the command line."""
         await self.kit.results.save(saved_under(self.task.id), plain(fraction, note), ttl=KEPT)

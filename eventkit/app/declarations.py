@@ -1,11 +1,201 @@
-"""What an application has declared, as values: all that a worker needs to know of it."""
+"""The declarations of an application as values, and the arguments of a task as JSON."""
 
-from collections.abc import Callable
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from ..retry import Policy
-from .signature import Signature
+from .context import AsyncTaskContext, TaskContext
+
+OPTIONS = (
+    "delay",
+    "run_at",
+    "priority",
+    "max_attempts",
+    "expires",
+    "key",
+    "headers",
+    "wait",
+    "tx",
+)
+"""The parameters of `enqueue` itself, whose names no parameter of a task can have."""
+
+_CONTEXTS = (TaskContext, AsyncTaskContext)
+_EMPTY = inspect.Parameter.empty
+_REFUSED = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional only, but arguments are stored by name: remove the /",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments: declare a list",
+    inspect.Parameter.VAR_KEYWORD: "takes arguments of any name: declare a dict, or name them",
+}
+
+
+class _Resolved(NamedTuple):
+    """The resolved annotations of a function."""
+
+    struct: type[msgspec.Struct]
+    context: str | None
+    returns: Any
+
+
+class Signature:
+    """The parameters of *function*; with *batch*, the item type of its one list parameter."""
+
+    def __init__(self, function: Callable[..., Any], name: str, *, batch: bool = False) -> None:
+        self._function = function
+        self._name = name
+        self._batch = batch
+        self._parameters = _checked(function, name)
+        self._positional = [
+            parameter.name
+            for parameter in self._parameters.values()
+            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
+        self._known: _Resolved | None = None
+        # An annotation may name a class that the module defines later; it is then resolved at the first call.
+        with suppress(NameError):
+            self._resolve()
+
+    @property
+    def context(self) -> str | None:
+        """The name of the parameter that takes the context, if there is one."""
+        return self._resolve().context
+
+    @property
+    def returns(self) -> Any:
+        """The annotation of the returned value, awaited for an async function; Any if there is none."""
+        return self._resolve().returns
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call as JSON values; raise ``TypeError`` if the function would not accept them."""
+        named = self.bind(args, kwargs)
+        struct = self._resolve().struct
+        try:
+            given = struct(**named)
+            plain = msgspec.to_builtins(given, str_keys=True)
+            read = msgspec.convert(plain, struct, str_keys=True)
+        except (TypeError, msgspec.ValidationError, RecursionError) as error:
+            raise TypeError(f"{self._name}: {error}") from None
+        for name, value in named.items():
+            if not _same(value, again := getattr(read, name)):
+                raise TypeError(
+                    f"{self._name}: {name!r} would arrive as {type(again).__name__}, with values of another type than "
+                    f"those passed: annotate the parameter with its type, or pass JSON values"
+                )
+        encoded: dict[str, Any] = plain
+        return encoded
+
+    def decode(self, args: Any) -> dict[str, Any]:
+        """Return the arguments for *args*, without defaults; raise ``msgspec.ValidationError`` if they do not match."""
+        struct = self._resolve().struct
+        read = msgspec.convert(args, struct, str_keys=True)
+        return {name: getattr(read, name) for name in args}
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name, without omitted ones."""
+        context, named = self.context, dict(kwargs)
+        if args:
+            positional = [name for name in self._positional if name != context]
+            if len(args) > len(positional):
+                raise TypeError(f"{self._name}: at most {len(positional)} positional arguments, not {len(args)}")
+            for name, value in zip(positional, args, strict=False):
+                if name in kwargs:
+                    raise TypeError(f"{self._name}: {name!r} is given twice")
+                named[name] = value
+        if context in named:
+            raise TypeError(f"{self._name}: {context!r} is the context, which the worker passes")
+        return named
+
+    @property
+    def required(self) -> list[str]:
+        """The parameters without a default."""
+        return [name for name in self._parameters if name not in self.defaults() and name != self.context]
+
+    def defaults(self) -> dict[str, Any]:
+        """The parameters that have a default, with it."""
+        return {
+            name: parameter.default for name, parameter in self._parameters.items() if parameter.default is not _EMPTY
+        }
+
+    def _resolve(self) -> _Resolved:
+        if self._known is None:
+            hints = typing.get_type_hints(self._function, include_extras=True)
+            returns = hints.pop("return", Any)
+            contexts = [name for name, hint in hints.items() if hint in _CONTEXTS]
+            self._check_contexts(contexts, hints)
+            fields = [
+                self._field(parameter, hints) for name, parameter in self._parameters.items() if name not in contexts
+            ]
+            if self._batch:
+                fields = [self._item(fields)]
+            struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
+            try:
+                msgspec.json.Decoder(struct)
+            except TypeError as error:
+                raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
+            self._known = _Resolved(struct, contexts[0] if contexts else None, returns)
+        return self._known
+
+    def _check_contexts(self, contexts: list[str], hints: dict[str, Any]) -> None:
+        if len(contexts) > 1:
+            raise TypeError(f"{self._name}: only one parameter may take the context, not {' and '.join(contexts)}")
+        if contexts and self._batch:
+            raise TypeError(f"{self._name}: a batch has no context, being many tasks: remove {contexts[0]!r}")
+        if contexts and hints[contexts[0]] is AsyncTaskContext and not inspect.iscoroutinefunction(self._function):
+            raise TypeError(f"{self._name}: only an async function gets an AsyncTaskContext: annotate TaskContext")
+
+    def _field(self, parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
+        hint = hints.get(parameter.name, Any)
+        if parameter.default is _EMPTY:
+            return parameter.name, hint
+        return parameter.name, typing.Union[hint, msgspec.UnsetType], msgspec.UNSET  # noqa: UP007  # a hint may be text
+
+    def _item(self, fields: list[Any]) -> tuple[str, Any]:
+        """Return the one field of a batch: an item of the list."""
+        hint = fields[0][1] if len(fields) == 1 and len(fields[0]) == 2 else None
+        if typing.get_origin(hint) is not list:
+            raise TypeError(
+                f"{self._name}: with batch= a function takes one parameter, annotated list[…] of one task's item"
+            )
+        return fields[0][0], typing.get_args(hint)[0]
+
+
+def payload_type(function: Callable[..., Any], message: Any) -> Any:
+    """Return the payload's type from the annotation of the one parameter, such as ``Event[Order]``; else None."""
+    parameters = [one for one in inspect.signature(function).parameters.values() if one.default is _EMPTY]
+    if len(parameters) != 1:
+        raise TypeError(f"{function.__name__} is called with one {message.__name__}: it must take one parameter")
+    hint = typing.get_type_hints(function).get(parameters[0].name)
+    if typing.get_origin(hint) is not message:
+        return None
+    return typing.get_args(hint)[0]
+
+
+def _checked(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
+    """Return the function's parameters; raise ``TypeError`` for one that cannot be passed by name."""
+    parameters = dict(inspect.signature(function).parameters)
+    for parameter in parameters.values():
+        if parameter.kind in _REFUSED:
+            raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
+        if parameter.name in OPTIONS:
+            raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
+    return parameters
+
+
+def _same(given: Any, read: Any) -> bool:
+    """Return whether *read* equals *given*; values without an equality of their own only need the same type."""
+    if given is read or given == read:
+        return True
+    if isinstance(given, list | tuple) and isinstance(read, list | tuple):
+        return len(given) == len(read) and all(map(_same, given, read))
+    if isinstance(given, dict) and isinstance(read, dict):
+        return given.keys() == read.keys() and all(_same(value, read[key]) for key, value in given.items())
+    return type(given) is type(read)
+
 
 OnCrash = Literal["retry", "fail"]
 Then = Literal["stop", "skip"]
@@ -13,10 +203,10 @@ Then = Literal["stop", "skip"]
 
 @dataclass(frozen=True)
 class TaskDeclaration:
-    """A function that is run for the tasks of its name.
+    """A function that workers run for the tasks of its name.
 
-    *retries*, *timeout* (in seconds) and *backoff* are the queue's where they are None; *rate*, *burst* and
-    *max_running* are stored with the queue.  With *batch* above 1 one call is for up to so many tasks.
+    *retries*, *timeout* (in seconds) and *backoff* default to those of the queue; *rate*, *burst* and *max_running* are
+    stored with the queue.  With *batch* above 1, one call takes up to that many tasks.
     """
 
     name: str
@@ -39,7 +229,7 @@ class TaskDeclaration:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the queue is to be configured with, which is nothing where nothing was declared."""
+        """The settings to store with the queue; empty if none were declared."""
         values = {"rate": self.rate, "burst": self.burst, "max_running": self.max_running}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -48,8 +238,8 @@ class TaskDeclaration:
 class SubscriberDeclaration:
     """A function that is called with each event of a topic, in order.
 
-    One that fails *retries* times more is not tried again: *then* the consumer stops, or skips it, which publishes it
-    to the stream *dead_letters*.
+    For an event that still fails after *retries* retries, *then* says whether the consumer stops, or skips it and
+    publishes it to the stream *dead_letters*.
     """
 
     topic: str

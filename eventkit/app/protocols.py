@@ -1,6 +1,6 @@
-"""What a declared task is, as types, in both flavours.
+"""Declared tasks as types, in both flavours.
 
-`App.task` gives a `TaskFunction`, whose calls block; `AsyncApp.task` an `AsyncTaskFunction`, whose calls are awaited.
+`App.task` returns a `TaskFunction`, whose calls block; `AsyncApp.task` an `AsyncTaskFunction`, whose calls are awaited.
 Both have the same names, arguments and results.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from ..arguments import Duration
-from ..records import NewTask
+from ..checks import Duration
+from ..values import NewTask
+from .context import Progress
 from .declarations import TaskDeclaration
-from .progress import Progress
 
 P = ParamSpec("P")
 C_co = TypeVar("C_co", covariant=True)
@@ -22,28 +22,28 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class TaskHandle(Protocol[R_co]):
-    """A task that was enqueued: *id*, and whether this call *created* it or found its key taken by it."""
+    """An enqueued task: its *id*, and whether this call *created* it or found its key taken by it."""
 
     id: int
     created: bool
 
     def result(self, timeout: Duration) -> R_co:
-        """What the function returned, as soon as it has; `TaskFailed` when it died, `TimedOut` after *timeout* seconds.
+        """Wait for the task, and return its result; raise `TaskFailed` or, after *timeout* seconds, `TimedOut`.
 
-        What returns None by its annotation leaves no result to wait for: a ``TypeError``.
+        Raise ``TypeError`` for a function that returns None by its annotation, because it saves no result.
         """
         ...
 
     def status(self) -> str:
-        """``scheduled ready leased dead done``; ``gone`` if it is done and not kept, or was cancelled or purged."""
+        """Return ``scheduled ready leased dead done``; ``gone`` if it is done and not kept, cancelled or purged."""
         ...
 
     def cancel(self, running: bool = False) -> bool:
-        """Delete the task if it waits, or with *running* if it is being run too; False if it does not."""
+        """Delete the task if it waits, or with *running* also if it runs; return False if there is none."""
         ...
 
     def progress(self) -> Progress | None:
-        """How far it said last that it is; None if it has not."""
+        """Return the task's last saved progress; None if there is none."""
         ...
 
 
@@ -63,11 +63,11 @@ class AsyncTaskHandle(Protocol[R_co]):
 
 
 class TaskFunction(Protocol[P, C_co, R]):
-    """A function that was declared as a task.  Calling it calls the function, here and now."""
+    """A function that was declared as a task.  Calling it calls the function directly."""
 
     @property
     def declaration(self) -> TaskDeclaration:
-        """What was declared of it."""
+        """The declaration of the task."""
         ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C_co: ...
@@ -86,14 +86,14 @@ class TaskFunction(Protocol[P, C_co, R]):
         tx: Any = None,
         **arguments: Any,
     ) -> TaskHandle[R]:
-        """Have a worker call it with these arguments; the options are those of `TaskQueue.enqueue`.
+        """Enqueue a call with these arguments; the options are those of `TaskQueue.enqueue`.
 
-        ``TypeError`` if the function would not take the arguments, by their names or by their types.
+        Raise ``TypeError`` if the names or the types of the arguments do not match the function.
         """
         ...
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> list[TaskHandle[R]]:
-        """Enqueue several, all or none: of each the arguments by name, or what `new` gives."""
+        """Enqueue several calls, all or none; each item has the arguments by name, or is made by `new`."""
         ...
 
     def new(
@@ -108,11 +108,11 @@ class TaskFunction(Protocol[P, C_co, R]):
         headers: Mapping[str, str] | None = None,
         **arguments: Any,
     ) -> NewTask:
-        """What `enqueue` would enqueue, as a value: for `enqueue_many`."""
+        """Return the task that `enqueue` would enqueue, as a value for `enqueue_many`."""
         ...
 
     def handle(self, id: int) -> TaskHandle[R]:
-        """The handle of a task that was enqueued before."""
+        """Return the handle of a task that was enqueued before."""
         ...
 
 
@@ -160,16 +160,16 @@ class AsyncTaskFunction(Protocol[P, C_co, R]):
 
 
 class Runs(Protocol):
-    """What `App.worker` gives, as far as starting and stopping it goes."""
+    """The worker that `App.worker` returns, as far as starting and stopping it."""
 
     def run(self) -> int:
-        """Work until a signal comes; the exit code."""
+        """Run until a signal arrives; return the exit code."""
         ...
 
     async def serve(self) -> None:
-        """Work until it is stopped, in the running event loop."""
+        """Run in the current event loop until it is stopped."""
         ...
 
     def stop(self) -> None:
-        """Let what runs finish, begin nothing new, and end."""
+        """Finish the running tasks, start no others, and end."""
         ...

@@ -1,10 +1,9 @@
-"""The command line: ``eventkit``, for whoever looks after a database.
+"""The command line ``eventkit``, for operators.
 
-Each group of commands is a module of plain functions.  `opening` is where a kit is opened, `show` where anything is
-printed, `root` where the commands are put together.  What a command needs of the library it imports when it runs, so
-that ``eventkit --help`` is there at once.
+Each group of commands is a module of plain functions.  `database` opens kits, `console` prints, `commands` assembles
+the commands.  Commands import the library when they run, so that ``eventkit --help`` is fast.
 
-It comes with ``pip install 'eventkit-db[cli]'``; without that, there is a line that says so.
+It needs ``pip install 'eventkit-db[cli]'``; without that, ``eventkit`` prints this remedy.
 """
 
 import sys
@@ -14,9 +13,9 @@ _EXTRA = ("typer", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it is done, 1 when it failed or the answer is no, 2 when it was not understood."""
+    """Run one command; return 0 for success, 1 for failure or a negative answer, 2 for a usage error."""
     try:
-        from .root import run
+        from .commands import run
     except ModuleNotFoundError as error:
         if error.name not in _EXTRA:
             raise

@@ -1,4 +1,4 @@
-"""``python -m eventkit.cli``: the same as ``eventkit``, where scripts are not on the path."""
+"""``python -m eventkit.cli``: the command without its script on the path."""
 
 import sys
 

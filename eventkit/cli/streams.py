@@ -5,67 +5,79 @@ from typing import Annotated, Any
 
 import typer
 
-from . import show
-from .lines import feed
-from .messages import done
-from .opening import opened
-from .options import File, Headers, Json, Limit, MaxKeep, OlderThan, Payload, Since, Topic, Url
-from .refusals import Refused
-from .telling import told
-from .values import headers, json_value, moment
+from . import console
+from .console import Refused
+from .database import audited, opened
+from .files import feed
+from .settings import (
+    File,
+    Headers,
+    Json,
+    Limit,
+    MaxKeep,
+    OlderThan,
+    Payload,
+    Since,
+    Topic,
+    Url,
+    headers,
+    json_value,
+    moment,
+)
+from .tasks import done
 
-app = typer.Typer(help="Streams: publish, read, follow, consumers.", no_args_is_help=True, rich_markup_mode=None)
+stream_app = typer.Typer(help="Streams: publish, read, follow, consumers.", no_args_is_help=True, rich_markup_mode=None)
 
 _COLUMNS = ("offset", "created_at", "key", "payload")
 _CONSUMERS = ("topic", "name", "offset", "lag", "updated_at")
 
 
-@app.command("list")
+@stream_app.command("list")
 def list_(url: Url = None, json: Json = False) -> None:
-    """All topics, in numbers."""
+    """List all topics with their statistics."""
     with opened(url) as kit:
         topics = kit.overview().topics.items()
         rows = [
-            {"topic": name, **show.plain(numbers), "lag": max((c.lag for c in numbers.consumers), default=None)}
+            {"topic": name, **console.plain(numbers), "lag": max((c.lag for c in numbers.consumers), default=None)}
             for name, numbers in topics
         ]
         if not json:
             for row in rows:
                 row["consumers"] = len(row["consumers"])
-        show.listing(rows, ("topic", "events", "head", "consumers", "lag"), json, "there are no topics")
+        console.listing(rows, ("topic", "events", "head", "consumers", "lag"), json, "there are no topics")
 
 
-@app.command()
+@stream_app.command()
 def publish(
     topic: Topic,
     payload: Payload = None,
     file: File = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="What it is about.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Key of the event.")] = None,
     dedup: Annotated[
-        str | None, typer.Option("--dedup", metavar="ID", help="Write nothing if the topic has that id.")
+        str | None, typer.Option("--dedup", metavar="ID", help="Skip the event if the topic has this id.")
     ] = None,
     header: Headers = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Append an event, or one for each line of a file.
+    """Publish an event, or one for each line of a file.
 
-    A file goes in by batches of 2,000 lines, each of which is one transaction. A line that is no
-    JSON ends it, with its number; those before it are in.
+    A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
+    number; the lines before it are published.
     """
     from eventkit import NewEvent
 
     extra = headers(header)
     if (payload is None) == (file is None):
-        raise Refused("say what to publish: one PAYLOAD, or --file FILE (- for stdin)")
+        raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
     with opened(url) as kit:
         stream = kit.stream(topic)
         if file is None:
             offset = stream.publish(json_value(payload or ""), key=key, headers=extra, dedup=dedup)
-            show.answer(f"offset {offset}", {"topic": topic, "offset": offset}, json)
+            console.answer(f"offset {offset}", {"topic": topic, "offset": offset}, json)
             return
         if dedup is not None:
-            raise Refused("--dedup is for a single event: a file's would all have the same")
+            raise Refused("--dedup does not work with --file: all events would have the same id")
 
         def events(values: list[Any]) -> list[Any]:
             return values if key is None and extra is None else [NewEvent(value, key, extra) for value in values]
@@ -75,45 +87,45 @@ def publish(
         done(number, "events published", time.monotonic() - began, json)
 
 
-@app.command()
+@stream_app.command()
 def read(
     topic: Topic,
     after: Annotated[
-        int | None, typer.Option("--after", metavar="OFFSET", min=0, help="What comes after that offset.")
+        int | None, typer.Option("--after", metavar="OFFSET", min=0, help="Only events after this offset.")
     ] = None,
     since: Since = None,
     limit: Limit = 100,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """The first events of a topic, or those after a place in it."""
+    """Print the first events of a topic, or those after an offset or time."""
     with opened(url) as kit:
         stream = kit.stream(topic)
         begin = (after or 0) if since is None else stream.offset_at(since)
         events = stream.read(begin, limit, on_truncated="skip")
         if json:
-            show.document(events)
+            console.document(events)
             return
-        rows = [{**show.plain(event), "payload": show.payload(event.payload)} for event in events]
-        show.listing(rows, _COLUMNS, False, f"topic {topic} has no events there")
+        rows = [{**console.plain(event), "payload": console.payload(event.payload)} for event in events]
+        console.listing(rows, _COLUMNS, False, f"no events in topic {topic}")
 
 
-@app.command()
+@stream_app.command()
 def tail(
     topic: Topic,
     last: Annotated[int, typer.Option("--last", "-n", metavar="N", min=0, help="Begin with the newest N.")] = 10,
     after: Annotated[
-        int | None, typer.Option("--after", metavar="OFFSET", min=0, help="Begin after that offset.")
+        int | None, typer.Option("--after", metavar="OFFSET", min=0, help="Begin after this offset.")
     ] = None,
     since: Since = None,
     consumer: Annotated[
         str | None,
-        typer.Option("--consumer", metavar="NAME", help="Go on where that one is, and save how far you got."),
+        typer.Option("--consumer", metavar="NAME", help="Continue as this consumer, and save its offset."),
     ] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Print events as they come, until interrupted."""
+    """Print events as they arrive, until interrupted."""
     with opened(url) as kit:
         stream = kit.stream(topic)
         start: Any = "committed"
@@ -126,32 +138,32 @@ def tail(
                 for event in events:
                     followed(event, (str(event.offset), event.key), json)
         except KeyboardInterrupt:
-            show.interrupted()
+            console.interrupted()
 
 
-@app.command()
+@stream_app.command()
 def consumers(topic: Topic, url: Url = None, json: Json = False) -> None:
-    """Who reads a topic, and how far they are."""
+    """List the consumers of a topic, with offset and lag."""
     with opened(url) as kit:
-        rows = [{"topic": topic, **show.plain(one)} for one in kit.stream(topic).consumers()]
-        show.listing(rows, _CONSUMERS, json, f"topic {topic} has no consumers")
+        rows = [{"topic": topic, **console.plain(one)} for one in kit.stream(topic).consumers()]
+        console.listing(rows, _CONSUMERS, json, f"topic {topic} has no consumers")
 
 
-@app.command()
+@stream_app.command()
 def seek(
     topic: Topic,
-    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="Who.", show_default=False)],
+    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)],
     to: Annotated[
-        str, typer.Argument(metavar="TO", help="An offset, earliest, latest, or a moment.", show_default=False)
+        str, typer.Argument(metavar="TO", help="An offset, earliest, latest, or a time.", show_default=False)
     ],
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Move a consumer anywhere.
+    """Move a consumer to another offset.
 
-    It goes on after that offset when it starts next.
+    It continues after this offset when it starts next.
     """
-    with told(url, "stream.seek", topic=topic, consumer=consumer, to=to) as kit:
+    with audited(url, "stream.seek", topic=topic, consumer=consumer, to=to) as kit:
         stream = kit.stream(topic)
         if to.isdecimal():
             offset = int(to)
@@ -160,37 +172,37 @@ def seek(
         else:
             offset = stream.head() if to == "latest" else stream.offset_at(moment(to))
         stream.seek(consumer, offset)
-        show.answer(f"{consumer} goes on after offset {offset}", {"consumer": consumer, "offset": offset}, json)
+        console.answer(f"{consumer} continues after offset {offset}", {"consumer": consumer, "offset": offset}, json)
 
 
-@app.command()
+@stream_app.command()
 def prune(
     topic: Topic,
     older_than: OlderThan = None,
     max_keep: MaxKeep = None,
-    unconsumed: Annotated[bool, typer.Option("--unconsumed", help="Even what a consumer has still to read.")] = False,
+    unconsumed: Annotated[bool, typer.Option("--unconsumed", help="Also drop events not consumed yet.")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Drop the oldest events of a topic."""
-    with told(url, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep) as kit:
+    with audited(url, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep) as kit:
         number = kit.stream(topic).prune(older_than=older_than, max_keep=max_keep, keep_unconsumed=not unconsumed)
-        show.answer(f"{number:,} events dropped", {"topic": topic, "dropped": number}, json)
+        console.answer(f"{number:,} events dropped", {"topic": topic, "dropped": number}, json)
 
 
 def followed(record: Any, heads: tuple[str | None, ...], json: bool) -> None:
-    """One of what is followed, on a line: in colours where there is a terminal."""
+    """Print an event or notification: as JSON, or a line of text."""
     if json:
-        show.line(record)
+        console.line(record)
     else:
-        show.heard(record.created_at, heads, record.payload)
+        console.received(record.created_at, heads, record.payload)
 
 
 def _before_last(stream: Any, last: int) -> int | str:
-    """The offset after which the newest *last* events lie."""
+    """Return the offset before the newest *last* events."""
     if not last:
         return "latest"
-    # Offsets are shared by all topics, so as many numbers may hold fewer events: the step back is doubled.
+    # All topics share the offsets, so a range may hold fewer events of this topic: the loop widens it.
     head, step = stream.head(), max(last, 100)
     while True:
         begin = max(0, head - step)

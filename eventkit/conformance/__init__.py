@@ -9,10 +9,10 @@ A backend's own test file has a fixture ``url``, which gives the URL of a fresh 
     def url(tmp_path):
         return f"mine:///{tmp_path}/test.db"
 
-Every test runs twice, with a kit of each flavour, from one body.  What a backend can do beyond the contract
-is declared as its `capabilities`; a test that needs one asks for it with `requires`, and never for a name.
+Every test runs twice, with a kit of each flavour, from one body.  A backend's features beyond the contract
+are declared as its `capabilities`; a test names the one it needs with `requires`, and never names a backend.
 
-Where SQLAlchemy can reach the database, a second fixture says how, for the test's flavour::
+Where SQLAlchemy can reach the database, a second fixture gives its URL, for the test's flavour::
 
     @pytest.fixture
     def engine_url(url, flavour):
@@ -33,7 +33,7 @@ import pytest
 
 _tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".test_" in module.name]
 
-# Before they are imported, or their assertions would fail without saying what they compared.
+# pytest rewrites assertions only in modules registered before they are imported.
 pytest.register_assert_rewrite(*_tests)
 
 from .clauses import proves, requires  # noqa: E402

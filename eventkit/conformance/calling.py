@@ -1,4 +1,4 @@
-"""Whoever calls the functions of SQL: by a bare driver, and through a SQLAlchemy session."""
+"""Calls of the SQL functions, through a plain driver or a SQLAlchemy session."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ WAYS = ("driver", "session")
 
 
 class Caller:
-    """Somebody with a connection; `call` answers what the text of a function's answer stands for as JSON."""
+    """A connection that calls SQL functions; `call` returns the JSON answer as Python values."""
 
     def __init__(self, way: str, prefix: str, run: Callable[[str], Any], engine: Any) -> None:
         self.prefix = prefix
@@ -21,13 +21,13 @@ class Caller:
         self._session: Any = None
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """The answer of the function, in the transaction that is open, or in its own."""
+        """Return the answer of the function, called in the open transaction or in one of its own."""
         values = ", ".join(map(_literal, arguments))
         text = self.ask(f"SELECT CAST({self.prefix}eventkit_{name}({values}) AS text)")
         return None if text is None else json.loads(text)
 
     def ask(self, sql: str) -> Any:
-        """The first value of the first row of *sql*."""
+        """Return the first value of the first row of *sql*."""
         if self._way == "driver":
             return self._run(sql)
         if self._session is not None:
@@ -39,7 +39,7 @@ class Caller:
 
     @contextmanager
     def transaction(self, *, commit: bool) -> Iterator[None]:
-        """Around calls that are one transaction."""
+        """Run the calls of the body in one transaction."""
         if self._way == "driver":
             self._run("BEGIN")
             yield
@@ -53,7 +53,7 @@ class Caller:
 
 
 def fields(record: Any) -> dict[str, Any]:
-    """A record as JSON has it."""
+    """Return the fields of a record as JSON represents them."""
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 

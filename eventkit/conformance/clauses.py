@@ -1,23 +1,18 @@
-"""Which clauses a test proves, and which capabilities it needs."""
-
-from collections.abc import Callable
-from typing import Any, TypeVar
+"""Decorators that name the clauses a test proves and the capabilities it needs."""
 
 import pytest
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+def proves(*clauses: str) -> pytest.MarkDecorator:
+    """Mark a test as proof of these clauses of the contract: it fails when one of them is broken."""
+    return pytest.mark.proves(*clauses)
 
 
-def proves(*clauses: str) -> Callable[[F], F]:
-    """The test fails when one of these clauses of the contract is broken."""
-
-    def mark(test: F) -> F:
-        test.clauses = clauses  # type: ignore[attr-defined]  # read by the test that looks for clauses without one
-        return test
-
-    return mark
+def clauses_of(test: object) -> list[str]:
+    """Return the clauses that a test proves."""
+    return [clause for mark in getattr(test, "pytestmark", []) if mark.name == "proves" for clause in mark.args]
 
 
 def requires(*capabilities: str) -> pytest.MarkDecorator:
-    """The test needs a backend with these capabilities, and is skipped, with that reason, on others."""
+    """Skip the test on backends that do not declare these capabilities."""
     return pytest.mark.requires(*capabilities)

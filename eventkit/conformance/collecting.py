@@ -1,4 +1,4 @@
-"""Sessions that collect, in either flavour."""
+"""Sessions that collect events and tasks, in either flavour."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,22 +13,22 @@ from .orders import opened
 
 @contextmanager
 def collecting(engine: Any, kit: Any, **options: Any) -> Iterator[Any]:
-    """A session that writes to *kit* what it collects."""
+    """Return a session that writes what it collects to *kit*."""
     with opened(engine, **options) as session:
         bind(unwrapped(session), unwrapped(kit))
         yield session
 
 
 def kit_of(session: Any) -> Any:
-    """What collects for the session."""
+    """Return the collecting handle of the session."""
     return collect(unwrapped(session))
 
 
 def topic(session: Any, name: str = "t") -> Any:
-    """A stream of the session."""
+    """Return a stream of the session."""
     return kit_of(session).stream(name)
 
 
 def events(kit: EventKit, name: str = "t") -> list[Any]:
-    """What was published."""
+    """Return the published payloads."""
     return [event.payload for event in kit.stream(name).read()]

@@ -1,4 +1,4 @@
-"""What the tests of outboxes need: somebody who delivers, here and in other processes."""
+"""Workers that deliver outbox messages, in this process and in others, and checks of what they delivered."""
 
 import os
 import random
@@ -12,46 +12,45 @@ from typing import Any
 
 from eventkit import Message
 
-from .races import line_up
 from .streaming import kit_on, transaction
-from .threads import PATIENCE, eventually, in_thread
+from .threads import PATIENCE, eventually, in_thread, line_up
 
 
 class Target:
-    """Where messages go: a callable that notes them, and fails or blocks where a test says so."""
+    """A callable that records the messages it gets, and fails or blocks where a test configures it."""
 
     def __init__(self) -> None:
         self.messages: list[Message[Any]] = []
         self.failing: set[Any] = set()
         """Payloads whose delivery fails."""
         self.blocked: dict[Any, threading.Event] = {}
-        """Payloads whose delivery takes until the event is set."""
+        """Payloads whose delivery blocks until the event is set."""
         self.delivered: list[Any] = []
-        """Payloads whose delivery went well."""
+        """Payloads that were delivered successfully."""
 
     def __call__(self, message: Message[Any]) -> None:
         self.messages.append(message)
         if message.payload in self.blocked:
             assert self.blocked[message.payload].wait(PATIENCE)
         if message.payload in self.failing:
-            raise ConnectionError(f"nobody takes {message.payload!r}")
+            raise ConnectionError(f"no delivery of {message.payload!r}")
         self.delivered.append(message.payload)
 
     @property
     def payloads(self) -> list[Any]:
-        """What came, in the order of attempts."""
+        """Return the payloads received, in the order of attempts."""
         return [message.payload for message in self.messages]
 
 
 def add(kit: Any, outbox: Any, *payloads: Any, key: str | None = None) -> list[str]:
-    """Add messages in a transaction of their own; their ids."""
+    """Add messages in one transaction and return their ids."""
     with kit.transaction() as tx:
         return [outbox.add(tx, payload, key=key) for payload in payloads]
 
 
 @contextmanager
 def running(outbox: Any, workers: int = 1, **options: Any) -> Iterator[None]:
-    """Workers that deliver while the body runs."""
+    """Run delivering workers while the body runs."""
     ends = [in_thread(lambda name=f"worker {n}": outbox.run(name, **options)) for n in range(workers)]
     try:
         yield
@@ -62,7 +61,7 @@ def running(outbox: Any, workers: int = 1, **options: Any) -> Iterator[None]:
 
 
 def deliver_all(outbox: Any, **options: Any) -> None:
-    """Run a worker until nothing is pending that could be delivered now."""
+    """Run a worker until no deliverable message is pending."""
     with running(outbox, **options):
         eventually(lambda: _settled(outbox))
 
@@ -72,17 +71,17 @@ def _settled(outbox: Any) -> bool:
     return not stats.delivering and not (stats.pending and outbox.queue.stats().ready)
 
 
-def deliver_to_file(url: str, flavour: str, path: str, told: Connection | None, hold: Any) -> None:
-    """Deliver ``ordered`` in order, for ever; each attempt begins and ends with a line in the file.
+def deliver_to_file(url: str, flavour: str, path: str, pipe: Connection | None, hold: Any) -> None:
+    """Deliver ``ordered`` in order, for ever; write a line to the file when an attempt begins and when it ends.
 
-    Some fail.  The one with the payload *hold* is told and takes for ever.
+    Some attempts fail.  The one with the payload *hold* sends a notification and never ends.
     """
     log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def deliver(message: Message[Any]) -> None:
         os.write(log, f"begin {message.key} {message.payload} {message.message_id}\n".encode())
-        if message.payload == hold and told is not None:
-            told.send(message.attempt)
+        if message.payload == hold and pipe is not None:
+            pipe.send(message.attempt)
             time.sleep(PATIENCE)
         time.sleep(random.random() * 0.004)
         if random.random() < 0.1:
@@ -93,11 +92,11 @@ def deliver_to_file(url: str, flavour: str, path: str, told: Connection | None, 
         kit.outbox("ordered", deliver=deliver, ordered=True).run(str(os.getpid()))
 
 
-def deliver_until_told(url: str, flavour: str, told: Connection) -> None:
-    """Deliver ``mails`` until a signal says that it is enough, which comes while the first message is delivered."""
+def deliver_until_stopped(url: str, flavour: str, pipe: Connection) -> None:
+    """Deliver ``mails`` until a signal, which arrives during the first delivery, stops the worker."""
 
     def deliver(message: Message[Any]) -> None:
-        told.send(message.payload)
+        pipe.send(message.payload)
         time.sleep(1)
 
     with kit_on(url, flavour) as kit:
@@ -111,13 +110,13 @@ Attempt = tuple[str, str, int, str]
 
 
 def attempts_in(path: str) -> list[Attempt]:
-    """The lines of the file."""
+    """Return the lines of the file."""
     with open(path, encoding="utf-8") as file:
         return [(what, key, int(n), id) for what, key, n, id in (line.split() for line in file)]
 
 
 def check_order(attempts: list[Attempt], messages: dict[str, list[str]]) -> None:
-    """Every message of each key arrived, and none was begun before all that were added earlier had ended."""
+    """Check that every message of each key arrived and began only after all earlier ones had ended."""
     for key, ids in messages.items():
         ended: set[int] = set()
         for what, its_key, n, id in attempts:
@@ -131,7 +130,7 @@ def check_order(attempts: list[Attempt], messages: dict[str, list[str]]) -> None
 
 
 def see_in_transactions(url: str, flavour: str, racers: int, ids: list[str], seed: int) -> list[str]:
-    """See messages as everybody does, in an order of its own, and roll some back; those seen first for good."""
+    """See the messages in an order of its own and roll some back; return those that were new."""
     chance = random.Random(seed)
     chance.shuffle(ids)
     seen: list[str] = []

@@ -15,12 +15,12 @@ from .orders import Base
 
 
 def described(account: Account) -> dict[str, Any]:
-    """A payload with what the database has set, and with an object beside the row."""
+    """Return a payload with the columns that the database sets, and one of a related object."""
     return {"id": account.id, "name": account.name, "opened": account.opened, "entries": len(account.entries)}
 
 
 class Noted:
-    """A mixin."""
+    """A mixin that declares a topic."""
 
     note: Mapped[str | None] = mapped_column(default=None)
 
@@ -31,7 +31,7 @@ emits("notes", on=("update",), payload=lambda row: row.note, key=lambda row: Non
 @emits("accounts", payload=described, key=lambda account: account.name)
 @emits("gone", on=("delete",), payload=lambda account: account.name)
 class Account(Noted, Base):
-    """It tells two topics, and a third by its mixin."""
+    """A model that emits to two topics, and to a third by its mixin."""
 
     __tablename__ = "suite_account"
 
@@ -43,7 +43,7 @@ class Account(Noted, Base):
 
 @emits("entries")
 class Entry(Base):
-    """It says nothing about what is told of it."""
+    """A model without a payload of its own."""
 
     __tablename__ = "suite_entry"
 
@@ -58,7 +58,7 @@ class Entry(Base):
 
 
 class Transfer(Entry):
-    """One that inherits its declaration, and has a table of its own beside its parent's."""
+    """A subclass with a table of its own that inherits the declaration."""
 
     __tablename__ = "suite_transfer"
 
@@ -69,7 +69,7 @@ class Transfer(Entry):
 
 @emits("shapes", payload=lambda shape: shape.shape)
 class Shape(Base):
-    """Its payload is whatever the test puts there, which may be no JSON."""
+    """A model whose payload the test sets, possibly to a value that is not JSON."""
 
     __tablename__ = "suite_shape"
 

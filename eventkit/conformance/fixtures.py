@@ -1,4 +1,4 @@
-"""What every test of the suite starts from.  The fixture ``url`` is the backend's."""
+"""Fixtures of every test of the suite.  The backend defines ``url``."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from .orders import create_orders, drop_orders
 
 
 class _Lacking:
-    """Reports, at the end of a run, how many tests were skipped for want of each optional fixture."""
+    """A report, at the end of a run, of how many tests were skipped for each missing optional fixture."""
 
     def __init__(self) -> None:
         self.tests: Counter[str] = Counter()
@@ -31,7 +31,7 @@ _LACKING = pytest.StashKey[_Lacking]()
 
 
 def _lacks(config: pytest.Config, fixture: str, purpose: str) -> NoReturn:
-    """Skip the test, and count it under the optional fixture that the backend does not define."""
+    """Skip the test and count it for the optional fixture that the backend does not define."""
     if _LACKING not in config.stash:
         config.stash[_LACKING] = _Lacking()
         config.pluginmanager.register(config.stash[_LACKING])
@@ -41,14 +41,14 @@ def _lacks(config: pytest.Config, fixture: str, purpose: str) -> NoReturn:
 
 @pytest.fixture(params=["sync", "async"])
 def flavour(request: pytest.FixtureRequest) -> str:
-    """The flavour of kit that the test runs with."""
+    """Return the flavour of kit that the test runs with."""
     flavour: str = request.param
     return flavour
 
 
 @pytest.fixture
 def loop(flavour: str) -> Iterator[Loop | None]:
-    """The event loop that everything async of the test runs in; None where nothing is."""
+    """Return the event loop of the async calls of the test; None in the sync flavour."""
     if flavour == "sync":
         yield None
         return
@@ -59,7 +59,7 @@ def loop(flavour: str) -> Iterator[Loop | None]:
 
 @pytest.fixture
 def connect(request: pytest.FixtureRequest, loop: Loop | None) -> Iterator[Callable[..., Any]]:
-    """Connects to a URL with the test's flavour; what it gives looks like a sync kit and is closed after the test."""
+    """Return a function that connects to a URL in the test's flavour; the kit looks sync and is closed after it."""
     marker = request.node.get_closest_marker("requires")
     if marker is not None:
         missing = set(marker.args) - backend_of(request.getfixturevalue("url")).capabilities
@@ -81,22 +81,22 @@ def connect(request: pytest.FixtureRequest, loop: Loop | None) -> Iterator[Calla
 
 @pytest.fixture
 def kit(connect: Callable[..., Any], url: str) -> Any:
-    """A kit on the fresh database."""
+    """Return a kit on the fresh database."""
     return connect(url)
 
 
 @pytest.fixture
 def new_url(url: str) -> str:
-    """The URL of a database that no kit has been connected to yet.
+    """Return the URL of a database that no kit has been connected to yet.
 
-    A backend overrides it whose ``url`` leads to a database that has the tables already.
+    A backend whose ``url`` has the tables already overrides it.
     """
     return url
 
 
 @pytest.fixture
 def engine_url(request: pytest.FixtureRequest) -> str:
-    """The URL of a SQLAlchemy engine of the test's flavour on the database of ``url``.
+    """Return the URL of a SQLAlchemy engine of the test's flavour on the database of ``url``.
 
     A backend overrides it, with a parameter for each driver there is.
     """
@@ -105,7 +105,7 @@ def engine_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def bare_sql(request: pytest.FixtureRequest) -> tuple[str, Callable[[str], Any]]:
-    """Who has nothing but SQL: what comes before the name of a function, and the first value of a statement.
+    """Return the prefix of SQL function names and a callable that gives the first value of a statement.
 
     A backend that has functions of SQL overrides it, with a connection of its driver outside of any transaction.
     """
@@ -114,7 +114,7 @@ def bare_sql(request: pytest.FixtureRequest) -> tuple[str, Callable[[str], Any]]
 
 @pytest.fixture
 def engine(engine_url: str, loop: Loop | None) -> Iterator[Any]:
-    """An engine on the kit's database, which has a table of orders; an async one looks like a sync one."""
+    """Return an engine on the kit's database, which has a table of orders; an async one looks like a sync one."""
     if loop is None:
         engine: Any = create_engine(engine_url)
     else:
@@ -129,5 +129,5 @@ def engine(engine_url: str, loop: Loop | None) -> Iterator[Any]:
 
 @pytest.fixture(params=WAYS)
 def caller(request: pytest.FixtureRequest, kit: Any, bare_sql: tuple[str, Callable[[str], Any]], engine: Any) -> Caller:
-    """Somebody who has only SQL, beside the kit."""
+    """Return a caller of SQL functions beside the kit."""
     return Caller(request.param, *bare_sql, engine)

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Iterator
 from typing import Any
 
 PATIENCE = 60.0
-"""Seconds after which a call that has not returned is a failure, not a wait."""
+"""Seconds after which a call that has not returned is a failure."""
 
 _HANDLES = ("__aenter__", "__anext__", "publish", "claim", "notify", "execute", "run", "once", "tick", "sweep")
-"""Whatever has one of these is something to call further."""
+"""Attributes that mark an object as a handle, which is wrapped in turn."""
 
 _PLAIN = (bool, int, float, str, bytes, list, tuple, dict, type(None))
 
@@ -27,7 +27,7 @@ class Loop:
         self._thread.start()
 
     def run(self, awaitable: Awaitable[Any]) -> Any:
-        """What *awaitable* comes to."""
+        """Return the result of *awaitable*."""
 
         async def wait() -> Any:
             return await awaitable
@@ -42,7 +42,7 @@ class Loop:
 
 
 class Blocking:
-    """Looks like the sync counterpart of an async object."""
+    """A stand-in that looks like the sync counterpart of an async object."""
 
     def __init__(self, target: Any, loop: Loop) -> None:
         self._target = target
@@ -89,5 +89,5 @@ class Blocking:
 
 
 def unwrapped(value: Any) -> Any:
-    """The async object behind a stand-in; anything else as it is."""
+    """Return the async object behind a stand-in; anything else unchanged."""
     return value._target if isinstance(value, Blocking) else value

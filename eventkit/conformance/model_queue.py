@@ -1,18 +1,78 @@
-"""A task queue in plain Python, for comparison with a real one.
-
-It says what each call answers and what becomes of the tasks.  Time is a number of ticks and passes only by
-`Clock.now`.  What the contract leaves to the database is taken over from it: the ids, the order of moments
-within one tick, and whether a done task is still there once its time is over.
-"""
+"""A model of a queue and its tasks, which gives the correct answer to each call."""
 
 from collections.abc import Iterable, Iterator
 from copy import copy
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from eventkit.records import Enqueued
+from eventkit.values import Enqueued
 
-from .model_task import LAPSED, LAST, Clock, ModelTask, Settings, Wish
+LAPSED = "the lease ran out"
+"""A stand-in for the error text that a backend gives to a task whose lease ran out."""
+
+LAST = 2**62
+"""The sort position of a task whose position within its tick is not known: behind the others."""
+
+
+@dataclass
+class Clock:
+    """The time, in ticks."""
+
+    now: int = 0
+
+
+@dataclass
+class Wish:
+    """A task to enqueue; *due* and *expires* are ticks from now."""
+
+    payload: Any
+    due: int = 0
+    priority: int = 0
+    max_attempts: int | None = None
+    expires: int | None = None
+    key: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ModelTask:
+    """A task.  *wakes* is the tick of its next change by time; *place* orders tasks that are due in the same tick."""
+
+    id: int
+    wish: Wish
+    enqueued: int
+    due: int
+    expires: int | None
+    state: str
+    wakes: int | None
+    attempt: int = 0
+    lapsed: bool = False
+    claim: int = 0
+    lease: int = 0
+    worker: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    result: Any = None
+    finished: int | None = None
+    place: int = LAST
+
+
+@dataclass
+class Settings:
+    """The settings that `configure` stores, in ticks and tasks a tick; *retry* is the base of an exponential policy."""
+
+    max_attempts: int | None = None
+    lease: int | None = None
+    retry: int | None = None
+    max_size: int | None = None
+    rate: int | None = None
+    burst: int | None = None
+    max_running: int | None = None
+    keep_done: int | None = None
+    key_ttl: int | None = None
+    dead_letter_to: str | None = None
+
 
 _DAY_IN_TICKS = 864
 _claims = count(1)
@@ -35,7 +95,7 @@ class QueueModel:
         self._used: set[int] = set()
 
     def copy(self) -> "QueueModel":
-        """The queue as it is now, for when a transaction is rolled back."""
+        """Return a copy of the queue, to restore when a transaction is rolled back."""
         other = copy(self)
         other.letters = None if self.letters is None else self.letters.copy()
         other.settings = copy(self.settings)
@@ -45,10 +105,10 @@ class QueueModel:
         other._used = set(self._used)
         return other
 
-    # What it tells.
+    # Answers.
 
     def state(self, task: ModelTask) -> str:
-        """What the task is by the clock, whether or not it has been moved there."""
+        """Return the state of the task by the clock, even if the database has not moved it there yet."""
         now = self.clock.now
         if task.wakes is None or task.wakes > now:
             return task.state
@@ -59,41 +119,41 @@ class QueueModel:
         return "ready"
 
     def reason(self, task: ModelTask) -> str | None:
-        """Why the task is dead by the clock, whether or not it has been moved there."""
+        """Return why the task is dead by the clock, even if the database has not moved it there yet."""
         if task.state == "dead" or self.state(task) != "dead":
             return task.reason
         return "expired" if task.expires is not None and task.expires <= self.clock.now else "exhausted"
 
     def max_attempts(self, task: ModelTask) -> int:
-        """How many runs the task may have."""
+        """Return how many attempts the task may have."""
         return task.wish.max_attempts or self.settings.max_attempts or 3
 
     def in_state(self, state: str) -> list[ModelTask]:
-        """The tasks that are in a state by the clock, by id."""
+        """Return the tasks in these states by the clock, by id."""
         return [task for _, task in sorted(self.tasks.items()) if self.state(task) == state]
 
     def best(self) -> list[ModelTask]:
-        """What is ready, best first."""
+        """Return the ready tasks, best first."""
         return sorted(self.in_state("ready"), key=lambda task: (-task.wish.priority, task.due, task.place, task.id))
 
     def dead(self) -> list[ModelTask]:
-        """The dead letters, those among them that nobody has found yet, newest first."""
+        """Return the dead letters, newest first, including those that no claim or sweep has found yet."""
         self.sweep()
         dead = [task for task in self.tasks.values() if task.state == "dead"]
         return sorted(dead, key=lambda task: (task.finished, task.place, task.id), reverse=True)
 
     def size(self) -> int:
-        """What counts towards the bound: a task that died by the clock does until a claim or a sweep finds it."""
+        """Return the size for the bound; a task that died by the clock counts until a claim or sweep finds it."""
         return sum(task.state in ("scheduled", "ready", "leased") for task in self.tasks.values())
 
     def next_due(self) -> int | None:
-        """When something is due, or was."""
+        """Return the tick at which the next task is due, which may have passed."""
         due = [task.due for task in self.tasks.values() if task.state == "ready"]
         wakes = [task.wakes for task in self.tasks.values() if task.state in ("scheduled", "leased")]
         return min([*due, *(moment for moment in wakes if moment is not None)], default=None)
 
     def refuses(self, wishes: list[Wish]) -> bool:
-        """Whether there is no room for the batch."""
+        """Return whether the queue has no room for the batch."""
         bound = self.settings.max_size
         if bound is None:
             return False
@@ -101,10 +161,10 @@ class QueueModel:
         new = len(keys) + sum(wish.key is None for wish in wishes)
         return len(wishes) > bound or (new > 0 and self.size() + new > bound)
 
-    # What it does.
+    # Changes.
 
     def enqueue(self, wishes: list[Wish], ids: Iterable[int]) -> list[Enqueued]:
-        """Add tasks, those that are new under *ids*."""
+        """Add the tasks that are new under *ids*."""
         new = iter(ids)
         return [self._enqueue(wish, new) for wish in wishes]
 
@@ -167,7 +227,7 @@ class QueueModel:
         return chosen
 
     def held(self, id: int, claim: int) -> ModelTask | None:
-        """The task, if the claim still holds it."""
+        """Return the task if the claim still holds it."""
         task = self.tasks.get(id)
         if task is None or task.claim != claim or task.state != "leased" or (task.wakes or 0) <= self.clock.now:
             return None
@@ -182,9 +242,9 @@ class QueueModel:
         task.state, task.result, task.finished, task.wakes = "done", result, self.clock.now, None
 
     def retry(self, task: ModelTask, delay: int | None, error: str | None) -> None:
-        """Put a held task back, or bury it."""
+        """Return a held task to the queue, or mark it dead."""
         if task.attempt >= self.max_attempts(task):
-            self.bury(task, "exhausted", error)
+            self.mark_dead(task, "exhausted", error)
             return
         if delay is None:
             assert self.settings.retry is not None
@@ -194,7 +254,7 @@ class QueueModel:
         task.wakes = _earlier(task.due, task.expires) if delay else task.expires
         task.error, task.lapsed = error, False
 
-    def bury(self, task: ModelTask, reason: str, error: str | None) -> None:
+    def mark_dead(self, task: ModelTask, reason: str, error: str | None) -> None:
         """Make a task a dead letter."""
         now = self.clock.now
         task.state, task.reason, task.error, task.finished, task.wakes = "dead", reason, error, now, None
@@ -204,7 +264,7 @@ class QueueModel:
             self.letters.copies.append(ModelTask(0, wish, now, now, None, "ready", None))
 
     def release(self, task: ModelTask) -> None:
-        """Put a held task back as if it had not been claimed."""
+        """Return a held task as if it had not been claimed."""
         task.state, task.wakes = "ready", task.expires
         task.attempt -= 1
 
@@ -217,19 +277,19 @@ class QueueModel:
         return True
 
     def sweep(self) -> int:
-        """Move what has changed by the clock; how many."""
+        """Move the tasks that changed by the clock, and return how many."""
         moved = [task for task in self.tasks.values() if task.wakes is not None and task.wakes <= self.clock.now]
         for task in moved:
             error = LAPSED if task.state == "leased" else task.error
             task.lapsed = task.lapsed or task.state == "leased"
             if reason := self.reason(task):
-                self.bury(task, reason, error)
+                self.mark_dead(task, reason, error)
             else:
                 task.state, task.wakes, task.error = "ready", task.expires, error
         return len(moved)
 
     def purge(self, state: str, age: int = -LAST) -> int:
-        """Delete what is in a state, and finished *age* ticks ago if that is said."""
+        """Delete the tasks in a state, or only those that finished at least *age* ticks ago."""
         self.sweep()
         chosen = [task for task in self.tasks.values() if task.state == state]
         chosen = [task for task in chosen if task.finished is None or task.finished <= self.clock.now - age]
@@ -237,7 +297,7 @@ class QueueModel:
         return len(chosen)
 
     def requeue(self, ids: list[int] | None) -> int:
-        """Give dead tasks a new life."""
+        """Make dead tasks ready again."""
         self.sweep()
         chosen = [task for task in self.tasks.values() if task.state == "dead" and (ids is None or task.id in ids)]
         for task in chosen:
@@ -257,10 +317,10 @@ class QueueModel:
         if (self.settings.max_attempts or 3) < most:
             for task in self.in_state("scheduled") + self.in_state("ready"):
                 if task.state != "leased" and task.attempt >= self.max_attempts(task):
-                    self.bury(task, "exhausted", task.error)
+                    self.mark_dead(task, "exhausted", task.error)
 
     def take_over(self, places: dict[int, tuple[Any, int]]) -> None:
-        """Learn from the database, which has *places* (payload, and moment for the order) by id."""
+        """Take over the state of the database, which has *places* (payload, and moment for the order) by id."""
         for id in sorted(places.keys() - self.tasks.keys()):
             letter = next(letter for letter in self.copies if letter.wish.payload == places[id][0])
             self.copies.remove(letter)

@@ -1,7 +1,11 @@
-"""A stream in plain Python, for comparison with a real one.  Offsets are the database's; time is in ticks."""
+"""A model of a stream, and the calls on it."""
 
 from dataclasses import dataclass, field
 from typing import Any
+
+from hypothesis import strategies as st
+
+from eventkit.values import NewEvent
 
 _ALL = 2**62
 
@@ -23,14 +27,14 @@ class StreamModel:
 
     now: int = 0
     events: dict[int, ModelEvent] = field(default_factory=dict)
-    """By offset, ascending."""
+    """The events by offset, ascending."""
     consumers: dict[str, int] = field(default_factory=dict)
     updated: dict[str, int] = field(default_factory=dict)
     pruned_to: int = 0
     newest: int = 0
 
     def publish(self, event: ModelEvent, offset: int) -> int:
-        """Append an event under *offset*, unless it is a duplicate; its offset, or the first one's."""
+        """Append an event under *offset*, unless it is a duplicate; return its offset, or that of the original."""
         if event.dedup is not None:
             for first, other in self.events.items():
                 if other.dedup == event.dedup:
@@ -41,11 +45,11 @@ class StreamModel:
         return offset
 
     def read(self, after: int, limit: int = _ALL) -> list[int]:
-        """The offsets of the events behind *after*."""
+        """Return the offsets of the events after *after*."""
         return [offset for offset in self.events if offset > after][:limit]
 
     def missing(self, after: int) -> tuple[int, int] | None:
-        """The first and the last offset that a reader at *after* can no longer read; None if nothing was pruned."""
+        """Return the first and last pruned offset after *after*; None if no event is missing."""
         return (after + 1, self.pruned_to) if 0 < after < self.pruned_to else None
 
     def save(self, consumer: str, offset: int) -> bool:
@@ -56,12 +60,12 @@ class StreamModel:
         return True
 
     def seek(self, consumer: str, offset: int) -> None:
-        """Move the consumer anywhere."""
+        """Move the consumer to any offset."""
         self.consumers[consumer] = offset
         self.updated[consumer] = self.now
 
     def prune(self, older_than: float | None, max_keep: int | None, keep_unconsumed: bool) -> int:
-        """Drop the oldest events; how many."""
+        """Drop the oldest events and return how many."""
         offsets = list(self.events)
         too_many = set() if max_keep is None else set(offsets[: max(0, len(offsets) - max_keep)])
         too_old = {
@@ -75,3 +79,35 @@ class StreamModel:
             del self.events[offset]
         self.pruned_to = max([self.pruned_to, *dropped])
         return len(dropped)
+
+
+Call = tuple[str, dict[str, Any]]
+
+POSITIONS = st.integers(0, 12)
+CONSUMERS = st.sampled_from(["ann", "ben"])
+EVENTS = st.builds(
+    NewEvent,
+    payload=st.none(),
+    key=st.sampled_from([None, "a"]),
+    headers=st.sampled_from([None, {"trace": "1"}]),
+    dedup=st.sampled_from([None, None, "x", "y", "z"]),
+)
+
+BATCHES = st.lists(EVENTS, max_size=4)
+
+
+def _calls(**methods: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Call]]:
+    """Return a strategy for lists of calls of the methods, with drawn arguments."""
+    calls = {name: st.tuples(st.just(name), arguments) for name, arguments in methods.items()}
+    return st.lists(st.sampled_from(sorted(calls)).flatmap(calls.__getitem__), max_size=5)
+
+
+_moves = st.fixed_dictionaries({"consumer": CONSUMERS, "where": POSITIONS})
+SCRIPTS = _calls(
+    publish=st.fixed_dictionaries({"event": EVENTS}),
+    publish_many=st.fixed_dictionaries({"events": BATCHES, "plain": st.booleans()}),
+    publish_elsewhere=st.just({}),
+    spoil=st.just({}),
+    save_offset=_moves,
+    seek=_moves,
+)

@@ -1,4 +1,4 @@
-"""An application beside the kit: a table of orders, and the transactions of SQLAlchemy that write to it.
+"""An application beside the kit: a table of orders, and the SQLAlchemy transactions that write to it.
 
 One body serves both flavours here too: a session or connection of an async engine looks like a sync one.
 """
@@ -14,15 +14,15 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from .flavours import Blocking, unwrapped
 
 KINDS = ("Session", "scoped_session", "Connection")
-"""What SQLAlchemy's transactions are brought as; in asyncio, the async twin of each."""
+"""The kinds of SQLAlchemy transactions passed as ``tx=``; in asyncio, the async twin of each."""
 
 
 class Base(DeclarativeBase):
-    """The application's models."""
+    """The base class of the application's models."""
 
 
 class Order(Base):
-    """A row of the application's own."""
+    """A row of the application."""
 
     __tablename__ = "suite_order"
 
@@ -31,7 +31,7 @@ class Order(Base):
 
 
 def create_orders(engine: Any) -> None:
-    """Make the table, empty, whatever an earlier test has left."""
+    """Create the table, empty even if an earlier test left it behind."""
     drop_orders(engine)
     _run(engine, Base.metadata, "create_all")
 
@@ -42,7 +42,7 @@ def drop_orders(engine: Any) -> None:
 
 
 def placed(engine: Any) -> list[str]:
-    """The names of the orders that have been committed."""
+    """Return the names of the committed orders."""
     with opened(engine, "Connection") as connection:
         return list(connection.execute(select(Order.name).order_by(Order.id)).scalars())
 
@@ -54,7 +54,7 @@ def place(tx: Any, name: str) -> None:
 
 @contextmanager
 def opened(engine: Any, kind: str = "Session", **options: Any) -> Iterator[Any]:
-    """Something to begin a transaction with, closed at the end; nothing is begun yet.  *options* are the session's."""
+    """Yield an object that can begin a transaction, and close it at the end.  *options* are those of the session."""
     options = {"bind": unwrapped(engine), **options}
     tx: Any
     if kind == "Connection":

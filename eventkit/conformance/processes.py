@@ -1,6 +1,6 @@
-"""Other processes and threads, for what one alone cannot show.
+"""Other processes and threads.
 
-What runs in another process is a function that it can import, with arguments that can be pickled: a URL, not
+Another process runs a function that it can import, with arguments that can be pickled: a URL, not
 a kit.  Every process is joined, and one that failed fails the test::
 
     with spawn(_publish, url, 100) as publisher:
@@ -20,13 +20,13 @@ from typing import Any, Self
 import pytest
 
 PATIENCE = 60.0
-"""Seconds after which whatever has not ended is a failure."""
+"""Seconds after which a process that has not ended is a failure."""
 
 
 def _cheapest() -> BaseContext:
-    """How processes begin: with nothing of ours open, as those do that are spawned.
+    """Return the cheapest start method whose processes inherit none of the test's open files, as spawned ones do.
 
-    One of them takes a second to import what it needs, and the suite begins hundreds.  So, where the system can, each
+    Such a process takes a second for its imports, and the suite starts hundreds.  Where the system can, each therefore
     is a copy of one that has imported the suite and every backend that is installed, and does nothing else.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
@@ -41,7 +41,7 @@ _context: Any = _cheapest()
 
 
 class Process:
-    """A process that runs one function; leaving its ``with`` joins it."""
+    """A process that runs one function; leaving its ``with`` block joins it."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._answers, answers = _context.Pipe(duplex=False)
@@ -61,32 +61,32 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """Return the number of the process."""
         pid: int | None = self._process.pid
         assert pid is not None
         return pid
 
     def join(self) -> None:
-        """Wait for the end, which must be a good one unless the process was killed."""
+        """Wait for the end; fail if the process failed and was not killed."""
         if self._answers.closed:
             return
         if not self._answers.poll(PATIENCE):
             self.kill()
             raise AssertionError(f"a process was still running after {PATIENCE:.0f} seconds")
-        with contextlib.suppress(EOFError):  # It died before it could answer; the exit code tells how.
+        with contextlib.suppress(EOFError):  # The process died before it could answer; join() reports the exit code.
             self._answer = self._answers.recv()
         self._answers.close()
         self._process.join(PATIENCE)
         assert self._killed or self._process.exitcode == 0, f"a process ended with {self._process.exitcode}"
 
     def kill(self) -> None:
-        """Kill the process without a warning."""
+        """Kill the process with SIGKILL."""
         self._killed = True
         self._process.kill()
         self._process.join()
 
     def result(self) -> Any:
-        """What the function returned, once it has; None from a process that was killed."""
+        """Return the function's result once the process has ended; None if it was killed."""
         self.join()
         return self._answer
 
@@ -97,7 +97,7 @@ def spawn(function: Callable[..., Any], *arguments: Any) -> Process:
 
 
 class Elsewhere:
-    """A process that lives as long as the tests, and runs one function after another."""
+    """A process that lives as long as the tests and runs one function after another."""
 
     def __init__(self) -> None:
         self._pipe, pipe = _context.Pipe()
@@ -106,16 +106,16 @@ class Elsewhere:
         pipe.close()
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What *function* returns there."""
+        """Run *function* in the process and return its result."""
         self.begin(function, *arguments)
         return self.end()
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Let *function* run there; `end` is to follow."""
+        """Begin *function* in the process; `end` returns its result."""
         self._pipe.send((function, arguments))
 
     def end(self) -> Any:
-        """What the function that was begun returns."""
+        """Return the result of the function that `begin` started."""
         assert self._pipe.poll(PATIENCE), f"the other process is silent for {PATIENCE:.0f} seconds"
         answer, error = self._pipe.recv()
         if error is not None:
@@ -130,14 +130,14 @@ class Elsewhere:
 
 @pytest.fixture(scope="session", name="elsewhere")
 def another_process() -> Iterator[Elsewhere]:
-    """Runs a function in another process: ``elsewhere(function, url)``."""
+    """Return a callable that runs a function in another process: ``elsewhere(function, url)``."""
     elsewhere = Elsewhere()
     yield elsewhere
     elsewhere.close()
 
 
 def background(function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-    """Run *function* in a thread of its own, which keeps nobody from ending."""
+    """Run *function* in a daemon thread."""
     future: Future[Any] = Future()
 
     def run() -> None:

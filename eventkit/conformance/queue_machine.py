@@ -1,4 +1,4 @@
-"""Random work on a queue, step by step beside its model."""
+"""Random calls on a queue, each compared with the model."""
 
 from typing import Any
 
@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 import eventkit
-from eventkit.records import NewTask
+from eventkit.values import NewTask
 
-from .machines import TICK, seconds
-from .model_task import ModelTask, Wish
+from .model_queue import ModelTask, Wish
 from .queue_calls import (
     BATCHES,
     CLEAR,
@@ -20,32 +19,34 @@ from .queue_calls import (
     PUT_IN,
     SETTINGS,
     TAKE_OUT,
+    TICK,
     TICKS,
     WORK,
     Call,
+    ComparedQueue,
     scripts,
+    seconds,
 )
-from .queue_comparison import ComparedQueue
 
 
 class QueueMachine(ComparedQueue):
-    """Every answer of the queue is its model's."""
+    """A state machine in which every answer of the queue equals its model's."""
 
     @initialize(wishes=BATCHES, settings=SETTINGS)
     def begin(self, wishes: list[Wish], settings: list[tuple[str, Any]]) -> None:
-        """Some settings and some tasks to begin with."""
+        """Begin with some settings and some tasks."""
         self.start()
         self.configure(settings)
         self.enqueue_many(wishes, plain=False)
 
     @rule(calls=scripts(PUT_IN))
     def put_in(self, calls: list[Call]) -> None:
-        """Tasks."""
+        """Enqueue some tasks."""
         self.play(calls)
 
     @rule(calls=scripts(TAKE_OUT))
     def take_out(self, calls: list[Call]) -> None:
-        """Tasks, leased or for good."""
+        """Claim or receive some tasks."""
         self.play(calls)
 
     @rule(calls=scripts(WORK))
@@ -55,7 +56,7 @@ class QueueMachine(ComparedQueue):
 
     @rule(calls=scripts(FINISH))
     def finish(self, calls: list[Call]) -> None:
-        """A task, whose lease may be long over."""
+        """Finish a task, even if its lease has lapsed."""
         self.play(calls)
 
     @rule(calls=scripts(CLEAR))
@@ -65,13 +66,13 @@ class QueueMachine(ComparedQueue):
 
     @rule(calls=scripts(INTERRUPT))
     def interrupt(self, calls: list[Call]) -> None:
-        """A new kit, or a pause, or its end."""
+        """Reopen the kit, or pause or resume the queue."""
         self.play(calls)
 
-    # Putting in.
+    # Enqueueing.
 
     def enqueue(self, wish: Wish, exact: bool, tx: Any = None) -> None:
-        """One task."""
+        """Enqueue one task."""
         wish = self.numbered(wish)
         refused = self.model.refuses([wish])
         task = self.task(wish, exact)
@@ -85,7 +86,7 @@ class QueueMachine(ComparedQueue):
         assert self.model.enqueue([wish], [answer.id] if answer.created else []) == [answer]
 
     def enqueue_many(self, wishes: list[Wish], plain: bool, tx: Any = None) -> None:
-        """A batch, all or none; *plain* when there is nothing but payloads."""
+        """Enqueue a batch, all or none; *plain* passes bare payloads."""
         wishes = [self.numbered(Wish(None) if plain else wish) for wish in wishes]
         refused = self.model.refuses(wishes)
         items = [wish.payload if plain else self.task(wish, exact=False) for wish in wishes]
@@ -98,29 +99,29 @@ class QueueMachine(ComparedQueue):
         assert self.model.enqueue(wishes, [answer.id for answer in answers if answer.created]) == answers
 
     def spoil(self, tx: Any = None) -> None:
-        """A batch with something in it that is no JSON leaves nothing behind."""
+        """Check that a batch with a value that is not JSON leaves no task."""
         try:
             self.queue.enqueue_many([1, NewTask(float("nan"))], tx=tx)
         except ValueError:
             return
         raise AssertionError("NaN was accepted")
 
-    # Taking out.
+    # Claiming.
 
     def claim(self, limit: int, lease: int | None, tx: Any = None) -> None:
-        """A batch, leased."""
+        """Claim a batch."""
         tasks = self.queue.claim("worker", limit, lease=seconds(lease), tx=tx)
         self.compare_claimed(tasks, self.model.claim("worker", limit, lease))
         self.held += [(task, self.model.tasks[task.id].claim) for task in tasks]
 
     def receive(self, limit: int, tx: Any = None) -> None:
-        """A batch, deleted."""
+        """Claim a batch and delete it."""
         self.compare_claimed(self.queue.receive(limit, tx=tx), self.model.receive(limit))
 
     def work(self, batch: int, count: int) -> None:
-        """What an iterator claimed and did not hand out is given back when it is closed."""
+        """Close an iterator, which releases the tasks it claimed and did not yield."""
         with self.ground.transaction(commit=False) as tx:
-            count = min(count, len(self.queue.claim("somebody who looks how many there are", 100, tx=tx)))
+            count = min(count, len(self.queue.claim("counting worker", 100, tx=tx)))
         if not count:
             return
         claimed: list[ModelTask] = []
@@ -133,17 +134,17 @@ class QueueMachine(ComparedQueue):
         for left in claimed:
             self.model.release(left)
 
-    # Finishing, also tasks whose lease is long over.
+    # Finishing, also of tasks whose lease has long lapsed.
 
     def ack(self, which: int, result: Any, tx: Any = None) -> None:
-        """Done."""
+        """Ack a task."""
         for task, held in self.pick(which):
             assert self.queue.ack(task, result=result, tx=tx) is (held is not None)
             if held:
                 self.model.ack(held, result)
 
     def ack_many(self, chosen: list[int], tx: Any = None) -> None:
-        """Several, some of them perhaps twice."""
+        """Ack several tasks, some perhaps twice."""
         pairs = [pair for which in chosen for pair in self.pick(which)]
         ours = {held.id: held for _, held in pairs if held}
         assert self.queue.ack_many([task for task, _ in pairs], tx=tx) == sorted(ours)
@@ -151,35 +152,35 @@ class QueueMachine(ComparedQueue):
             self.model.ack(held)
 
     def retry(self, which: int, delay: int | None, error: str | None, tx: Any = None) -> None:
-        """Another attempt, or death."""
+        """Retry a task, or mark it dead."""
         for task, held in self.pick(which):
             assert self.queue.retry(task, delay=seconds(delay), error=error, tx=tx) is (held is not None)
             if held:
                 self.model.retry(held, delay, error)
 
     def fail(self, which: int, tx: Any = None) -> None:
-        """Death."""
+        """Fail a task."""
         for task, held in self.pick(which):
             assert self.queue.fail(task, "text", tx=tx) is (held is not None)
             if held:
-                self.model.bury(held, "failed", "text")
+                self.model.mark_dead(held, "failed", "text")
 
     def release(self, which: int, tx: Any = None) -> None:
-        """As if it had not been claimed."""
+        """Release a task."""
         for task, held in self.pick(which):
             assert self.queue.release(task, tx=tx) is (held is not None)
             if held:
                 self.model.release(held)
 
     def extend(self, which: int, lease: int, tx: Any = None) -> None:
-        """More time."""
+        """Extend a lease."""
         for task, held in self.pick(which):
             assert self.queue.extend(task, lease * TICK, tx=tx) is (held is not None)
             if held:
                 held.wakes = self.model.clock.now + lease
 
     def handle(self, which: int, error: Exception | None) -> None:
-        """A body that ends well, or asks for something."""
+        """Run `handling` with a body that ends well, or raises one of its requests."""
         for task, held in self.pick(which):
             with self.queue.handling(task):
                 if error is not None:
@@ -189,57 +190,57 @@ class QueueMachine(ComparedQueue):
             elif held and isinstance(error, eventkit.Retry):
                 self.model.retry(held, 1, "text")
             elif held:
-                self.model.bury(held, "failed", "text")
+                self.model.mark_dead(held, "failed", "text")
 
-    # Housekeeping.
+    # Administration.
 
     def cancel(self, which: int, running: bool, tx: Any = None) -> None:
-        """Delete one."""
+        """Cancel a task."""
         id = self.some_id(which)
         assert self.queue.cancel(id, running, tx=tx) is self.model.cancel(id, running)
 
     def purge(self, state: str) -> None:
-        """Delete many."""
+        """Purge tasks."""
         assert self.queue.purge(state) == self.model.purge(state)
 
     def dead(self, limit: int) -> None:
-        """The newest dead letters."""
+        """List the newest dead letters."""
         assert [info.id for info in self.queue.dead(limit)] == [task.id for task in self.model.dead()[:limit]]
 
     def purge_dead(self, age: int | None) -> None:
-        """Delete dead letters."""
+        """Purge dead letters."""
         expected = self.model.purge("dead") if age is None else self.model.purge("dead", age)
         assert self.queue.purge_dead(seconds(age)) == expected
 
     def requeue(self, chosen: list[int] | None) -> None:
-        """A new life for some dead letters, or all."""
+        """Requeue some dead letters, or all."""
         ids = None if chosen is None else [self.some_id(which) for which in chosen]
         assert self.queue.requeue(ids) == self.model.requeue(ids)
 
     def try_keys(self) -> None:
-        """Which keys are taken, and by whom; found out in a transaction that is rolled back."""
+        """Find the keys that are taken, and the ids that hold them, in a transaction that is rolled back."""
         model = self.remember()
         with self.ground.transaction(commit=False) as tx:
             self.enqueue_many([Wish(None, key=key) for key in KEYS], plain=False, tx=tx)
         self.model = model
 
     def sweep(self) -> None:
-        """What a claim would move."""
+        """Sweep: move the tasks that a claim would move."""
         assert self.queue.sweep() == self.model.sweep()
 
     def pause(self) -> None:
-        """Hand out nothing."""
+        """Pause the queue."""
         self.queue.pause()
         self.model.paused = True
 
     def resume(self) -> None:
-        """Hand out tasks again."""
+        """Resume the queue."""
         self.queue.resume()
         self.model.paused = False
 
     @rule(settings=SETTINGS)
     def configure(self, settings: list[tuple[str, Any]]) -> None:
-        """Some settings."""
+        """Change some settings."""
         changes = dict(settings)
         if "dead_letter_to" in changes:
             changes["dead_letter_to"] = self.names[1] if changes["dead_letter_to"] else None
@@ -252,17 +253,17 @@ class QueueMachine(ComparedQueue):
 
     @rule()
     def let_a_tick_pass(self) -> None:
-        """The next tick, which most moments are only one or two away from."""
+        """Let one tick pass; most moments are only one or two ticks away."""
         self.let_time_pass(1)
 
     @rule(ticks=TICKS)
     def let_time_pass(self, ticks: int) -> None:
-        """Some ticks later."""
+        """Let several ticks pass."""
         self.ground.pass_time(ticks)
         self.model.clock.now += ticks
 
     def reopen(self) -> None:
-        """Another kit."""
+        """Connect a new kit."""
         self.ground.reopen()
         self.attach()
 
@@ -276,7 +277,7 @@ class QueueMachine(ComparedQueue):
         commit=st.booleans(),
     )
     def transaction(self, before: list[Call], inside: list[Call], after: list[Call], keep: bool, commit: bool) -> None:
-        """What is rolled back, whole or to a savepoint, was never there."""
+        """Check that work rolled back, whole or to a savepoint, leaves no trace."""
         whole = self.remember()
         with self.ground.transaction(commit) as tx:
             self.play(before, tx)
@@ -292,6 +293,6 @@ class QueueMachine(ComparedQueue):
             self.model = whole
 
     def play(self, script: list[Call], tx: Any = None) -> None:
-        """Make some calls, in a transaction or each in its own."""
+        """Make some calls, in one transaction or each in its own."""
         for name, arguments in script:
             getattr(self, name)(**arguments, **{} if tx is None else {"tx": tx})

@@ -1,9 +1,9 @@
-"""What the history of tasks says, to whoever reads nothing else."""
+"""The state of tasks, reconstructed from their history alone."""
 
 from typing import Any
 
 from eventkit import EventKit
-from eventkit.records import Event
+from eventkit.values import Event
 
 HISTORY = "eventkit.tasks"
 
@@ -24,13 +24,13 @@ _LEADS: dict[str, tuple[set[str | None], str]] = {
     "cancelled": ({"waiting", "running"}, "gone"),
     "purged": ({"dead"}, "gone"),
 }
-"""From which states each kind of event leads, and to which."""
+"""The states before each kind of event, and the state after it."""
 
 
 class Replay:
-    """The tasks of some queues as their events tell them: state and attempts, by id.
+    """The tasks of some queues as their history describes them: state and attempts, by id.
 
-    It is an error if an event does not follow from those before it.
+    An event that cannot follow the earlier ones is an error.
     """
 
     def __init__(self, *queues: str) -> None:
@@ -39,7 +39,7 @@ class Replay:
         self.tasks: dict[int, tuple[str | None, int]] = {}
 
     def follow(self, events: list[Event[Any]]) -> None:
-        """Take the events in."""
+        """Apply the events."""
         for event in events:
             if event.payload["queue"] in self._queues:
                 assert event.key == f"{event.payload['queue']}:{event.payload['id']}"
@@ -51,7 +51,7 @@ class Replay:
         state, attempt = self.tasks.get(id, (None, 0))
         before, after = _LEADS[kind]
         assert state in before, f"{step} of a task that is {state}"
-        lowered = step["reason"] == "exhausted"  # Perhaps max_attempts was lowered while the task waited.
+        lowered = step["reason"] == "exhausted"  # A configuration may have lowered max_attempts while the task waited.
         assert kind != "dead" or lowered or self._last[id] in ("failed", "lapsed"), f"{step} after {self._last[id]}"
         attempt = attempt + 1 if kind == "started" else 0 if kind == "requeued" else attempt
         assert step["attempt"] == attempt, f"{step} after {attempt} attempts"
@@ -63,15 +63,15 @@ class Replay:
         self._last[id] = kind
 
     def _died(self, step: dict[str, Any]) -> bool:
-        """Whether a lapse of the same moment has ended the attempt that the task died in."""
+        """Return whether the attempt in which the task died ended by a lapse at the same moment."""
         return step["kind"] in ("dead", "expired") and self._last[step["id"]] == "lapsed" and step["error"] is not None
 
 
 def history(kit: EventKit, queue: str = "q") -> list[dict[str, Any]]:
-    """All that has happened to the tasks of a queue."""
+    """Return the history of the tasks of a queue."""
     return [event.payload for event in kit.stream(HISTORY).read() if event.payload["queue"] == queue]
 
 
 def kinds(kit: EventKit, queue: str = "q", *, id: int | None = None) -> list[str]:
-    """The same in a word each; that of one task, if its id is given."""
+    """Return the kinds of the events, of one task if its id is given."""
     return [step["kind"] for step in history(kit, queue) if id in (None, step["id"])]

@@ -1,4 +1,4 @@
-"""What other processes do in the tests of schedules."""
+"""Functions that other processes run in the tests of schedules."""
 
 import os
 import signal
@@ -9,14 +9,14 @@ from typing import Any
 
 import eventkit
 from eventkit import Schedule
-from eventkit.operations.tick import Tick
+from eventkit.operations.schedule import Tick
 
 from .streaming import go, kit_on, wait_for_go
 from .threads import PATIENCE, eventually, in_thread
 
 
 def upcoming_in_zone(url: str, zone: str, name: str, when: str, tz: str) -> tuple[list[datetime], datetime | None]:
-    """What a process in *zone* says of a schedule's fires, and of the next one of a copy that it adds itself."""
+    """Return a schedule's upcoming fires and the next fire of a copy added here, both computed in *zone*."""
     os.environ["TZ"] = zone
     time.tzset()
     with eventkit.connect(url) as kit:
@@ -30,27 +30,27 @@ SECOND = timedelta(seconds=1)
 
 
 def the_schedule(kit: Any, name: str) -> Schedule:
-    """The schedule of that name."""
+    """Return the schedule of that name."""
     schedule: Schedule | None = kit.schedules.get(name)
     assert schedule is not None
     return schedule
 
 
 def next_fire(kit: Any, name: str) -> datetime:
-    """When it fires next."""
+    """Return the moment of its next fire."""
     moment = the_schedule(kit, name).next_at
     assert moment is not None
     return moment
 
 
 def fires(kit: Any, queue: str) -> list[tuple[str, str]]:
-    """The schedule and the moment of each task in the queue, sorted."""
+    """Return the schedule and the moment of each task in the queue, sorted."""
     tasks = kit.queue(queue).list(limit=1_000_000)
     return sorted((task.headers["eventkit-schedule"], task.headers["eventkit-fire"]) for task in tasks)
 
 
 def go_together(kit: Any, processes: int) -> None:
-    """Let the processes begin once they are all there."""
+    """Let the processes begin once all of them are ready."""
     eventually(lambda: kit.queue("ready").size() == processes)
     go(kit)
 
@@ -61,7 +61,7 @@ def _wait_for_go(kit: Any) -> None:
 
 
 def tick_along(url: str, flavour: str, moments: list[datetime]) -> list[tuple[datetime, int]]:
-    """Tick at each of the moments, as fast as may be; the moments of the fires, and their tasks."""
+    """Tick at each of the moments without a pause; return the moments of the fires, and their tasks."""
     fired: list[tuple[datetime, int]] = []
     with kit_on(url, flavour) as kit:
         _wait_for_go(kit)
@@ -71,7 +71,7 @@ def tick_along(url: str, flavour: str, moments: list[datetime]) -> list[tuple[da
 
 
 def run_for(url: str, flavour: str, seconds: float) -> None:
-    """Run a scheduler for some seconds, from the word go."""
+    """Run a scheduler for some seconds after the start signal."""
     with kit_on(url, flavour) as kit:
         _wait_for_go(kit)
         running = in_thread(kit.run_scheduler)
@@ -81,11 +81,11 @@ def run_for(url: str, flavour: str, seconds: float) -> None:
 
 
 STEPS = 5
-"""Where a tick may die: before its first statement, between any two, before its commit, and after it."""
+"""The places where a tick may die: before its first statement, between any two, before its commit, and after it."""
 
 
 def die_ticking(url: str, flavour: str, deaths: list[tuple[datetime, int]]) -> list[int]:
-    """Let processes tick at the moments, each of which dies at its step; how they ended."""
+    """Let processes tick at the moments and each die at its step; return how they ended."""
     ends = []
     for moment, step in deaths:
         child = os.fork()
@@ -99,7 +99,7 @@ def die_ticking(url: str, flavour: str, deaths: list[tuple[datetime, int]]) -> l
 
 
 def _die_at(last: int) -> None:
-    """Let a tick in this process end it before statement number *last*, counted from 0; the commit is one too."""
+    """Let a tick in this process kill it before statement number *last*, counted from 0; the commit counts too."""
     plan = Tick.plan
 
     def deadly(self: Tick) -> Any:

@@ -1,4 +1,4 @@
-"""Random work on a stream, step by step beside its model."""
+"""Random calls on a stream, each compared with the model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import eventkit
-from eventkit.records import Event, NewEvent
+from eventkit.values import Event, NewEvent
 
-from .machines import TICK, Ground, tick
-from .model_stream import ModelEvent, StreamModel
-from .stream_calls import BATCHES, CONSUMERS, EVENTS, POSITIONS, SCRIPTS, Call
+from .model_stream import BATCHES, CONSUMERS, EVENTS, POSITIONS, SCRIPTS, Call, ModelEvent, StreamModel
+from .queue_calls import TICK, Ground, tick
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """Every answer of a stream is its model's."""
+    """A state machine in which every answer of a stream equals its model's."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__()
@@ -27,28 +26,28 @@ class StreamMachine(RuleBasedStateMachine):
         self.topics = (f"model {ground.runs}", f"other {ground.runs}")
         self.payloads = 0
         self.created: dict[int, datetime] = {}
-        """When the database says that each event was created."""
+        """The creation time of each event according to the database."""
 
     @initialize()
     def start(self) -> None:
-        """A new topic."""
+        """Make a new topic."""
         self.attach()
         self.model = StreamModel()
         self.anchor = self.ground.anchor()
         assert self.stream.head() == 0
 
     def attach(self) -> None:
-        """Take handles of the kit there is."""
+        """Make handles of the current kit."""
         self.stream, self.other = (self.ground.kit.stream(topic) for topic in self.topics)
 
     def teardown(self) -> None:
-        """Leave nothing for the next run to carry along."""
+        """Empty the topic, so that the next run does not carry it along."""
         for topic in self.topics:
             self.ground.kit.stream(topic).prune(max_keep=0, keep_unconsumed=False)
 
     @invariant()
     def same_events(self) -> None:
-        """The topic holds the model's events, in order."""
+        """Check that the topic holds the model's events, in order."""
         events = self.stream.read(limit=1000)
         self.compare(events, self.model.read(0))
         self.created = {event.offset: event.created_at for event in events}
@@ -56,7 +55,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @invariant()
     def same_consumers(self) -> None:
-        """Every consumer is where the model has it, with as much before it."""
+        """Check that every consumer has the model's offset and lag."""
         model = self.model
         assert [
             (consumer.name, consumer.offset, consumer.lag, tick(consumer.updated_at, self.anchor, model.now))
@@ -70,14 +69,14 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(event=EVENTS)
     def publish(self, event: NewEvent, tx: Any = None) -> None:
-        """One event."""
+        """Publish one event."""
         event = self.numbered(event)
         offset = self.stream.publish(event.payload, key=event.key, headers=event.headers, dedup=event.dedup, tx=tx)
         assert self.model.publish(self.modelled(event), offset) == offset
 
     @rule(events=BATCHES, plain=st.booleans())
     def publish_many(self, events: list[NewEvent], plain: bool, tx: Any = None) -> None:
-        """A batch; *plain* when there is nothing but payloads."""
+        """Publish a batch; *plain* passes bare payloads."""
         events = [self.numbered(NewEvent(None) if plain else event) for event in events]
         offsets = self.stream.publish_many([event.payload if plain else event for event in events], tx=tx)
         expected = [
@@ -87,12 +86,12 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def publish_elsewhere(self, tx: Any = None) -> None:
-        """An event of another topic, with an id that this one may have too."""
+        """Publish an event to another topic, with an id that this topic may have too."""
         self.other.publish(None, dedup="x", tx=tx)
 
     @rule()
     def spoil(self, tx: Any = None) -> None:
-        """A batch with something in it that is no JSON leaves nothing behind."""
+        """Check that a batch with a value that is not JSON leaves no event."""
         try:
             self.stream.publish_many([1, NewEvent(float("nan"))], tx=tx)
         except ValueError:
@@ -103,7 +102,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(where=POSITIONS, limit=st.integers(1, 4), skip=st.booleans())
     def read(self, where: int, limit: int, skip: bool) -> None:
-        """Some events behind some offset, or what is missing there."""
+        """Read some events after an offset, or the range that is missing there."""
         after = self.position(where)
         missing = None if skip else self.model.missing(after)
         with self.truncated(missing):
@@ -120,7 +119,7 @@ class StreamMachine(RuleBasedStateMachine):
         skip=st.booleans(),
     )
     def subscribe(self, consumer: str, start: str, where: int, count: int, batch: int, every: int, skip: bool) -> None:
-        """Some steps of an iterator, and the offset that it leaves: that of the last event it has gone on from."""
+        """Take some steps of an iterator; it saves the offset of the last event before the latest request."""
         origin: Any = start
         after = 0
         if start == "committed":
@@ -155,27 +154,27 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(consumer=CONSUMERS, where=POSITIONS)
     def save_offset(self, consumer: str, where: int, tx: Any = None) -> None:
-        """Forward."""
+        """Save an offset."""
         offset = self.position(where)
         assert self.stream.save_offset(consumer, offset, tx=tx) is self.model.save(consumer, offset)
 
     @rule(consumer=CONSUMERS, where=POSITIONS)
     def seek(self, consumer: str, where: int, tx: Any = None) -> None:
-        """Anywhere."""
+        """Seek to an offset."""
         offset = self.position(where)
         self.stream.seek(consumer, offset, tx=tx)
         self.model.seek(consumer, offset)
 
     @rule(consumer=CONSUMERS)
     def offset(self, consumer: str) -> None:
-        """Where a consumer is."""
+        """Read the offset of a consumer."""
         assert self.stream.offset(consumer) == self.model.consumers.get(consumer, 0)
 
-    # Time, and forgetting.
+    # Time and retention.
 
     @rule(where=POSITIONS)
     def offset_at(self, where: int) -> None:
-        """The offset after which everything created at or after a moment lies."""
+        """Find the offset before the first event created at or after a moment."""
         moment = self.moment(where)
         assert self.read_offsets(self.stream.offset_at(moment)) == [
             offset for offset, created in self.created.items() if created >= moment
@@ -187,7 +186,7 @@ class StreamMachine(RuleBasedStateMachine):
         keep_unconsumed=st.booleans(),
     )
     def prune(self, age: float | None, max_keep: int | None, keep_unconsumed: bool) -> None:
-        """Drop what is old, or too much."""
+        """Prune by age or by count."""
         if age is None and max_keep is None:
             return
         dropped = self.stream.prune(
@@ -197,13 +196,13 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(ticks=st.integers(1, 2))
     def let_time_pass(self, ticks: int) -> None:
-        """Some ticks later."""
+        """Let several ticks pass."""
         self.ground.pass_time(ticks)
         self.model.now += ticks
 
     @rule()
     def reopen(self) -> None:
-        """Another kit."""
+        """Connect a new kit."""
         self.ground.reopen()
         self.attach()
 
@@ -211,7 +210,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(before=SCRIPTS, inside=SCRIPTS, after=SCRIPTS, keep=st.booleans(), commit=st.booleans())
     def transaction(self, before: list[Call], inside: list[Call], after: list[Call], keep: bool, commit: bool) -> None:
-        """What is rolled back, whole or to a savepoint, was never there."""
+        """Check that work rolled back, whole or to a savepoint, leaves no trace."""
         whole = deepcopy(self.model)
         with self.ground.transaction(commit) as tx:
             self.play(before, tx)
@@ -235,7 +234,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @contextmanager
     def truncated(self, missing: tuple[int, int] | None) -> Iterator[None]:
-        """The body finds that these events are missing, or none."""
+        """Check that the body finds these events missing, or none."""
         found = None
         try:
             yield
@@ -244,35 +243,35 @@ class StreamMachine(RuleBasedStateMachine):
         assert found == missing
 
     def numbered(self, event: NewEvent) -> NewEvent:
-        """The event with a payload of its own."""
+        """Return the event with a payload of its own."""
         self.payloads += 1
         return NewEvent(self.payloads, event.key, event.headers, event.dedup)
 
     def modelled(self, event: NewEvent) -> ModelEvent:
-        """The event as the model has it."""
+        """Return the event as the model represents it."""
         return ModelEvent(event.payload, event.key, dict(event.headers or {}), event.dedup, self.model.now)
 
     def position(self, where: int) -> int:
-        """An offset: of an event there is, or was, or beyond."""
+        """Return an offset: of an event that exists or existed, or beyond."""
         edge = self.model.pruned_to
         places = [0, edge, max(0, edge - 1), self.model.newest + 1, *self.model.events]
         return places[-1 - where % len(places)]
 
     def moment(self, where: int) -> datetime:
-        """A moment: that of an event, or one with none near."""
+        """Return a moment: that of an event, or one far from all."""
         moments = [self.anchor + timedelta(seconds=TICK * (0.5 - self.model.now)), *self.created.values()]
         return moments[-1 - where % len(moments)]
 
     def offset_before(self, moment: datetime) -> int:
-        """The offset of the last event before a moment, 0 if there is none."""
+        """Return the offset of the last event before a moment, 0 if there is none."""
         return max((offset for offset, created in self.created.items() if created < moment), default=0)
 
     def read_offsets(self, after: int) -> list[int]:
-        """What a reader at *after* gets."""
+        """Return the offsets that a reader at *after* gets."""
         return [event.offset for event in self.stream.read(after)]
 
     def compare(self, events: list[Event[Any]], offsets: list[int]) -> None:
-        """The events are the model's at *offsets*."""
+        """Check that the events are the model's at *offsets*."""
         assert [event.offset for event in events] == offsets
         for event in events:
             seen = (event.topic, event.payload, event.key, event.headers)

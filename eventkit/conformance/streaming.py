@@ -1,4 +1,4 @@
-"""What other processes do in the tests of streams and channels."""
+"""Functions that other processes run in the tests of streams and channels."""
 
 import random
 import time
@@ -10,27 +10,26 @@ from typing import Any
 import eventkit
 
 from .flavours import Blocking, Loop
-from .rollback import rolled_back
-from .threads import PATIENCE, eventually
+from .threads import PATIENCE, eventually, rolled_back
 
 GO = "conformance: go"
 """The topic whose first event tells all processes to begin."""
 
 END = "conformance: end"
-"""The payload after which nothing comes."""
+"""The last payload that a publisher sends."""
 
 Step = tuple[str, int]
 """A place in the work on an event: the name of the place, and the event's payload."""
 
 
 def transaction(kit: Any, *, commit: bool) -> Any:
-    """A transaction that is committed at the end, or rolled back."""
+    """Run the body in a transaction that is committed at the end, or rolled back."""
     return kit.transaction() if commit else rolled_back(kit)
 
 
 @contextmanager
 def kit_on(url: str, flavour: str) -> Iterator[Any]:
-    """A kit of the flavour, which looks like a sync one."""
+    """Return a kit of the flavour, which looks like a sync one."""
     if flavour == "sync":
         with eventkit.connect(url) as kit:
             yield kit
@@ -47,17 +46,17 @@ def kit_on(url: str, flavour: str) -> Iterator[Any]:
 
 
 def go(kit: Any) -> None:
-    """Let all processes that wait for it begin."""
+    """Let all processes begin that wait for the start signal."""
     kit.stream(GO).publish(None)
 
 
 def wait_for_go(kit: Any) -> None:
-    """Return when the test calls `go`."""
+    """Wait until the test calls `go`."""
     eventually(kit.stream(GO).head)
 
 
 def until_end(messages: Any) -> list[Any]:
-    """The messages before the one whose payload is `END`."""
+    """Yield the messages before the one whose payload is `END`."""
     received: list[Any] = []
     for message in messages:
         if message.payload == END:
@@ -67,9 +66,9 @@ def until_end(messages: Any) -> list[Any]:
 
 
 def send_in_transactions(url: str, flavour: str, kind: str, writer: int, transactions: int) -> list[list[int]]:
-    """Send to the stream or channel ``raced`` in all the ways there are; the payloads that were committed.
+    """Send to the stream or channel ``raced`` in all supported ways; return the committed payloads.
 
-    Some transactions stay open for a while, some of them are rolled back, as a whole or to a savepoint, and some
+    Some transactions stay open for a while, some are rolled back, as a whole or to a savepoint, and some
     publish to many topics.
     """
     chance = random.Random(writer)
@@ -126,7 +125,7 @@ def publish_numbers(url: str, flavour: str, topic: str, count: int) -> None:
 
 
 def publish_and_prune(url: str, flavour: str, topic: str, count: int) -> list[int]:
-    """Publish *count* events and drop all but the newest every now and then, and publish `END`; the offsets."""
+    """Publish *count* events, prune all but the newest at intervals, and publish `END`; return the offsets."""
     offsets: list[int] = []
     with kit_on(url, flavour) as kit:
         stream = kit.stream(topic)
@@ -141,7 +140,7 @@ def publish_and_prune(url: str, flavour: str, topic: str, count: int) -> list[in
 
 
 def publish_same_ids(url: str, flavour: str, writer: int, ids: int, rollbacks: bool) -> dict[str, int]:
-    """Publish the same dedup ids as everyone, in an order of its own; the offset that each id got."""
+    """Publish the same dedup ids as the other processes, in another order; return the offset of each id."""
     chance = random.Random(writer)
     names = [f"id {n}" for n in range(ids)]
     chance.shuffle(names)
@@ -157,21 +156,21 @@ def publish_same_ids(url: str, flavour: str, writer: int, ids: int, rollbacks: b
     return offsets
 
 
-def consume(url: str, flavour: str, topic: str, options: dict[str, Any], until: int, told: Connection) -> None:
-    """Subscribe as ``consumer``; tell the payloads handled, and stay in the body of the event *until*."""
+def consume(url: str, flavour: str, topic: str, options: dict[str, Any], until: int, pipe: Connection) -> None:
+    """Subscribe as ``consumer``; send the payloads handled, and block in the body of the event *until*."""
     with kit_on(url, flavour) as kit, kit.stream(topic).subscribe("consumer", **options) as events:
         for event in events:
-            told.send(event.payload)
+            pipe.send(event.payload)
             if event.payload == until:
                 time.sleep(PATIENCE)
 
 
-def copy_exactly_once(url: str, flavour: str, stop: Step | None, told: Connection) -> None:
-    """Copy what is new in ``source`` to ``effect``, its row and the offset together; stay at *stop* for ever."""
+def copy_exactly_once(url: str, flavour: str, stop: Step | None, pipe: Connection) -> None:
+    """Copy new events of ``source`` to ``effect``, row and offset in one transaction; block at *stop* for ever."""
 
     def reach(place: str) -> None:
         if stop == (place, event.payload):
-            told.send(stop)
+            pipe.send(stop)
             time.sleep(PATIENCE)
 
     with kit_on(url, flavour) as kit:

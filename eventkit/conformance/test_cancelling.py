@@ -1,4 +1,4 @@
-"""Tasks of asyncio that are cancelled while they wait or write (W2, Q2, G4)."""
+"""Cancelled tasks and cancelled calls."""
 
 import asyncio
 import random
@@ -10,9 +10,14 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 import eventkit
+from eventkit import EventKit
+from eventkit.testing import advance
 
+from .calling import Caller
 from .clauses import proves
+from .exits import EXITS, cancel_at_each_await
 from .processes import PATIENCE
+from .threads import SOON, asleep, rolled_back
 from .urls import with_options
 
 
@@ -22,7 +27,7 @@ def _run(main: Any) -> None:
 
 @proves("W2")
 def test_a_hundred_waiters_are_cancelled_at_once(url: str) -> None:
-    """They all end, as cancelled; who waits on is woken as ever, and nothing stays behind."""
+    """All of them end as cancelled, the remaining waiter still wakes, and no waiter stays registered."""
 
     async def main() -> None:
         async with eventkit.connect_async(with_options(url, fallback_poll=3600)) as kit:
@@ -59,7 +64,7 @@ async def _next(iterator: Any) -> Any:
 @proves("W2", "Q2")
 @pytest.mark.parametrize("pause", [0.0, 0.0005, 0.002, 0.01])
 def test_a_cancelled_claim_loses_no_task(url: str, pause: float) -> None:
-    """What a cancelled claim had got just then is given back, with the attempt: somebody else has it at once."""
+    """A task that a cancelled claim had just got is released with its attempt; another worker can claim it at once."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -85,7 +90,7 @@ def test_a_cancelled_claim_loses_no_task(url: str, pause: float) -> None:
 
 @proves("Q2")
 def test_a_claim_cancelled_at_any_step_loses_no_task(url: str) -> None:
-    """Whether it has not begun, is under way or has just been answered: the task is returned, or anybody's at once."""
+    """At every step of the claim, the task is either returned or claimable by another worker at once."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -111,7 +116,7 @@ def test_a_claim_cancelled_at_any_step_loses_no_task(url: str) -> None:
 
 @proves("K1")
 def test_a_lock_whose_acquire_is_cancelled_at_any_step_is_not_lost(url: str) -> None:
-    """It is held by the handle, or anybody's at once."""
+    """The lock is either held by the handle or free at once."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -134,49 +139,129 @@ def test_a_lock_whose_acquire_is_cancelled_at_any_step_is_not_lost(url: str) -> 
     _run(main())
 
 
-@proves("K1", "Q17")
-@pytest.mark.parametrize("what", ["lock", "task"])
-def test_leaving_is_not_cut_short_by_a_cancellation(url: str, what: str) -> None:
-    """A lock is released and a task acked before the cancellation is raised, wherever in the exit it arrives."""
+@proves("K1", "Q17", "S5", "G4", "O1")
+@EXITS
+@pytest.mark.parametrize("what", ["lock", "task", "tasks", "events", "transaction", "outbox"])
+def test_leaving_is_not_cut_short_by_a_cancellation(url: str, what: str, again: bool) -> None:
+    """The exit finishes its work before the cancellation is raised, at whichever await the cancellation arrives."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(with_options(url, busy_timeout=1)) as kit:
+            queue, stream, outbox = kit.queue("q"), kit.stream("t"), kit.queue("outbox:o")
+            published = 0
+
+            async def leave(leaving: asyncio.Event) -> None:
+                nonlocal published
+                match what:
+                    case "lock":
+                        async with kit.lock("l"):
+                            leaving.set()
+                    case "task":
+                        await queue.enqueue(1)
+                        [task] = await queue.claim("w")
+                        async with queue.handling(task):
+                            leaving.set()
+                    case "tasks":
+                        await queue.enqueue_many([1, 2, 3])
+                        async with queue.work("w", batch=3) as tasks:
+                            assert await queue.ack(await anext(tasks))
+                            leaving.set()
+                    case "events":
+                        published = (await stream.publish_many([1, 2]))[0]
+                        async with stream.subscribe("c") as events:
+                            assert (await anext(events)).offset == published
+                            await anext(events)
+                            leaving.set()
+                    case "transaction":
+                        async with kit.transaction() as tx:
+                            await stream.publish(1, tx=tx)
+                            leaving.set()
+                    case "outbox":
+                        await deliver_one(leaving)
+
+            async def deliver_one(leaving: asyncio.Event) -> None:
+                async def deliver(message: Any) -> None:
+                    leaving.set()
+                    await asyncio.sleep(0)
+                    box.stop()
+
+                box = kit.outbox("o", deliver=deliver)
+                async with kit.transaction() as tx:
+                    await box.add(tx, 1)
+                await box.run()
+
+            async def check() -> None:
+                match what:
+                    case "lock":
+                        lock = kit.lock("l")
+                        assert await lock.acquire()
+                        assert await lock.release()
+                    case "task":
+                        assert await queue.size() == 0
+                    case "tasks":
+                        rest = await queue.claim("w2", 3)
+                        assert [(task.payload, task.attempt) for task in rest] == [(2, 1), (3, 1)]
+                        assert len(await queue.ack_many(rest)) == 2
+                    case "events":
+                        assert await stream.offset("c") == published
+                        await stream.save_offset("c", published + 1)
+                    case "transaction":
+                        async with kit.transaction() as tx:
+                            await stream.publish(2, tx=tx)
+                    case "outbox":
+                        assert (await outbox.stats()).leased == 0
+                        await outbox.ack_many(await outbox.claim("w2"))
+
+            await cancel_at_each_await(leave, again, check)
+
+    _run(main())
+
+
+@proves("Q17", "S5")
+@EXITS
+def test_closing_is_not_cut_short_by_a_cancellation(url: str, again: bool) -> None:
+    """A kit that is left saves and releases what its loops hold, and leaves no thread or asyncio task behind."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
-            queue = kit.queue("q")
+            queue, stream = kit.queue("q"), kit.stream("t")
+            published = 0
 
-            async def once(leaving: asyncio.Event) -> None:
-                if what == "lock":
-                    async with kit.lock("l"):
-                        leaving.set()
-                else:
-                    [task] = await queue.claim("w")
-                    async with queue.handling(task):
-                        leaving.set()
+            def running() -> int:
+                return threading.active_count() + len(asyncio.all_tasks())
 
-            cancelled = 0
-            for number in range(100):
-                if what == "task":
-                    await queue.enqueue(number)
-                work = asyncio.create_task(once(leaving := asyncio.Event()))
-                await leaving.wait()
-                for _ in range(random.randrange(20)):
-                    await asyncio.sleep(0)
-                work.cancel()
-                [end] = await asyncio.gather(work, return_exceptions=True)
-                cancelled += isinstance(end, asyncio.CancelledError)
-                if what == "lock":
-                    lock = kit.lock("l")
-                    assert await lock.acquire()
-                    await lock.release()
-                else:
-                    assert await queue.size() == 0
-            assert cancelled
+            before = running()
+
+            async def leave(leaving: asyncio.Event) -> None:
+                nonlocal published
+                await queue.enqueue_many([1, 2, 3])
+                published = (await stream.publish_many([1, 2]))[0]
+                async with eventkit.connect_async(url) as leaving_kit:
+                    tasks, events = leaving_kit.queue("q").work("w", batch=3), leaving_kit.stream("t").subscribe("c")
+                    await queue.ack(await anext(tasks))
+                    await anext(events)
+                    await anext(events)
+                    async with leaving_kit.transaction():
+                        pass  # The pool keeps one connection for the next transaction.
+                    leaving.set()
+
+            async def check() -> None:
+                assert await stream.offset("c") == published
+                await stream.save_offset("c", published + 1)
+                rest = await queue.claim("w2", 3)
+                assert [(task.payload, task.attempt) for task in rest] == [(2, 1), (3, 1)]
+                assert len(await queue.ack_many(rest)) == 2
+                while running() > before:
+                    await asyncio.sleep(0.001)
+
+            await cancel_at_each_await(leave, again, check)
 
     _run(main())
 
 
 @proves("G4")
 def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None:
-    """Cancelled while it begins, writes or commits, it holds nobody up afterwards and has happened whole, or not."""
+    """A transaction cancelled while it begins, writes or commits blocks no other and happened whole or not at all."""
 
     async def main() -> None:
         async with eventkit.connect_async(with_options(url, busy_timeout=20)) as kit:
@@ -191,7 +276,7 @@ def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None
             for number in range(200):
                 began = monotonic()
                 task = asyncio.create_task(write(number))
-                if number % 10 == 0:  # How long one takes here and now, to cancel the others within that time.
+                if number % 10 == 0:  # Measure how long one takes here, to cancel the others within that time.
                     await task
                     whole = monotonic() - began
                 cancel_at = began + random.uniform(0, 1.5 * whole)
@@ -209,7 +294,7 @@ def test_a_transaction_cancelled_at_any_step_is_all_or_nothing(url: str) -> None
 
 @proves("W2", "Q17")
 def test_a_cancelled_worker_gives_back_what_it_held(url: str) -> None:
-    """A task that is handled when its worker is cancelled, and those claimed with it, go to others at once."""
+    """The task being handled and those claimed with it become claimable by other workers at once."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -237,7 +322,7 @@ def test_a_cancelled_worker_gives_back_what_it_held(url: str) -> None:
 
 @proves("W2")
 def test_waiting_threads_do_not_hold_up_the_loop(url: str) -> None:
-    """While a hundred calls wait, the event loop goes on turning."""
+    """The event loop keeps running while a hundred calls wait."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -256,7 +341,7 @@ def test_waiting_threads_do_not_hold_up_the_loop(url: str) -> None:
 
 @proves("G4")
 def test_a_cancelled_task_takes_its_session_with_it(url: str, engine_url: str, flavour: str) -> None:
-    """Wherever the call was: nothing of the transaction is left, and the engine serves the next one."""
+    """The transaction is rolled back whichever call was cancelled, and the engine serves the next one."""
     if flavour == "sync":
         pytest.skip("a session that blocks has no tasks")
 
@@ -286,3 +371,69 @@ def test_a_cancelled_task_takes_its_session_with_it(url: str, engine_url: str, f
         await engine.dispose()
 
     _run(main())
+
+
+CHANNEL = "eventkit:cancelled"
+
+
+def _notified(kit: EventKit) -> list[Any]:
+    """Return the payloads sent on the channel so far."""
+    end = kit.channel(CHANNEL).notify("end")
+    with kit.channel(CHANNEL).listen(start="earliest") as heard:
+        notified = []
+        while (notification := next(heard)).id < end:
+            notified.append(notification.payload)
+    return [payload for payload in notified if payload != "end"]
+
+
+@proves("Q9", "W1")
+def test_who_runs_a_task_hears_that_it_is_cancelled(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    with kit.channel(CHANNEL).listen() as heard:
+        for key in (None, "key"):
+            id = queue.enqueue(1, key=key).id
+            queue.claim("worker")
+            waiting = asleep(heard.__next__)
+            assert queue.cancel(id, running=True) is True
+            assert waiting.result(SOON).payload == {"queue": "jobs", "id": id}
+
+
+@proves("Q9", "G4")
+def test_word_of_it_is_part_of_the_transaction(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    id = queue.enqueue(1).id
+    queue.claim("worker")
+    with rolled_back(kit) as tx:
+        assert queue.cancel(id, running=True, tx=tx) is True
+    assert _notified(kit) == []
+    with kit.transaction() as tx:
+        assert queue.cancel(id, running=True, tx=tx) is True
+    assert _notified(kit) == [{"queue": "jobs", "id": id}]
+
+
+@proves("Q9")
+def test_nobody_is_told_of_a_task_that_nobody_runs(kit: EventKit) -> None:
+    """No notification is sent for a task that waits, whose lease has lapsed, that is dead, or that keeps running."""
+    queue = kit.queue("jobs")
+    ready, later, lapsed = queue.enqueue(1).id, queue.enqueue(2, delay=60).id, queue.enqueue(3, priority=1).id
+    queue.claim("worker", lease=5)
+    advance(kit, 5)
+    dead = queue.enqueue(4, priority=2).id
+    [task] = queue.claim("worker")
+    queue.fail(task, "broken")
+    running = queue.enqueue(5, priority=3).id
+    queue.claim("worker")
+    assert [queue.cancel(id, True) for id in (ready, later, lapsed, dead)] == [True, True, True, False]
+    assert queue.cancel(running) is False
+    assert _notified(kit) == []
+
+
+@proves("Q9", "P2")
+def test_the_function_of_sql_tells_it_too(kit: EventKit, caller: Caller) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([1, 2])
+    [task] = queue.claim("worker")
+    waiting = queue.peek()[0].id
+    assert caller.call("cancel", "jobs", waiting, True)
+    assert caller.call("cancel", "jobs", task.id, True)
+    assert _notified(kit) == [{"queue": "jobs", "id": task.id}]

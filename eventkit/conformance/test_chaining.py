@@ -1,4 +1,4 @@
-"""The end of one task is the beginning of others: Q20; and results of many tasks at once: Q5."""
+"""Tasks that an ack enqueues: Q20; and results of many tasks at once: Q5."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ import pytest
 from eventkit import EventKit, NewTask, QueueFull, Task, TaskQueue
 
 from .clauses import proves
-from .races import SOON, asleep
-from .rollback import rolled_back
+from .threads import SOON, asleep, rolled_back
 
 
 @dataclass
@@ -26,7 +25,7 @@ def _claimed(queue: TaskQueue[Any], **keywords: Any) -> Task[Any]:
 
 
 def _kinds(kit: EventKit) -> dict[str, Callable[[], Task[Any]]]:
-    """A claimed task of each kind that is finished in its own way."""
+    """Return a claimed task of each kind that is finished in its own way."""
     kept = kit.queue("kept")
     kept.configure(keep_done=60)
     return {
@@ -38,7 +37,7 @@ def _kinds(kit: EventKit) -> dict[str, Callable[[], Task[Any]]]:
 
 @proves("Q20")
 def test_an_ack_enqueues_what_follows(kit: EventKit) -> None:
-    """In whichever queues, in order, with whatever can be said of a task; and the result is saved beside it."""
+    """The tasks are enqueued in any queues, in order, with all options; the result is saved in the same commit."""
     for name, claimed in _kinds(kit).items():
         queue, other = kit.queue(name), kit.queue(f"after {name}")
         task = claimed()
@@ -149,7 +148,7 @@ def test_what_follows_wakes_its_worker(kit: EventKit) -> None:
 
 @proves("Q20", "G9", "G8")
 def test_a_new_task_is_checked_when_it_is_made(kit: EventKit) -> None:
-    """By the handle that it is for, whatever that one's type; nothing of it is written."""
+    """The handle of the target queue checks the task when it is made, and writes nothing."""
     letters = kit.queue("letters", type=Letter)
     wrong: list[Callable[[], Any]] = [
         lambda: letters.new(object()),  # type: ignore[arg-type]
@@ -171,7 +170,7 @@ def test_a_new_task_is_checked_when_it_is_made(kit: EventKit) -> None:
 
 @proves("Q20")
 def test_what_follows_says_its_queue(kit: EventKit) -> None:
-    """What does not is refused before anything is written; nor is a task enqueued in another queue than its own."""
+    """A task without a queue is refused before anything is written, as is one enqueued in another queue."""
     queue, other = kit.queue("jobs"), kit.queue("others")
     task = _claimed(queue)
     for following in (NewTask(1), 1, {"payload": 1}):
@@ -187,7 +186,7 @@ def test_what_follows_says_its_queue(kit: EventKit) -> None:
 
 @proves("Q5", "K3")
 def test_ack_many_saves_the_results_that_are_given(kit: EventKit) -> None:
-    """Of tasks of any kind, in whichever queues, those that were still ours; the others have none."""
+    """Results are saved for tasks that the caller still held, of any kind and in any queue; the others have none."""
     kinds = _kinds(kit)
     tasks = [kinds[name]() for name in kinds for _ in range(2) if name != "keyed"] + [kinds["keyed"]()]
     kit.queue("jobs").enqueue("lapsed")
@@ -213,7 +212,7 @@ def test_many_acks_and_their_results_are_one(kit: EventKit) -> None:
         assert len(queue.ack_many(tasks, tx=tx, results=results)) == 40
     assert queue.stats().leased == 40
     assert kit.results.get(tasks[0].id, "none") == "none"
-    for wrong in ({tasks[0].id: float("nan")}, {0: "nobody's"}):
+    for wrong in ({tasks[0].id: float("nan")}, {0: "unknown"}):
         with pytest.raises(ValueError, match=r"nan|\[0\]"):
             queue.ack_many(tasks, results=wrong)
     assert queue.stats().leased == 40

@@ -1,20 +1,25 @@
-"""N1 to N4: notifications."""
+"""Channels: notifying and listening."""
 
+import asyncio
+import os
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from eventkit import EventKit, Notification, Undecodable
+import eventkit
+from eventkit import Closed, EventKit, Notification, Undecodable
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import proves, requires
 from .processes import spawn
-from .rollback import rolled_back
 from .streaming import END, go, send_in_transactions, until_end
-from .threads import in_thread, take
+from .threads import eventually, in_thread, rest, rolled_back, take
 
 
 @dataclass
@@ -23,13 +28,13 @@ class _Point:
 
 
 def _payloads(notifications: Any, count: int) -> list[Any]:
-    """The payloads of the next *count* notifications."""
+    """Return the payloads of the next *count* notifications."""
     return [notification.payload for notification in take(notifications, count)]
 
 
 @proves("N1", "G11")
 def test_a_notification_arrives_as_it_was_sent(kit: EventKit) -> None:
-    """With its id, channel, payload, headers and moment."""
+    """It has its id, channel, payload, headers and time."""
     alerts = kit.channel("alerts")
     with alerts.listen() as notifications:
         id = alerts.notify({"level": 3}, headers={"h": "1"})
@@ -45,7 +50,7 @@ def test_a_notification_arrives_as_it_was_sent(kit: EventKit) -> None:
 
 @proves("N1")
 def test_ids_grow(kit: EventKit) -> None:
-    """And do not come back when everything was pruned."""
+    """Ids are not reused after all notifications were pruned."""
     alerts, others = kit.channel("alerts"), kit.channel("others")
     ids = [channel.notify(n) for n in range(3) for channel in (alerts, others)]
     alerts.prune(max_keep=0)
@@ -57,7 +62,7 @@ def test_ids_grow(kit: EventKit) -> None:
 
 @proves("N2")
 def test_equal_payloads_arrive_each(kit: EventKit) -> None:
-    """Those of one transaction too."""
+    """Equal payloads of one transaction arrive each, too."""
     alerts = kit.channel("alerts")
     with alerts.listen() as notifications:
         with kit.transaction() as tx:
@@ -71,7 +76,7 @@ def test_equal_payloads_arrive_each(kit: EventKit) -> None:
 @proves("N2")
 @pytest.mark.parametrize("size", [9_000, 500_000])
 def test_big_notifications_arrive(kit: EventKit, size: int) -> None:
-    """There is no size from which on it is different, up to the limit on payloads."""
+    """Notifications of every size up to the limit on payloads arrive alike."""
     alerts = kit.channel("alerts")
     payload = "x" * size
     with alerts.listen() as notifications:
@@ -81,7 +86,7 @@ def test_big_notifications_arrive(kit: EventKit, size: int) -> None:
 
 @proves("N2")
 def test_more_than_can_be_read_at_once_arrives_in_order(kit: EventKit) -> None:
-    """Thousands in one transaction."""
+    """Thousands of notifications from one transaction arrive in order."""
     alerts = kit.channel("alerts")
     with alerts.listen() as notifications:
         with kit.transaction() as tx:
@@ -93,7 +98,7 @@ def test_more_than_can_be_read_at_once_arrives_in_order(kit: EventKit) -> None:
 
 @proves("N3")
 def test_a_rolled_back_notification_is_never_seen(kit: EventKit) -> None:
-    """Neither by those who listen nor by those who start at the beginning."""
+    """Neither a current listener nor one that starts at the beginning sees it."""
     alerts = kit.channel("alerts")
     with alerts.listen() as notifications:
         with rolled_back(kit) as tx:
@@ -106,7 +111,7 @@ def test_a_rolled_back_notification_is_never_seen(kit: EventKit) -> None:
 
 @proves("N3", "N2")
 def test_several_channels_are_one_sequence(kit: EventKit) -> None:
-    """In the order of their ids; channels that were not named are left out."""
+    """Notifications arrive in the order of their ids; channels that were not named are left out."""
     a, b, c = (kit.channel(name) for name in "abc")
     a.notify("before")
     with kit.listen("a", "b") as notifications:
@@ -123,7 +128,7 @@ def test_several_channels_are_one_sequence(kit: EventKit) -> None:
 
 @proves("N2", "S2")
 def test_racing_senders_are_heard_in_order(kit: EventKit, url: str, flavour: str) -> None:
-    """What arrives is what was committed by several processes, once, in the order of the ids."""
+    """A listener gets the committed notifications of several processes once each, in the order of their ids."""
     raced = kit.channel("raced")
     live = raced.listen()
     listening = in_thread(until_end, live)
@@ -141,7 +146,7 @@ def test_racing_senders_are_heard_in_order(kit: EventKit, url: str, flavour: str
 
 
 def _left(kit: Any, name: str) -> list[Any]:
-    """The payloads of the channel that are still there."""
+    """Return the payloads of the channel that are still stored."""
     kit.channel(name).notify(END)
     with kit.channel(name).listen(start="earliest") as notifications:
         return [notification.payload for notification in until_end(notifications)]
@@ -164,7 +169,7 @@ def _left(kit: Any, name: str) -> list[Any]:
     ids=str,
 )
 def test_prune_drops_old_notifications_and_too_many(kit: EventKit, retention: dict[str, int], left: range) -> None:
-    """Both together drop what either drops; the answer is the number dropped; other channels stay."""
+    """Two limits together drop what either drops; the answer is the number dropped; other channels are unchanged."""
     alerts, others = kit.channel("alerts"), kit.channel("others")
     for n in range(4):
         alerts.notify(n)
@@ -181,7 +186,7 @@ def test_prune_drops_old_notifications_and_too_many(kit: EventKit, retention: di
 
 @proves("N4")
 def test_prune_of_a_channel_wants_to_be_told_what(kit: EventKit) -> None:
-    """Nothing said, or nonsense, is an error."""
+    """Missing or invalid limits are an error."""
     alerts = kit.channel("alerts")
     alerts.notify(1)
     for arguments in ({}, {"max_keep": -1}, {"older_than": -1}):
@@ -192,7 +197,7 @@ def test_prune_of_a_channel_wants_to_be_told_what(kit: EventKit) -> None:
 
 @proves("N4")
 def test_a_slow_listener_goes_on_with_what_is_left(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """Without an error, however much was pruned in front of it."""
+    """The listener gets no error, however many notifications were pruned before it read them."""
     alerts = connect(url).channel("alerts")
     with kit.channel("alerts").listen() as notifications:
         alerts.notify("first")
@@ -209,7 +214,7 @@ def test_a_slow_listener_goes_on_with_what_is_left(kit: EventKit, connect: Calla
 
 @proves("G9", "N1")
 def test_a_notification_that_does_not_decode_is_delivered_and_passed(kit: EventKit) -> None:
-    """Its payload is an `Undecodable`; those around it are as ever."""
+    """Its payload is an `Undecodable`; the notifications around it arrive as usual."""
     typed, raw = kit.channel("points", type=_Point), kit.channel("points")
     with typed.listen() as notifications:
         typed.notify(_Point(1))
@@ -220,3 +225,174 @@ def test_a_notification_that_does_not_decode_is_delivered_and_passed(kit: EventK
     assert isinstance(second.payload, Undecodable)
     assert (second.payload.text, second.headers) == ('"no point"', {"h": "1"})
     assert second.payload.error
+
+
+@proves("N1")
+def test_listening_begins_with_the_call(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """A listener gets only notifications that were committed after the call, however late it reads."""
+    alerts, others = kit.channel("alerts"), connect(url)
+    early = alerts.listen()
+    alerts.notify("before")
+    late = alerts.listen(start="now")
+    for n in range(3):
+        others.channel("alerts").notify(n)
+    several = kit.listen("alerts")
+    alerts.notify("last")
+    assert _payloads(early, 5) == ["before", 0, 1, 2, "last"]
+    assert _payloads(late, 4) == [0, 1, 2, "last"]
+    assert _payloads(several, 1) == ["last"]
+    for notifications in (early, late, several):
+        notifications.close()
+
+
+@proves("N1")
+def test_the_first_notification_of_all_is_heard(kit: EventKit) -> None:
+    """A listener that began before the first notification, or after all were pruned, hears the next one."""
+    alerts = kit.channel("alerts")
+    with alerts.listen() as notifications:
+        alerts.notify("first")
+        assert _payloads(notifications, 1) == ["first"]
+    alerts.prune(max_keep=0)
+    with alerts.listen() as notifications:
+        alerts.notify("second")
+        assert _payloads(notifications, 1) == ["second"]
+
+
+@proves("N1", "G1")
+def test_an_async_listener_attaches_when_awaited_or_at_its_first_step(url: str) -> None:
+    """An awaited listener hears what is sent before it is iterated; one that was not awaited does not."""
+
+    async def listen() -> None:
+        async with eventkit.connect_async(url) as kit:
+            alerts = kit.channel("alerts")
+            awaited, several = await alerts.listen(), await kit.listen("alerts")
+            unawaited = alerts.listen()
+            await alerts.notify(0)
+            assert [(await anext(notifications)).payload for notifications in (awaited, several)] == [0, 0]
+            first = asyncio.ensure_future(anext(unawaited))
+            sent = 0
+            while not first.done():
+                sent += 1
+                await alerts.notify(sent)
+                await asyncio.sleep(0.01)
+            assert 1 <= (await first).payload <= sent
+            for notifications in (awaited, several, unawaited):
+                await notifications.aclose()
+
+    asyncio.run(listen())
+
+
+@proves("N1")
+@requires("concurrent_writers")
+def test_what_was_visible_before_is_not_heard(kit: EventKit) -> None:
+    """It is not heard even if its id is higher than one that is committed later, which is heard."""
+    alerts = kit.channel("alerts")
+    with kit.transaction() as tx:
+        early = alerts.notify("commits after", tx=tx)
+        assert alerts.notify("committed before") > early
+        notifications = alerts.listen()
+    alerts.notify("last")
+    with notifications:
+        assert _payloads(notifications, 2) == ["commits after", "last"]
+
+
+@proves("N1")
+def test_what_was_sent_before_and_commits_after_is_heard(kit: EventKit) -> None:
+    """The commit decides, not the time of the call."""
+    alerts = kit.channel("alerts")
+    with kit.transaction() as tx:
+        alerts.notify("sent before", tx=tx)
+        notifications = in_thread(alerts.listen).result(30)
+    with notifications:
+        assert _payloads(notifications, 1) == ["sent before"]
+
+
+@proves("N1")
+def test_listening_may_start_at_the_beginning_or_after_an_id(kit: EventKit) -> None:
+    """Any other start is refused."""
+    alerts = kit.channel("alerts")
+    ids = [alerts.notify(n) for n in range(4)]
+    with alerts.listen(start="earliest") as notifications:
+        assert _payloads(notifications, 4) == [0, 1, 2, 3]
+    with alerts.listen(start=ids[1]) as notifications:
+        assert _payloads(notifications, 2) == [2, 3]
+    with kit.listen("alerts", "others", start=ids[2]) as notifications:
+        assert _payloads(notifications, 1) == [3]
+    for start in ("sometime", -1):
+        with pytest.raises(ValueError, match="start"):
+            alerts.listen(start=start)
+
+
+@proves("N1")
+def test_every_listener_hears_everything(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """Each listener, in this kit and in others, hears every notification at its own pace."""
+    kits = [kit, kit, connect(url)]
+    listeners = [one.channel("alerts").listen() for one in kits]
+    hearing = [in_thread(_payloads, listener, 20) for listener in listeners[1:]]
+    for n in range(20):
+        kit.channel("alerts").notify(n)
+    assert [heard.result(30) for heard in hearing] == [list(range(20))] * 2
+    assert _payloads(listeners[0], 20) == list(range(20))
+    for listener in listeners:
+        listener.close()
+
+
+@proves("N1", "S5", "G1")
+def test_a_listener_ends_when_it_or_its_kit_is_closed(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """It ends normally, whether it waits or not."""
+    alerts = kit.channel("alerts")
+    with alerts.listen() as notifications:
+        alerts.notify(1)
+        alerts.notify(2)
+        assert _payloads(notifications, 1) == [1]
+    assert rest(notifications) == []
+    another = connect(url)
+    reading = another.channel("alerts").listen(start="earliest")
+    assert _payloads(reading, 1) == [1]
+    waiting: list[Future[list[Any]]] = [in_thread(list, another.channel("alerts").listen()) for _ in range(3)]
+    sleeping: Future[list[Any]] = in_thread(list, another.listen("alerts", "others"))
+    time.sleep(0.1)
+    another.close()
+    assert [future.result(30) for future in (*waiting, sleeping)] == [[]] * 4
+    assert rest(reading) == []
+    with pytest.raises(Closed):
+        another.channel("alerts").listen()
+    assert alerts.notify(3) > 0
+
+
+def _open_descriptors() -> int:
+    """Return how many files and sockets this process has open, or 0 where the system does not report it."""
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+@proves("N5")
+def test_a_hundred_idle_listeners_cost_one_watcher(kit: EventKit) -> None:
+    """They need as many threads as one listener, apart from the callers' own, and hardly more connections."""
+    alerts = kit.channel("alerts")
+    heard: list[Any] = []
+
+    def hear(notifications: Any) -> None:
+        for notification in notifications:
+            heard.append(notification.payload)
+
+    def threads() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name != "conformance"}
+
+    def listen(count: int) -> None:
+        before = len(heard)
+        listening.extend(in_thread(hear, alerts.listen()) for _ in range(count))
+        alerts.notify("hello")
+        eventually(lambda: len(heard) == before + len(listening))
+        time.sleep(0.2)
+
+    listening: list[Any] = []
+    listen(1)
+    threads_for_one, descriptors_for_one = threads(), _open_descriptors()
+    listen(99)
+    assert threads() <= threads_for_one
+    assert _open_descriptors() - descriptors_for_one < 50
+    alerts.notify("goodbye")
+    eventually(lambda: heard.count("goodbye") == 100)
+    kit.close()
+    for future in listening:
+        future.result(30)

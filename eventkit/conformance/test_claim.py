@@ -1,25 +1,30 @@
-"""Handing tasks out: Q2."""
+"""Claims: order, batches, and cost."""
 
+import os
 import random
+import signal
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from time import perf_counter
 from typing import Any
 
 import pytest
 
 import eventkit
-from eventkit import EventKit, NewTask, Task
+from eventkit import EventKit, NewTask, Task, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves, requires
 from .processes import spawn
-from .races import SOON, asleep, line_up
-from .rollback import rolled_back
+from .streaming import kit_on
+from .threads import PATIENCE, SOON, asleep, eventually, in_thread, line_up, rolled_back
 
 
 def _drain(url: str, racers: int) -> list[int]:
-    """Claim, work a little and ack until there is nothing left; the payloads."""
+    """Claim, work briefly and ack until the queue is empty; return the payloads."""
     done: list[int] = []
     with eventkit.connect(url) as kit:
         queue = kit.queue("jobs")
@@ -32,7 +37,7 @@ def _drain(url: str, racers: int) -> list[int]:
 
 
 def _enqueue_late(url: str) -> float:
-    """Enqueue a task; the moment after the commit."""
+    """Enqueue a task and return the time just after the commit."""
     with eventkit.connect(url) as kit:
         time.sleep(0.1)
         kit.queue("jobs").enqueue("late")
@@ -41,7 +46,7 @@ def _enqueue_late(url: str) -> float:
 
 @proves("Q2")
 def test_the_best_come_first(kit: EventKit) -> None:
-    """Priority from high to low, then earlier due, then lower id: across claims, and inside each of them."""
+    """Tasks come by priority from high to low, then earlier due, then lower id: across claims and inside each."""
     queue = kit.queue("jobs")
     now = datetime.now(UTC)
     chances = random.Random(7)
@@ -145,7 +150,7 @@ def test_a_waiting_claim_wakes_for_an_enqueue_by_another_process(kit: EventKit, 
 
 @proves("Q2", "W1")
 def test_a_waiting_claim_wakes_for_a_moment(kit: EventKit) -> None:
-    """A task falls due and a lease lapses without a commit by anyone."""
+    """The claim wakes when a task falls due and when a lease lapses, although no process commits."""
     queue = kit.queue("jobs")
     started = time.monotonic()
     queue.enqueue("due", delay=0.4)
@@ -206,3 +211,181 @@ def test_a_rolled_back_claim_has_not_happened(kit: EventKit) -> None:
 def test_wait_and_tx_exclude_each_other(kit: EventKit) -> None:
     with kit.transaction() as tx, pytest.raises(ValueError, match="tx="):
         kit.queue("jobs").claim("worker", wait=1, tx=tx)
+
+
+_IN_ONE_FLAVOUR = pytest.mark.parametrize("flavour", ["sync"], indirect=True)
+"""The statements, and with them the cost, are the same in both flavours."""
+
+_BESIDE = 20_000
+_ROUNDS = 60
+
+
+def _seconds(queue: TaskQueue[Any]) -> float:
+    """Return the least time that a claim and its ack took."""
+    queue.enqueue_many(range(_ROUNDS))
+    times = []
+    for _ in range(_ROUNDS):
+        started = perf_counter()
+        [task] = queue.claim("worker")
+        assert queue.ack(task)
+        times.append(perf_counter() - started)
+    return sorted(times)[_ROUNDS // 4]
+
+
+def _idle_seconds(queue: TaskQueue[Any]) -> float:
+    """Return the least time that an empty claim took."""
+    times = []
+    for _ in range(_ROUNDS):
+        started = perf_counter()
+        assert queue.claim("worker") == []
+        times.append(perf_counter() - started)
+    return sorted(times)[_ROUNDS // 4]
+
+
+def _in_portions(queue: TaskQueue[Any], payload: Any, **keywords: Any) -> None:
+    for _ in range(_BESIDE // 5000):
+        queue.enqueue_many([NewTask(payload, **keywords)] * 5000)
+
+
+@proves("Q18")
+@_IN_ONE_FLAVOUR
+def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    alone = kit.queue("alone")
+
+    _in_portions(queue, "scheduled", delay=3600)
+    assert _seconds(queue) < 10 * _seconds(alone)
+
+    _in_portions(queue, "leased")
+    while queue.claim("another", 5000, lease=3600):
+        pass
+    assert _seconds(queue) < 10 * _seconds(alone)
+
+    _in_portions(queue, "dead", expires=0)
+    assert queue.sweep() == _BESIDE
+    assert _seconds(queue) < 10 * _seconds(alone)
+
+    queue.configure(keep_done=3600)
+    _in_portions(queue, "done")
+    while tasks := queue.claim("another", 5000):
+        queue.ack_many(tasks)
+    stats = queue.stats()
+    assert {stats.scheduled, stats.leased, stats.dead, stats.done} == {min(_BESIDE, 10_000)}
+    assert _seconds(queue) < 10 * _seconds(alone)
+
+
+@proves("Q18", "Q12", "Q13")
+@_IN_ONE_FLAVOUR
+def test_a_claim_that_may_take_nothing_costs_the_same_beside_many_tasks_that_are_ready(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    alone = _idle_seconds(queue)
+    _in_portions(queue, "ready")
+    limits: list[dict[str, Any]] = [{"max_running": 1}, {"rate": 0.001, "max_running": None}]
+    for settings in limits:
+        queue.configure(**settings)
+        assert len(queue.claim("worker", lease=3600)) == 1
+        assert _idle_seconds(queue) < 10 * alone
+    queue.configure(rate=None)
+    queue.pause()
+    assert _idle_seconds(queue) < 10 * alone
+
+
+@proves("Q18")
+@_IN_ONE_FLAVOUR
+def test_an_idle_claim_costs_the_same_beside_many_tasks_in_other_states(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    alone = _idle_seconds(queue)
+    _in_portions(queue, "scheduled", delay=3600, expires=7200)
+    _in_portions(queue, "leased", expires=7200)
+    while queue.claim("another", 5000, lease=3600):
+        pass
+    assert _idle_seconds(queue) < 10 * alone
+
+
+@proves("Q22", "O1")
+@pytest.mark.parametrize(
+    ("flavour", "what"),
+    # The loops of queues and kits are one class; outboxes use it in a loop of their own in each flavour.
+    [("sync", "queue"), ("async", "kit"), ("sync", "outbox"), ("async", "outbox")],
+    indirect=["flavour"],
+)
+def test_leases_of_a_batch_are_kept_while_its_first_tasks_run(
+    kit: EventKit, connect: Callable[..., Any], url: str, what: str
+) -> None:
+    """The batch takes longer than a lease lasts, and each task runs once although another worker is idle."""
+    name = "outbox:b" if what == "outbox" else "b"
+    kit.queue(name).configure(lease=1)
+    begun: list[tuple[int, int]] = []
+
+    def work(kit: Any, name: str, worker: int) -> None:
+        queue = kit.queue(name)
+        for task in kit.work(["b"], batch=6) if what == "kit" else queue.work(batch=6):
+            with queue.handling(task):
+                begun.append((worker, task.payload))
+                time.sleep(0.4)
+
+    def run(kit: Any, name: str, worker: int) -> None:
+        def deliver(message: Any) -> None:
+            begun.append((worker, message.payload))
+            time.sleep(0.4)
+
+        kit.outbox("b", deliver=deliver).run(batch=6)
+
+    if what == "outbox":
+        with kit.transaction() as tx:
+            for number in range(6):
+                kit.outbox("b").add(tx, number)
+    else:
+        kit.queue(name).enqueue_many(range(6))
+    kits = [connect(url), connect(url)]
+    workers = [in_thread(run if what == "outbox" else work, kits[0], name, 0)]
+    eventually(lambda: begun)
+    workers.append(in_thread(run if what == "outbox" else work, kits[1], name, 1))
+    eventually(lambda: kit.queue(name).size() == 0)
+    for each in kits:
+        each.close()
+    for worker in workers:
+        worker.result(PATIENCE)
+    assert begun == [(0, number) for number in range(6)]
+
+
+def _work(url: str, flavour: str, pipe: Connection) -> None:
+    with kit_on(url, flavour) as kit:
+        queue = kit.queue("b")
+        for task in queue.work(batch=4, lease=1):
+            with queue.handling(task):
+                pipe.send(task.payload)
+                if task.payload == 0:
+                    time.sleep(0.3)
+                if task.payload == "end":
+                    return
+
+
+@proves("Q22")
+@pytest.mark.parametrize("taken", [True, False], ids=["taken", "not taken"])
+def test_what_has_lapsed_is_not_begun(kit: EventKit, url: str, flavour: str, taken: bool) -> None:
+    """A process that was stopped meanwhile continues with newly claimed tasks."""
+    queue = kit.queue("b")
+    queue.enqueue_many(range(4))
+    receiving, sending = get_context("spawn").Pipe(duplex=False)
+    with spawn(_work, url, flavour, sending) as worker:
+        assert receiving.poll(PATIENCE)
+        assert receiving.recv() == 0
+        os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            time.sleep(1.2)
+            if taken:
+                tasks = queue.claim("other", 4, wait=PATIENCE)
+                assert sorted(task.payload for task in tasks) == [0, 1, 2, 3]
+                assert len(queue.ack_many(tasks)) == 4
+        finally:
+            os.kill(worker.pid, signal.SIGCONT)
+        queue.enqueue("end", priority=-1)
+        received = []
+        while "end" not in received:
+            assert receiving.poll(PATIENCE)
+            received.append(receiving.recv())
+        if taken:
+            assert received == ["end"]
+    receiving.close()
+    sending.close()

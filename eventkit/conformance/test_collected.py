@@ -1,23 +1,27 @@
-"""What a SQLAlchemy session collects (C1 to C3): written by its commit, or forgotten."""
+"""Events and tasks that a session collects, and the kit that writes them."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import exc
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import eventkit
 from eventkit import EventKit, NewEvent, NewTask
+from eventkit.sqlalchemy import bind, collect
 
 from .clauses import proves
 from .collecting import collecting, events, kit_of, topic
-from .orders import Order, placed
+from .flavours import Blocking, unwrapped
+from .orders import Order, opened, placed
 from .writes import sent
 
 
 @proves("C1", "C2")
 def test_the_commit_writes_what_was_collected(kit: EventKit, engine: Any) -> None:
-    """All of it, with everything that was said about it, and nobody sees any of it before."""
+    """The commit writes all of it with all options, and no other transaction sees any of it earlier."""
     with collecting(engine, kit) as session:
         session.add(Order(name="ann"))
         mine = kit_of(session)
@@ -46,7 +50,7 @@ def test_the_commit_writes_what_was_collected(kit: EventKit, engine: Any) -> Non
 
 @proves("C2")
 def test_a_session_with_nothing_but_events_commits_them(kit: EventKit, engine: Any) -> None:
-    """Whether its transaction was begun by hand or not, and again after that."""
+    """It commits them whether its transaction was begun by hand or not, and again in the next transaction."""
     with collecting(engine, kit) as session:
         topic(session).publish(1)
         session.commit()
@@ -67,7 +71,7 @@ def test_a_session_with_nothing_but_events_commits_them(kit: EventKit, engine: A
 
 @proves("C2")
 def test_they_are_in_the_order_of_the_calls(kit: EventKit, engine: Any) -> None:
-    """Across topics too, however each was published, and whatever was flushed in between."""
+    """The order holds across topics, for every way to publish and with flushes in between."""
     with collecting(engine, kit) as session:
         for number in range(0, 60, 6):
             topic(session, "a").publish(number)
@@ -87,7 +91,7 @@ def test_they_are_in_the_order_of_the_calls(kit: EventKit, engine: Any) -> None:
 
 @proves("C2")
 def test_an_end_without_a_commit_forgets_it(kit: EventKit, engine: Any) -> None:
-    """A rollback, a close, an exception after the flush; and the session can be used again."""
+    """A rollback, a close or an exception after the flush discards it, and the session can be used again."""
     with collecting(engine, kit) as session:
         for number, end in enumerate((session.rollback, session.close)):
             topic(session).publish("lost")
@@ -112,7 +116,7 @@ def test_an_end_without_a_commit_forgets_it(kit: EventKit, engine: Any) -> None:
 
 @proves("C2")
 def test_a_flush_that_fails_takes_it_along(kit: EventKit, engine: Any) -> None:
-    """Within a savepoint, what was collected before that stays."""
+    """Within a savepoint, what was collected before the savepoint remains."""
     with collecting(engine, kit) as session:
         session.add(Order(name="ann"))
         topic(session).publish("ann")
@@ -136,7 +140,7 @@ def test_a_flush_that_fails_takes_it_along(kit: EventKit, engine: Any) -> None:
 
 @proves("C2")
 def test_a_savepoint_that_is_rolled_back_forgets_its_own(kit: EventKit, engine: Any) -> None:
-    """And no more; one that is released keeps it, unless a savepoint around it is rolled back."""
+    """Only its own is discarded; a released savepoint keeps it unless an enclosing savepoint is rolled back."""
     with collecting(engine, kit) as session:
         outer = session.begin_nested()
         inner = session.begin_nested()
@@ -174,7 +178,7 @@ def test_a_savepoint_that_is_rolled_back_forgets_its_own(kit: EventKit, engine: 
 
 @proves("C2")
 def test_savepoints_that_are_left_open_are_committed(kit: EventKit, engine: Any) -> None:
-    """By the commit of the transaction around them, in whichever way that is asked for."""
+    """Every way to commit the enclosing transaction commits them."""
     for number, commit in enumerate(("session", "transaction", "savepoint")):
         with collecting(engine, kit) as session:
             transaction = session.begin()
@@ -197,7 +201,7 @@ def test_savepoints_that_are_left_open_are_committed(kit: EventKit, engine: Any)
 
 @proves("C3")
 def test_a_mistake_is_raised_where_it_is_made(kit: EventKit, engine: Any) -> None:
-    """By the call that makes it, which collects nothing; the session can go on."""
+    """The call with the mistake raises and collects nothing; the session can go on."""
     with collecting(engine, kit) as session:
         mine = kit_of(session)
         mine.stream("t").publish(1)
@@ -223,7 +227,7 @@ def test_a_mistake_is_raised_where_it_is_made(kit: EventKit, engine: Any) -> Non
 
 @proves("C3")
 def test_a_queue_without_room_fails_the_commit(kit: EventKit, engine: Any) -> None:
-    """Nothing is committed, and the bounds of other queues in it hold too."""
+    """Nothing is committed, and the bounds of the other queues in the transaction hold too."""
     kit.queue("small").configure(max_size=2)
     with collecting(engine, kit) as session:
         for count in (3, 2, 1):
@@ -246,7 +250,7 @@ def test_a_queue_without_room_fails_the_commit(kit: EventKit, engine: Any) -> No
 
 @proves("C2")
 def test_what_is_there_already_is_not_written_again(kit: EventKit, engine: Any) -> None:
-    """A dedup id of the topic, a key of the queue; in the session itself or from before."""
+    """A repeated dedup id of a topic or key of a queue is skipped, whether the session or an earlier commit has it."""
     kit.stream("t").publish("first", dedup="d")
     kit.queue("q").enqueue("first", key="k")
     with collecting(engine, kit) as session:
@@ -264,3 +268,104 @@ def test_what_is_there_already_is_not_written_again(kit: EventKit, engine: Any) 
         session.commit()
     assert (events(kit, "t"), events(kit, "u")) == (["first", "e"], ["d", "e"])
     assert [info.payload for name in ("q", "r") for info in kit.queue(name).list()] == ["first", "l", "k", "l"]
+
+
+@proves("C1")
+def test_one_binding_serves_all_sessions_of_a_factory(kit: EventKit, engine: Any, flavour: str) -> None:
+    """It serves the sessions of a sessionmaker, a class or a scoped session; the nearest and latest binding counts."""
+    mine, bound = unwrapped(kit), unwrapped(engine)
+    makers: list[Any]
+    if flavour == "sync":
+
+        class Own(Session):
+            """A session class of the application."""
+
+        makers = [
+            sessionmaker(bound),
+            scoped_session(sessionmaker(bound)),
+            scoped_session(sessionmaker(bound, class_=Own)),
+        ]
+        targets: list[Any] = [makers[0], makers[1], Own]
+    else:
+
+        class OwnAsync(AsyncSession):
+            """An async session class of the application."""
+
+        makers = [
+            async_sessionmaker(bound),
+            async_scoped_session(async_sessionmaker(bound), scopefunc=lambda: None),
+            async_sessionmaker(bound, class_=OwnAsync),
+            async_sessionmaker(bound, sync_session_class=type("Inner", (Session,), {})),
+        ]
+        targets = [makers[0], makers[1], OwnAsync, makers[3]]
+    for number, (target, maker) in enumerate(zip(targets, makers, strict=True)):
+        bind(target, mine)
+        bind(target, mine)
+        for _ in range(2):
+            session = maker() if flavour == "sync" else Blocking(maker(), engine._loop)
+            session.add(Order(name=f"{number} {_}"))
+            topic(session).publish(number)
+            session.commit()
+            session.close()
+    assert events(kit) == [number for number in range(len(makers)) for _ in range(2)]
+    with opened(engine) as session, pytest.raises(ValueError, match=r"bind\(Session, kit\)"):
+        topic(session).publish("nowhere")
+
+
+@proves("C1")
+def test_the_latest_binding_counts(kit: EventKit, connect: Any, engine: Any, flavour: str) -> None:
+    """A factory bound to a kit that has been closed can be bound again."""
+    make: Any = sessionmaker if flavour == "sync" else async_sessionmaker
+    maker = make(unwrapped(engine))
+    bind(maker, unwrapped(kit))
+    kit.close()
+    session: Any = maker() if flavour == "sync" else Blocking(maker(), engine._loop)
+    topic(session).publish("lost")
+    with pytest.raises(eventkit.Closed):
+        session.commit()
+    session.close()
+
+
+@proves("C1")
+def test_what_cannot_be_bound_is_refused(kit: EventKit, engine: Any, flavour: str) -> None:
+    """The error gives the reason, before anything is collected."""
+    nothing: Any
+    for nothing in (object(), engine, "Session", 5):
+        with pytest.raises(TypeError, match=r"bind\(\) takes a sessionmaker"):
+            bind(nothing, unwrapped(kit))
+        with pytest.raises(TypeError, match=r"collect\(\) takes a Session"):
+            collect(nothing)
+    with pytest.raises(TypeError, match=r"eventkit\.connect\(\)"):
+        bind(sessionmaker(), "sqlite:///shop.db")  # type: ignore[arg-type]
+    if flavour == "sync":
+        with pytest.raises(TypeError, match="async kit"):
+            bind(async_sessionmaker(), unwrapped(kit))
+    else:
+        maker = sessionmaker()
+        bind(maker, unwrapped(kit))
+        with pytest.raises(TypeError, match=r"connect_async\(\).*bind each to its own"):
+            collect(maker())
+    with opened(engine, autobegin=False) as session:
+        bind(unwrapped(session), unwrapped(kit))
+        with pytest.raises(ValueError, match=r"session\.begin\(\)"):
+            topic(session).publish(1)
+        session.begin()
+        topic(session).publish(2)
+        session.commit()
+    assert events(kit) == [2]
+
+
+@proves("C1")
+def test_a_session_of_several_engines_is_told_which(kit: EventKit, engine: Any) -> None:
+    """The binding names the engine, and the error says so if it does not."""
+    with opened(engine, bind=None, binds={Order: unwrapped(engine)}) as session:
+        bind(unwrapped(session), unwrapped(kit))
+        with pytest.raises(ValueError, match=r'bind_arguments=\{"mapper": Model\}'):
+            topic(session).publish("nowhere")
+        bind(unwrapped(session), unwrapped(kit), bind_arguments={"mapper": Order})
+        for number in range(2):
+            topic(session).publish(number)
+            kit_of(session).queue("q").enqueue(number)
+            session.add(Order(name=str(number)))
+            session.commit()
+    assert (events(kit), kit.queue("q").size(), placed(engine)) == ([0, 1], 2, ["0", "1"])

@@ -1,4 +1,4 @@
-"""The commit of a session that has collected: what it wakes and brings about, and who else has a say (C2, C3)."""
+"""The commit of a collecting session: what it wakes and triggers, and enclosing transactions (C2, C3)."""
 
 import time
 from itertools import islice
@@ -20,7 +20,7 @@ from .writes import sent
 
 @proves("C2", "W2")
 def test_a_commit_wakes_and_nothing_before_it(kit: EventKit, engine: Any) -> None:
-    """Everybody who waits for any of it, in this process as in others."""
+    """It wakes all waiters for any of it, in this process and in others."""
     listening = kit.channel("c").listen()
     waiting = [
         background(lambda: next(kit.stream("t").subscribe()).payload),
@@ -49,7 +49,7 @@ def test_a_commit_wakes_and_nothing_before_it(kit: EventKit, engine: Any) -> Non
 
 @proves("C2")
 def test_what_the_commit_itself_brings_about_is_in_it(kit: EventKit, engine: Any) -> None:
-    """A listener that publishes while the session commits, before or after the flush; what comes too late is told."""
+    """A listener may publish during the commit, before or after the flush; one that publishes later gets an error."""
     with collecting(engine, kit) as session:
         inner = getattr(unwrapped(session), "sync_session", unwrapped(session))
         event.listen(inner, "before_commit", lambda session: topic(session).publish("before the commit"))
@@ -66,7 +66,7 @@ def test_what_the_commit_itself_brings_about_is_in_it(kit: EventKit, engine: Any
 
 @proves("C2")
 def test_a_commit_that_has_failed_can_be_asked_for_again(kit: EventKit, engine: Any) -> None:
-    """Nothing is written twice or forgotten, whoever made it fail and whether it had written by then."""
+    """Nothing is written twice or lost, whichever participant made it fail and whether it had written by then."""
     kit.queue("q").configure(max_size=1)
     kit.queue("q").enqueue("first")
     with collecting(engine, kit) as session:
@@ -98,7 +98,7 @@ def test_a_commit_that_has_failed_can_be_asked_for_again(kit: EventKit, engine: 
 @proves("C2", "W2")
 @pytest.mark.parametrize("ending", ["prepared and committed", "committed", "prepared and rolled back"])
 def test_a_transaction_in_two_phases_writes_before_the_first(kit: EventKit, engine: Any, ending: str) -> None:
-    """Where SQLAlchemy offers them."""
+    """Databases and drivers without two-phase commit skip the test."""
     try:
         with opened(engine, twophase=True) as session:
             session.execute(select(1))
@@ -127,7 +127,7 @@ def _prepare(session: Any) -> None:
 
 @proves("C2")
 def test_a_transaction_around_the_session_decides(kit: EventKit, engine: Any) -> None:
-    """What its session has committed is undone with it, and what its session has not committed was never written."""
+    """Its rollback undoes what the session committed, and what the session did not commit is never written."""
     for end in ("rollback", "commit"):
         with opened(engine, "Connection") as connection:
             place(connection, end)
@@ -149,7 +149,7 @@ def test_a_transaction_around_the_session_decides(kit: EventKit, engine: Any) ->
 
 @proves("C2", "S2")
 def test_many_topics_in_racing_sessions_skip_nothing(kit: EventKit, engine: Any) -> None:
-    """More topics in a session than a transaction tells apart; readers of each get all, in order."""
+    """Each session publishes to more topics than a transaction has marks; readers of each get all events in order."""
     sessions, topics, publishers = 12, 40, 3
 
     def publish(publisher: int) -> None:

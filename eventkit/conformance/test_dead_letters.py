@@ -1,4 +1,4 @@
-"""Where tasks go that nobody could finish: Q11, and the poison of Q14."""
+"""Dead letters of failed tasks: Q11, and poison: Q14."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from eventkit import EventKit, Task, TaskQueue, Undecodable
 from eventkit.testing import advance
 
 from .clauses import proves
-from .races import SOON, asleep, database_ms
-from .rollback import rolled_back
+from .threads import SOON, asleep, database_ms, rolled_back
 
 
 class _Email(msgspec.Struct):
@@ -52,7 +51,7 @@ _DEATHS: dict[str, tuple[Callable[[TaskQueue[Any]], None], str, dict[str, Any]]]
 
 
 def _dead(queue: TaskQueue[Any], *payloads: Any) -> list[int]:
-    """Have tasks with these payloads die, one after another; their ids."""
+    """Enqueue tasks with these payloads and let them die one after another; return their ids."""
     ids = []
     for payload in payloads:
         ids.append(queue.enqueue(payload).id)
@@ -225,14 +224,14 @@ class _Picky:
     to: str
 
     def __post_init__(self) -> None:
-        if self.to == "nobody":
+        if self.to == "invalid":
             raise KeyError(self.to)
 
 
 @proves("Q14", "G9")
 def test_whatever_a_type_raises_is_poison(kit: EventKit) -> None:
-    """A class of the caller's may raise anything when it is made; the claim goes on, and so do subscribers."""
-    payloads = [{"to": "nobody"}, {"to": "ann"}]
+    """A class of the caller's may raise any exception from its constructor; claims and subscribers continue."""
+    payloads = [{"to": "invalid"}, {"to": "ann"}]
     kit.queue("emails").enqueue_many(payloads)
     assert [task.payload for task in kit.queue("emails", type=_Picky).claim("worker", 2)] == [_Picky("ann")]
     assert [(info.reason, info.payload) for info in kit.queue("emails").dead()] == [("poison", payloads[0])]

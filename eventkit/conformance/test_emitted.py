@@ -20,23 +20,23 @@ from .orders import Order, opened, placed
 AT = datetime(2026, 5, 4, 12, 30)
 
 
-def told(kit: EventKit, name: str) -> list[tuple[str, Any]]:
-    """What was told of a topic: each event's change and payload."""
+def emitted(kit: EventKit, name: str) -> list[tuple[str, Any]]:
+    """Return the change and payload of each event of a topic."""
     return [(event.headers["change"], event.payload) for event in kit.stream(name).read()]
 
 
 def get(session: Any, model: Any) -> Any:
-    """The only object of a class."""
+    """Return the only object of a class."""
     return session.execute(select(model)).scalars().one()
 
 
 @proves("C4")
 def test_a_row_is_an_event_of_its_commit(kit: EventKit, engine: Any) -> None:
-    """Inserted, updated and deleted, with what the database has set, and nobody sees it before."""
+    """Inserts, updates and deletes are events with the values set by the database, invisible before the commit."""
     with collecting(engine, kit) as session:
         session.add(Account(name="ann"))
         session.flush()
-        assert told(kit, "accounts") == []
+        assert emitted(kit, "accounts") == []
         session.commit()
         account = get(session, Account)
         session.add(Entry(account=account, amount=Decimal("1.50"), at=AT))
@@ -46,20 +46,20 @@ def test_a_row_is_an_event_of_its_commit(kit: EventKit, engine: Any) -> None:
         session.expire(account, ["name"])
         session.delete(account)
         session.commit()
-    (_, first), (_, second), (_, third) = told(kit, "accounts")
-    assert [change for change, _ in told(kit, "accounts")] == ["insert", "update", "delete"]
+    (_, first), (_, second), (_, third) = emitted(kit, "accounts")
+    assert [change for change, _ in emitted(kit, "accounts")] == ["insert", "update", "delete"]
     assert datetime.fromisoformat(first.pop("opened")).year >= 2026
     id = first["id"]
     assert (first, second["name"], second["entries"]) == ({"id": id, "name": "ann", "entries": 0}, "bob", 1)
     assert (third["id"], third["name"]) == (id, "bob")
     assert [event.key for event in kit.stream("accounts").read()] == ["ann", "bob", "bob"]
-    assert told(kit, "gone") == [("delete", "bob")]
+    assert emitted(kit, "gone") == [("delete", "bob")]
     assert [event.key for event in kit.stream("gone").read()] == [str(id)]
 
 
 @proves("C4")
 def test_by_itself_a_row_tells_its_columns(kit: EventKit, engine: Any) -> None:
-    """Under the names of the attributes, without the deferred ones, in text that a typed handle reads back."""
+    """The payload has the attributes' names, without deferred ones, and a typed handle can decode it."""
 
     @dataclass
     class Row:
@@ -90,7 +90,7 @@ def test_by_itself_a_row_tells_its_columns(kit: EventKit, engine: Any) -> None:
 
 @proves("C4")
 def test_an_update_counts_if_a_column_has_changed(kit: EventKit, engine: Any) -> None:
-    """Not what was only touched, nor what has changed only beside the row; but each flush that writes it."""
+    """An object touched without a change, or changed only beside the row, emits none; each flush of the row does."""
     with collecting(engine, kit) as session:
         session.add(Account(name="ann"))
         session.commit()
@@ -104,24 +104,24 @@ def test_an_update_counts_if_a_column_has_changed(kit: EventKit, engine: Any) ->
         _load(session, account)
         account.entries.append(Entry(amount=Decimal(1), at=None))
         session.commit()
-        assert [change for change, _ in told(kit, "accounts")] == ["insert"]
+        assert [change for change, _ in emitted(kit, "accounts")] == ["insert"]
         account.note = "one"
         session.flush()
         account.note = "two"
         session.commit()
         account.name = Account.name + "e"
         session.commit()
-    assert [(change, payload["name"]) for change, payload in told(kit, "accounts")[1:]] == [
+    assert [(change, payload["name"]) for change, payload in emitted(kit, "accounts")[1:]] == [
         ("update", "ann"),
         ("update", "ann"),
         ("update", "anne"),
     ]
-    assert [change for change, _ in told(kit, "entries")] == ["insert"]
+    assert [change for change, _ in emitted(kit, "entries")] == ["insert"]
 
 
 @proves("C4")
 def test_what_a_listener_of_the_flush_changes_counts(kit: EventKit, engine: Any) -> None:
-    """A row that is written only because of it is an event too."""
+    """A row that is written only because of the listener is an event too."""
 
     def stamp(mapper: Any, connection: Any, account: Any) -> None:
         account.note = "stamped"
@@ -137,13 +137,13 @@ def test_what_a_listener_of_the_flush_changes_counts(kit: EventKit, engine: Any)
             session.commit()
         finally:
             event.remove(Account, "before_update", stamp)
-    assert [change for change, _ in told(kit, "accounts")] == ["insert", "update"]
-    assert told(kit, "notes") == [("update", "stamped")]
+    assert [change for change, _ in emitted(kit, "accounts")] == ["insert", "update"]
+    assert emitted(kit, "notes") == [("update", "stamped")]
 
 
 @proves("C4")
 def test_a_mixin_and_a_parent_declare_for_their_subclasses(kit: EventKit, engine: Any) -> None:
-    """Each declaration is an event of its own."""
+    """Each declaration makes an event of its own."""
     with collecting(engine, kit) as session:
         account = Account(name="ann", note="first")
         session.add(account)
@@ -159,7 +159,7 @@ def test_a_mixin_and_a_parent_declare_for_their_subclasses(kit: EventKit, engine
     assert [(event.payload, event.key, event.headers) for event in kit.stream("notes").read()] == [
         ("second", None, {"change": "update"})
     ]
-    assert [(change, payload["to"]) for change, payload in told(kit, "entries")] == [
+    assert [(change, payload["to"]) for change, payload in emitted(kit, "entries")] == [
         ("insert", "bob"),
         ("update", "cy"),
         ("delete", "cy"),
@@ -168,7 +168,7 @@ def test_a_mixin_and_a_parent_declare_for_their_subclasses(kit: EventKit, engine
 
 @proves("C4")
 def test_an_object_that_goes_with_another_is_told(kit: EventKit, engine: Any) -> None:
-    """By a cascade of the session, or because it has become an orphan, expired or not."""
+    """A cascade of the session or an orphan, expired or not, emits too."""
     with collecting(engine, kit) as session:
         account = Account(name="ann")
         account.entries = [Entry(amount=Decimal(n), at=None) for n in (1, 2)]
@@ -181,7 +181,7 @@ def test_an_object_that_goes_with_another_is_told(kit: EventKit, engine: Any) ->
         session.commit()
         session.delete(get(session, Account))
         session.commit()
-    deleted = [Decimal(payload["amount"]) for change, payload in told(kit, "entries") if change == "delete"]
+    deleted = [Decimal(payload["amount"]) for change, payload in emitted(kit, "entries") if change == "delete"]
     assert deleted == [1, 2]
 
 
@@ -195,7 +195,7 @@ def _load(session: Any, account: Any) -> None:
 
 @proves("C2", "C4")
 def test_rows_and_calls_are_in_one_order(kit: EventKit, engine: Any) -> None:
-    """A flush tells between what was published before it and after it, in the order in which it writes."""
+    """A flush emits between the events published before and after it, in the order in which it writes."""
     with collecting(engine, kit) as session:
         topic(session, "accounts").publish("first", headers={"change": "none"})
         session.add_all([Account(name=name) for name in ("b", "a")])
@@ -205,13 +205,13 @@ def test_rows_and_calls_are_in_one_order(kit: EventKit, engine: Any) -> None:
         session.add(account)
         topic(session, "accounts").publish("before the flush", headers={"change": "none"})
         session.commit()
-    names = [payload if change == "none" else payload["name"] for change, payload in told(kit, "accounts")]
+    names = [payload if change == "none" else payload["name"] for change, payload in emitted(kit, "accounts")]
     assert names == ["first", "b", "a", "then", "before the flush", "c"]
 
 
 @proves("C2", "C4")
 def test_a_row_that_is_not_committed_is_no_event(kit: EventKit, engine: Any) -> None:
-    """Undone by a rollback, a close, a savepoint, or a flush that fails in the middle."""
+    """A rollback, a close, a savepoint and a flush that fails in the middle discard the event."""
     with collecting(engine, kit) as session:
         session.add(Account(name="lost"))
         session.flush()
@@ -236,13 +236,13 @@ def test_a_row_that_is_not_committed_is_no_event(kit: EventKit, engine: Any) -> 
         transaction = session.begin_nested()
         session.commit()
         assert transaction is not None
-    assert [payload["name"] for _, payload in told(kit, "accounts")] == ["ann", "bob", "cy"]
-    assert told(kit, "entries") == []
+    assert [payload["name"] for _, payload in emitted(kit, "accounts")] == ["ann", "bob", "cy"]
+    assert emitted(kit, "entries") == []
 
 
 @proves("C4")
 def test_only_the_flush_of_objects_tells(kit: EventKit, engine: Any) -> None:
-    """Statements about many rows at once are not events, and neither is a class that declares nothing."""
+    """Bulk statements emit no events, and neither does a class that declares nothing."""
     with collecting(engine, kit) as session:
         session.execute(insert(Account).values(name="ann"))
         session.execute(insert(Account), [{"name": "bob"}])
@@ -250,12 +250,12 @@ def test_only_the_flush_of_objects_tells(kit: EventKit, engine: Any) -> None:
         session.execute(delete(Account).where(Account.name == "ann"))
         session.add(Order(name="ann"))
         session.commit()
-    assert (placed(engine), told(kit, "accounts"), told(kit, "notes"), told(kit, "gone")) == (["ann"], [], [], [])
+    assert [placed(engine), *(emitted(kit, name) for name in ("accounts", "notes", "gone"))] == [["ann"], [], [], []]
 
 
 @proves("C3", "C4")
 def test_what_cannot_be_told_fails_the_flush(kit: EventKit, engine: Any) -> None:
-    """And names the class and the remedy; what a payload= raises itself goes through as it is."""
+    """The error names the class and the remedy; an exception raised by payload= itself propagates unchanged."""
     with collecting(engine, kit) as session:
         for shape in (float("nan"), object(), "x" * 600_000, {1: "one"}):
             row: Any = Shape(name="bad")
@@ -274,13 +274,13 @@ def test_what_cannot_be_told_fails_the_flush(kit: EventKit, engine: Any) -> None
         session.rollback()
         names = session.execute(select(Shape.name)).scalars().all()
     assert list(names) == ["good"]
-    assert told(kit, "shapes") == [("insert", {"at": AT.isoformat(), "of": ["1.5", str(UUID(int=5))]})]
+    assert emitted(kit, "shapes") == [("insert", {"at": AT.isoformat(), "of": ["1.5", str(UUID(int=5))]})]
     assert events(kit, "accounts") == []
 
 
 @proves("C4")
 def test_a_session_without_a_kit_writes_no_such_row(kit: EventKit, engine: Any) -> None:
-    """There would be a row without its event; it may touch what is there."""
+    """The row would lack its event; the session may change rows that emit nothing."""
     with opened(engine) as session:
         session.add(Account(name="ann"))
         with pytest.raises(ValueError, match=r"bind\(Session, kit\)"):
@@ -296,7 +296,7 @@ def test_a_session_without_a_kit_writes_no_such_row(kit: EventKit, engine: Any) 
 
 @proves("C4", "G10")
 def test_a_declaration_is_checked_where_it_stands() -> None:
-    """Its topic and its changes, of which there may be one."""
+    """Its topic and its changes are checked; one change may be given as a string."""
     for topic_name, on in (("", ("insert",)), ("control\x07", ("insert",)), ("t", ("inserted",)), ("t", "insertion")):
         with pytest.raises(ValueError, match=r"name of a topic|on is one of insert, update, delete"):
             emits(topic_name, on=on)

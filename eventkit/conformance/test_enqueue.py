@@ -1,18 +1,18 @@
-"""Putting tasks in: Q1."""
+"""Enqueueing, and names."""
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
 import pytest
 
-from eventkit import Enqueued, EventKit, NewTask, QueueFull
+from eventkit import Enqueued, EventKit, NewEvent, NewTask, QueueFull
 from eventkit.testing import advance
 
 from .clauses import proves
-from .races import SOON, asleep, database_ms
-from .rollback import rolled_back
+from .threads import SOON, asleep, database_ms, rolled_back
 
 
 @proves("Q1", "Q2")
@@ -68,7 +68,7 @@ def test_run_at_is_when_a_task_is_due(kit: EventKit) -> None:
     queue = kit.queue("emails")
     moment = (datetime.now(UTC) + timedelta(hours=1)).replace(microsecond=123_000)
     queue.enqueue(1, run_at=moment)
-    # The same moment in another zone is the same moment.
+    # The same moment in another time zone is equal.
     queue.enqueue(2, run_at=moment.astimezone())
     assert [task.run_at for task in queue.list()] == [moment, moment]
     assert queue.claim("worker", 9) == []
@@ -78,7 +78,7 @@ def test_run_at_is_when_a_task_is_due(kit: EventKit) -> None:
 
 @proves("Q1")
 def test_delay_and_run_at_may_be_in_the_past(kit: EventKit) -> None:
-    """Such a task is due at once, and sorts by the moment it was given."""
+    """Such a task is due at once, and sorts by the moment given."""
     queue = kit.queue("emails")
     queue.enqueue("now")
     queue.enqueue("delay", delay=-3600)
@@ -270,3 +270,131 @@ def test_an_enqueue_wakes_nobody_before_the_commit(kit: EventKit) -> None:
         with pytest.raises(TimeoutError):
             claim.result(0.3)
     assert [task.payload for task in claim.result(SOON)] == [1]
+
+
+_GOOD = [
+    "a",
+    "x" * 100,
+    "x" * 255,
+    "🦊" * 255,
+    "orders:eu:west",
+    "with spaces in it",
+    " leading and trailing ",
+    "🦊 färmöte 注文",
+    "e\u0301",
+    "\u00e9",
+    "Orders",
+    "orders",
+    "ORDERS",
+    "it's; DROP TABLE eventkit_task; --",
+    '"quoted"',
+    "100%",
+    "%s %(name)s :name $1 ?1 {0}",
+    "back\\slash",
+    "*",
+    "null",
+    "\u00a0",
+]
+
+_BAD = ["", "x" * 256, "a\0b", "a\nb", "\t", "\x7f", "a\x85", "\x1b[0m", "\ud800"]
+
+_NO_NAMES: list[Any] = [None, 5, b"bytes", ["a"]]
+
+
+def _uses(kit: Any) -> list[Callable[[Any], Any]]:
+    """Return every call that takes a name."""
+    return [
+        lambda name: kit.stream(name).publish(1),
+        lambda name: kit.queue(name).enqueue(1),
+        lambda name: kit.channel(name).notify(1),
+        lambda name: kit.listen("good", name),
+        lambda name: kit.stream("t").save_offset(name, 1),
+        lambda name: kit.stream("t").seek(name, 1),
+        lambda name: kit.stream("t").offset(name),
+        lambda name: kit.queue("q").claim(name),
+        lambda name: kit.queue("q").configure(dead_letter_to=name),
+    ]
+
+
+@proves("G10")
+@pytest.mark.parametrize("use", range(9))
+def test_a_name_that_is_none_is_refused(kit: EventKit, use: int) -> None:
+    """Empty names, names over 255 characters and control characters are refused before anything is written."""
+    call = _uses(kit)[use]
+    for name in _BAD:
+        with pytest.raises(ValueError, match="name of a"):
+            call(name)
+    for nothing in _NO_NAMES if use not in (7, 8) else _NO_NAMES[1:]:
+        with pytest.raises(TypeError, match="name of a"):
+            call(nothing)
+    assert kit.stream("t").consumers() == []
+    assert kit.stream("t").publish(1) == 1
+
+
+@proves("G10")
+def test_optional_names_are_checked_too(kit: EventKit) -> None:
+    """A subscribing consumer, a worker and the keys obey the same rule; keys may be longer."""
+    stream, queue = kit.stream("t"), kit.queue("q")
+    for name in _BAD:
+        with pytest.raises(ValueError, match="name of a"):
+            stream.subscribe(name)
+        with pytest.raises(ValueError, match="name of a"):
+            queue.work(name)
+    for key in ("", "a\0b", "x" * 1001, "\udc00"):
+        calls: list[Callable[[str], Any]] = [
+            lambda key: stream.publish(1, key=key),
+            lambda key: stream.publish(1, dedup=key),
+            lambda key: stream.publish_many([1, NewEvent(1, key=key)]),
+            lambda key: queue.enqueue(1, key=key),
+            lambda key: queue.enqueue_many([1, NewTask(1, key=key)]),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match="key"):
+                call(key)
+    assert (stream.head(), queue.size()) == (0, 0)
+
+
+@proves("G10")
+def test_names_are_told_apart_exactly(kit: EventKit) -> None:
+    """Names that differ in one character, in case or in accents are different topics, queues, channels or consumers."""
+    for number, name in enumerate(_GOOD):
+        kit.stream(name).publish(number)
+        kit.queue(name).enqueue(number)
+        kit.channel(name).notify(number)
+        kit.stream("t").save_offset(name, number + 1)
+    for number, name in enumerate(_GOOD):
+        [event] = kit.stream(name).read()
+        assert (event.topic, event.payload) == (name, number)
+        [task] = kit.queue(name).claim(name, 10)
+        assert (task.queue, task.payload) == (name, number)
+        info = kit.queue(name).get(task.id)
+        assert info is not None
+        assert info.worker == name
+        with kit.channel(name).listen(start="earliest") as notifications:
+            kit.channel(name).notify("end")
+            assert [next(notifications).payload for _ in range(2)] == [number, "end"]
+        assert kit.stream("t").offset(name) == number + 1
+    assert {consumer.name for consumer in kit.stream("t").consumers()} == set(_GOOD)
+
+
+@proves("G10", "N3")
+def test_several_channels_with_odd_names_are_heard_at_once(kit: EventKit) -> None:
+    """A listener on several channels hears exactly these, even with odd names."""
+    kit.channel("not heard").notify(0)
+    with kit.listen(*_GOOD) as notifications:
+        for name in _GOOD:
+            kit.channel(name).notify(name)
+            kit.channel(name + "!" if len(name) < 255 else "!").notify("not heard")
+        assert [next(notifications).channel for _ in _GOOD] == _GOOD
+
+
+@proves("G10", "S1", "Q7")
+def test_keys_may_be_anything_printable(kit: EventKit) -> None:
+    """Ordering, uniqueness and deduplication keys of up to 1,000 characters are stored unchanged."""
+    keys = [*_GOOD, "k" * 1000]
+    offsets = [kit.stream("t").publish(1, key=key, dedup=key) for key in keys]
+    assert [kit.stream("t").publish(2, dedup=key) for key in keys] == offsets
+    assert [event.key for event in kit.stream("t").read()] == keys
+    ids = [kit.queue("q").enqueue(1, key=key).id for key in keys]
+    assert [kit.queue("q").enqueue(2, key=key) for key in keys] == [(id, False) for id in ids]
+    assert [task.key for task in kit.queue("q").claim("w", 100)] == keys

@@ -1,25 +1,25 @@
-"""The functions of SQL answer and do what the calls of the handles do (P2).
-
-Every test calls them by a bare driver, and through a SQLAlchemy session.
-"""
+"""The SQL functions, alone and beside the handles."""
 
 import json
+import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from eventkit import EventKit, Truncated
+from eventkit import EventKit, Exponential, Truncated
 from eventkit.testing import advance
 
 from .calling import Caller, fields
 from .clauses import proves
 from .processes import PATIENCE, background
+from .replaying import history
 
 
 @proves("P2")
 def test_events_are_published_and_read(kit: EventKit, caller: Caller) -> None:
-    """Publishing, reading and saving an offset."""
+    """Functions publish, read and save an offset."""
     stream = kit.stream("t")
     first = caller.call("publish", "t", '{"a": [1, null, "é"]}')
     second = caller.call("publish", "t", "2", "k", '{"trace": "1"}', "once")
@@ -39,7 +39,7 @@ def test_events_are_published_and_read(kit: EventKit, caller: Caller) -> None:
 
 @proves("P2", "S8")
 def test_a_reader_behind_a_pruned_gap_is_told(kit: EventKit, caller: Caller) -> None:
-    """As the handle's `Truncated` says it."""
+    """The function reports the same gap as the handle's `Truncated`."""
     stream = kit.stream("t")
     first, *_, last = stream.publish_many([1, 2, 3])
     stream.prune(max_keep=1)
@@ -52,7 +52,7 @@ def test_a_reader_behind_a_pruned_gap_is_told(kit: EventKit, caller: Caller) -> 
 
 @proves("P2")
 def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
-    """Enqueued with everything that can be said, claimed as JSON, and finished with a result."""
+    """Functions enqueue a task with all options, claim it as JSON, and finish it with a result."""
     queue = kit.queue("q")
     queue.enqueue(1, priority=3, expires=90, max_attempts=5, key="a", headers={"trace": "1"})
     id = caller.call("enqueue", "q", "1", 3, None, None, 5, 90, None, "b", '{"trace": "1"}')
@@ -99,7 +99,7 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
 
 @proves("P2")
 def test_a_handle_finishes_what_a_function_claimed(kit: EventKit, caller: Caller) -> None:
-    """And the other way round: it is one queue, and one token."""
+    """Functions also finish what a handle claimed: the queue and the token are the same."""
     queue = kit.queue("q")
     queue.enqueue_many([1, 2])
     [task] = queue.claim("w")
@@ -116,7 +116,7 @@ def test_a_handle_finishes_what_a_function_claimed(kit: EventKit, caller: Caller
 
 @proves("P2")
 def test_locks_limits_and_results(kit: EventKit, caller: Caller) -> None:
-    """What one side holds, counts or saves, the other side sees."""
+    """Functions see what handles hold, count or save, and the other way round."""
     lock = kit.lock("l")
     held = caller.call("lock_acquire", "l", 30)
     assert set(held) == {"name", "token", "fence"}
@@ -143,7 +143,7 @@ def test_locks_limits_and_results(kit: EventKit, caller: Caller) -> None:
 
 @proves("P2")
 def test_a_transaction_has_it_all_or_nothing(kit: EventKit, caller: Caller) -> None:
-    """Whatever was called is undone by a rollback, and seen by others after the commit and not before."""
+    """A rollback undoes every call, and other transactions see it only after the commit."""
     queue, stream = kit.queue("q"), kit.stream("t")
     for commit in (False, True):
         queue.purge()
@@ -161,7 +161,7 @@ def test_a_transaction_has_it_all_or_nothing(kit: EventKit, caller: Caller) -> N
 
 @proves("P2")
 def test_a_call_that_is_refused_leaves_nothing(kit: EventKit, caller: Caller) -> None:
-    """A full queue takes nothing, whatever kind of task it is, and the message says what to do."""
+    """A full queue takes no task of any kind, and the message names the remedy."""
     queue = kit.queue("q")
     queue.configure(max_size=1)
     first = caller.call("enqueue", "q", "1", 0, 60, None, None, None, None, "key")
@@ -187,8 +187,8 @@ BAD: dict[str, tuple[str, list[Any], str]] = {
     "deep nesting": ("publish", ["t", "[" * 65 + "]" * 65], "nested deeper than 64"),
     "a large payload": ("notify", ["c", '"' + "x" * 524_287 + '"'], "more than 524,288"),
     "a large result": ("result_save", ["r", '"' + "x" * 524_287 + '"'], "more than 524,288"),
-    "headers that are no texts": ("publish", ["t", "1", None, '{"a": 1}'], "headers are an object of texts"),
-    "headers that are no object": ("notify", ["c", "1", "[]"], "headers are an object of texts"),
+    "headers that are no texts": ("publish", ["t", "1", None, '{"a": 1}'], "headers are an object of strings"),
+    "headers that are no object": ("notify", ["c", "1", "[]"], "headers are an object of strings"),
     "a limit below one": ("claim", ["q", "w", 0], "limit is a whole number from 1"),
     "an offset below zero": ("save_offset", ["t", "c", -1], "offset is a whole number from 0"),
     "no attempts": ("enqueue", ["q", "1", 0, None, None, 0], "max_attempts is a whole number from 1"),
@@ -196,13 +196,13 @@ BAD: dict[str, tuple[str, list[Any], str]] = {
     "no ttl": ("lock_acquire", ["l", 0], "ttl is at least 0.001"),
     "two hundred years": ("result_save", ["r", "1", 6e9], "up to a hundred years"),
     "no task": ("ack", ["{}"], "a task is an object with id"),
-    "no error": ("fail", ['{"id": 1, "queue": "q", "token": "1"}', None], "error is the text"),
+    "no error": ("fail", ['{"id": 1, "queue": "q", "token": "1"}', None], "error is a (str|text)"),
 }
 
 
 @proves("P2", "G8", "G10")
 def test_a_mistake_is_an_error_of_the_statement(kit: EventKit, caller: Caller) -> None:
-    """What the handles refuse is refused with their words, and nothing is written."""
+    """Functions refuse what the handles refuse, with the same words, and write nothing."""
     for name, arguments, message in BAD.values():
         with pytest.raises(Exception, match=message):
             caller.call(name, *arguments)
@@ -211,7 +211,7 @@ def test_a_mistake_is_an_error_of_the_statement(kit: EventKit, caller: Caller) -
 
 @proves("P2", "G8", "G10")
 def test_what_is_good_is_taken(kit: EventKit, caller: Caller) -> None:
-    """Whatever the handles take, in the places where the checks look."""
+    """Functions accept the values that handles accept at the limits of the checks."""
     payloads = ["\0", "\\ud800", "😀", 2**53 + 1, -0.0, 1e308, "1e999 " + "[" * 70, [[[]]] * 70, {"z": 1, "a": None}]
     for payload in payloads:
         caller.call("publish", "a: b 😀", json.dumps(payload))
@@ -225,7 +225,7 @@ def test_what_is_good_is_taken(kit: EventKit, caller: Caller) -> None:
 @proves("P2", "Q13")
 @pytest.mark.parametrize("settings", [{"max_running": 3}, {"rate": 0.001, "burst": 3}], ids=["max_running", "rate"])
 def test_a_claim_takes_no_more_than_the_queue_allows(kit: EventKit, caller: Caller, settings: dict[str, Any]) -> None:
-    """What functions and handles have claimed counts for both."""
+    """Claims by functions and by handles count alike."""
     queue = kit.queue("q")
     queue.configure(**settings)
     queue.enqueue_many(list(range(6)))
@@ -237,7 +237,7 @@ def test_a_claim_takes_no_more_than_the_queue_allows(kit: EventKit, caller: Call
 
 @proves("P2", "W1")
 def test_a_call_wakes(kit: EventKit, caller: Caller) -> None:
-    """Who waits for a task, an event, a lock or a result is woken."""
+    """Waiters for a task, an event, a lock or a result wake."""
     held = caller.call("lock_acquire", "l")
     waiting = [
         background(lambda: kit.queue("q").claim("w", wait=PATIENCE)[0].payload),
@@ -245,11 +245,143 @@ def test_a_call_wakes(kit: EventKit, caller: Caller) -> None:
         background(lambda: kit.lock("l").acquire(wait=PATIENCE)),
         background(lambda: kit.results.wait("r", PATIENCE)),
     ]
-    time.sleep(0.3)  # For them to fall asleep; or they see it when they look.
+    time.sleep(0.3)  # Give the waiters time to fall asleep; those that have not see the change when they look.
     started = time.monotonic()
     caller.call("enqueue", "q", "1")
     caller.call("publish", "t", "1")
     caller.call("lock_release", "l", held["token"])
     caller.call("result_save", "r", "1")
     assert [future.result(PATIENCE) for future in waiting] == [1, 1, True, 1]
-    assert time.monotonic() - started < 4  # Before the first look on no occasion.
+    assert time.monotonic() - started < 4  # Less than the fallback poll.
+
+
+TICK = 20
+"""Seconds between the moments at which tasks change: far more than the calls on both sides take."""
+
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"keep_done": 60 * TICK, "key_ttl": 5 * TICK},
+    {"max_running": 2, "max_attempts": 2},
+    {"rate": 1 / TICK, "burst": 3, "dead_letter_to": "graveyard"},
+    {"max_size": 4, "history": True},
+)
+
+ACTS = ("enqueue", "enqueue", "claim", "claim", "finish", "finish", "finish", "cancel", "advance")
+
+VARYING = {"id", "queue", "run_ms", "enqueued_ms", "expires_ms", "lease_expires_ms", "claimed_ms", "finished_ms"}
+
+
+class Both:
+    """A queue used by handles, and another used by functions."""
+
+    def __init__(self, kit: EventKit, caller: Caller, chance: random.Random, settings: dict[str, Any]) -> None:
+        self.kit = kit
+        self.caller = caller
+        self.chance = chance
+        self.handle, self.other = kit.queue("handle"), kit.queue("function")
+        for queue in (self.handle, self.other):
+            queue.configure(retry=Exponential(base=2 * TICK, jitter=0, cap=500 * TICK), **settings)
+        self.ids: dict[int, int] = {}
+        self.claimed: list[tuple[Any, str]] = []
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Return the answer of a function."""
+        return self.caller.call(name, *arguments)
+
+    def enqueue(self) -> None:
+        """Enqueue a task with any options."""
+        pick = self.chance.choice
+        priority, delay, most = pick((0, 0, 5)), pick((None, None, 3 * TICK)), pick((None, 1))
+        key, expires = pick((None, None, "a", "b")), pick((None, None, 8 * TICK))
+        mine = _or_full(
+            lambda: self.handle.enqueue(1, priority=priority, delay=delay, max_attempts=most, expires=expires, key=key)
+        )
+        theirs = _or_full(
+            lambda: self.call("enqueue", "function", "1", priority, delay, None, most, expires, None, key)
+        )
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            assert mine.created == (theirs not in self.ids.values())
+            self.ids[mine.id] = theirs
+
+    def claim(self) -> None:
+        """Claim some tasks for some time."""
+        limit, lease = self.chance.choice((1, 3)), self.chance.choice((None, 4 * TICK))
+        tasks, found = self.handle.claim("w", limit, lease=lease), self.call("claim", "function", "w", limit, lease)
+        assert [(self.ids[t.id], t.attempt, t.max_attempts, t.key, t.lease_ms, t.lapsed) for t in tasks] == [
+            (t["id"], t["attempt"], t["max_attempts"], t["key"], t["lease_ms"], t["lapsed"]) for t in found
+        ]
+        self.claimed += zip(tasks, map(json.dumps, found), strict=True)
+
+    def finish(self) -> None:
+        """Finish a task in any way, whether the worker still holds it or not."""
+        if not self.claimed:
+            return
+        task, text = self.chance.choice(self.claimed[-4:])
+        act, delay = self.chance.choice(("ack", "retry", "fail", "extend")), self.chance.choice((None, 0, 2 * TICK))
+        if act == "ack":
+            ours, theirs = self.handle.ack(task), self.call("ack", text)
+        elif act == "retry":
+            ours, theirs = self.handle.retry(task, delay=delay, error="e"), self.call("retry", text, delay, "e")
+        elif act == "fail":
+            ours, theirs = self.handle.fail(task, "f"), self.call("fail", text, "f")
+        else:
+            ours, theirs = self.handle.extend(task, 6 * TICK), self.call("extend", text, 6 * TICK)
+        assert ours == bool(theirs)
+
+    def cancel(self) -> None:
+        """Cancel a task that exists or existed."""
+        if self.ids:
+            mine, theirs = self.chance.choice([*self.ids.items()])
+            running = self.chance.random() < 0.5
+            assert self.handle.cancel(mine, running) == bool(self.call("cancel", "function", theirs, running))
+
+    def advance(self) -> None:
+        """Let some time pass."""
+        advance(self.kit, self.chance.choice((1, 5)) * TICK)
+
+    def compare(self) -> None:
+        """Check that both queues hold the same tasks, apart from times and ids."""
+        for one, two in zip(self.handle.list(), self.other.list(), strict=True):
+            assert self.ids[one.id] == two.id
+            assert {k: v for k, v in fields(one).items() if k not in VARYING} == {
+                k: v for k, v in fields(two).items() if k not in VARYING
+            }
+            assert abs((one.run_ms - one.enqueued_ms) - (two.run_ms - two.enqueued_ms)) < TICK * 900
+        counted, stats = fields(self.handle.stats()), self.call("stats", "function")
+        ages = counted.pop("oldest_ready_age"), stats.pop("oldest_ready_age")
+        assert (ages[0] is None) == (ages[1] is None)
+        assert counted == stats
+
+
+def _or_full(call: Callable[[], Any]) -> Any:
+    """Return the answer; None if the queue is full."""
+    try:
+        return call()
+    except Exception as error:
+        if "has reached its max_size" not in str(error):
+            raise
+        return None
+
+
+def _words(kit: EventKit, queue: str) -> list[tuple[Any, ...]]:
+    """Return the history of a queue, without times."""
+    return [
+        tuple(step[field] for field in ("id", "kind", "attempt", "worker", "priority", "reason", "error"))
+        for step in history(kit, queue)
+    ]
+
+
+@proves("P2")
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: ",".join(settings) or "defaults")
+def test_functions_and_handles_do_the_same(kit: EventKit, caller: Caller, settings: dict[str, Any]) -> None:
+    """The same random calls, by handles on one queue and by functions on another, have the same answers and effects."""
+    both = Both(kit, caller, random.Random(repr(settings)), settings)
+    for _ in range(50):
+        getattr(both, both.chance.choice(ACTS))()
+        both.compare()
+    for_handles, for_functions = (_words(kit, queue) for queue in ("handle", "function"))
+    assert [(both.ids[id], *rest) for id, *rest in for_handles] == for_functions
+    assert bool(for_handles) == ("history" in settings)
+    copies = len(both.handle.dead()) + len(both.other.dead()) if "dead_letter_to" in settings else 0
+    assert kit.queue("graveyard").size() == copies

@@ -1,4 +1,4 @@
-"""Headers, and the trace that travels in them (G11)."""
+"""Headers and errors."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import EventKit, NewEvent, NewTask
+from eventkit import DatabaseError, EventKit, EventkitError, NewEvent, NewTask, Unavailable
 
 from .clauses import proves
 
@@ -16,7 +16,7 @@ _HEADERS = {"tenant": "eu 🦊", "": "", "x-Y": "a\u0000b", "q": "\"'\\%"}
 
 @proves("G11")
 def test_headers_travel(kit: EventKit) -> None:
-    """Headers arrive as they were sent, through every call that takes them; without any, they are empty."""
+    """Headers arrive unchanged through every call that takes them; by default they are empty."""
     stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
     with channel.listen() as notifications:
         stream.publish(1, headers=_HEADERS)
@@ -35,7 +35,7 @@ def test_headers_travel(kit: EventKit) -> None:
 
 @proves("G11")
 def test_headers_stay_with_a_task(kit: EventKit) -> None:
-    """A retried, a dead and a copied task have the headers they were enqueued with."""
+    """A retried, a dead and a copied task keep the headers they were enqueued with."""
     queue = kit.queue("q")
     queue.configure(dead_letter_to="morgue")
     queue.enqueue(1, headers=_HEADERS)
@@ -50,7 +50,7 @@ def test_headers_stay_with_a_task(kit: EventKit) -> None:
 
 @proves("G11", "G13")
 def test_headers_are_strings(kit: EventKit) -> None:
-    """Anything but str → str is refused before anything is written."""
+    """Headers other than str → str are refused before anything is written."""
     stream: Any
     queue: Any
     channel: Any
@@ -72,14 +72,14 @@ def test_headers_are_strings(kit: EventKit) -> None:
 
 @pytest.fixture(scope="session")
 def tracer() -> Any:
-    """A tracer of OpenTelemetry's SDK; without it, its tests are skipped."""
+    """Return a tracer of OpenTelemetry's SDK, or skip the test without it."""
     sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="opentelemetry-sdk is not installed")
     return sdk.TracerProvider().get_tracer("eventkit.conformance")
 
 
 @pytest.fixture
 def publishing(tracer: Any) -> Iterator[Any]:
-    """The publisher's span context; it is current nowhere yet."""
+    """Return the publisher's span context, which is not current yet."""
     span = tracer.start_span("publisher")
     yield span
     span.end()
@@ -97,7 +97,7 @@ def _traceparent(span: Any) -> str:
 
 
 async def _publish_everything(kit: Any, span: Any) -> None:
-    """With either flavour, inside *span*: awaits what has to be awaited."""
+    """Publish in every way inside *span*, in either flavour."""
     from opentelemetry import trace
 
     async def settle(result: Any) -> None:
@@ -118,7 +118,7 @@ async def _publish_everything(kit: Any, span: Any) -> None:
 
 @proves("G11")
 def test_the_traceparent_travels(connect: Callable[..., Any], url: str, flavour: str, publishing: Any) -> None:
-    """What is sent inside a span carries its ``traceparent``, unless its headers name one; else nothing."""
+    """A message sent inside a span carries its ``traceparent``, unless its headers name one; outside it has none."""
     reader = connect(url)
     reader.stream("t").publish("outside")
 
@@ -142,7 +142,7 @@ def test_the_traceparent_travels(connect: Callable[..., Any], url: str, flavour:
 
 @proves("G11")
 def test_handling_continues_the_trace(url: str, flavour: str, tracer: Any, publishing: Any) -> None:
-    """Inside `handling` and `tracing` the publisher's span is the parent; outside it is not, after an error too."""
+    """Inside `handling` and `tracing` the publisher's span is the parent; afterwards it is not, even after an error."""
     traceparent = {"traceparent": _traceparent(publishing)}
     expected = publishing.get_span_context()
 
@@ -187,7 +187,7 @@ def test_handling_continues_the_trace(url: str, flavour: str, tracer: Any, publi
 
 @proves("G11")
 def test_a_traceparent_that_means_nothing_hurts_nobody(kit: EventKit, tracer: Any) -> None:
-    """A message with a broken or no trace is handled like any other."""
+    """A message with a broken trace or none is handled like any other."""
     queue = kit.queue("q")
     queue.enqueue(1, headers={"traceparent": "nonsense"})
     queue.enqueue(2)
@@ -197,3 +197,103 @@ def test_a_traceparent_that_means_nothing_hurts_nobody(kit: EventKit, tracer: An
         with queue.handling(task):
             pass
     assert queue.size() == 0
+
+
+@proves("G13")
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("UnknownBackend", "EventkitError"),
+        ("NotMigrated", "EventkitError"),
+        ("ForeignTransaction", "EventkitError"),
+        ("DatabaseError", "EventkitError"),
+        ("Unavailable", "EventkitError"),
+        ("Busy", "Unavailable"),
+        ("Disconnected", "Unavailable"),
+        ("Closed", "EventkitError"),
+        ("QueueFull", "EventkitError"),
+        ("Truncated", "EventkitError"),
+        ("LockHeld", "EventkitError"),
+        ("TaskFailed", "EventkitError"),
+        ("DatabaseReplaced", "EventkitError"),
+    ],
+)
+def test_errors_are_exported_under_one_base(name: str, base: str) -> None:
+    """Every exception that the package raises derives from `EventkitError`."""
+    assert name in eventkit.__all__
+    assert issubclass(getattr(eventkit, name), getattr(eventkit, base))
+
+
+@proves("G13")
+def test_expected_outcomes_are_values(kit: EventKit) -> None:
+    """Outcomes of normal operation are return values, not exceptions."""
+    queue, stream = kit.queue("q"), kit.stream("t")
+    queue.enqueue(1)
+    [task] = queue.claim("w")
+    assert queue.ack(task) is True
+    assert queue.ack(task) is queue.retry(task) is queue.fail(task, "x") is False
+    assert queue.release(task) is queue.extend(task, 10) is queue.cancel(task.id) is False
+    assert queue.ack_many([task]) == []
+    assert queue.get(task.id) is None
+    assert queue.claim("w") == []
+    assert stream.save_offset("c", 5) is True
+    assert stream.save_offset("c", 4) is False
+
+
+@proves("G13")
+def test_bad_arguments_are_refused_before_anything_is_written(kit: EventKit) -> None:
+    """Arguments with an invalid value are a `ValueError`, those of a wrong type a `TypeError`."""
+    stream: Any
+    queue: Any
+    stream, queue = kit.stream("t"), kit.queue("q")
+    values: list[Callable[[], Any]] = [
+        lambda: stream.read(-1),
+        lambda: stream.read(limit=0),
+        lambda: stream.subscribe(start="tomorrow"),
+        lambda: stream.prune(),
+        lambda: queue.claim("w", 0),
+        lambda: queue.claim("w", wait=-1),
+        lambda: queue.enqueue(1, priority=2**40),
+        lambda: queue.enqueue(1, max_attempts=0),
+        lambda: queue.enqueue(1, delay=float("nan")),
+        lambda: queue.enqueue(1, wait=1, tx=object()),
+        lambda: queue.claim("w", wait=1, tx=object()),
+        lambda: queue.list("asleep"),
+        lambda: queue.configure(rate=0),
+    ]
+    types: list[Callable[[], Any]] = [
+        lambda: queue.enqueue(1, delay="soon"),
+        lambda: queue.enqueue(1, priority="high"),
+        lambda: queue.enqueue(1, run_at=5),
+        lambda: queue.claim("w", "all"),
+        lambda: stream.save_offset("c", "5"),
+        lambda: queue.configure(colour="red"),
+    ]
+    for error, calls in ((ValueError, values), (TypeError, types)):
+        for number, call in enumerate(calls):
+            with pytest.raises(error):
+                raise AssertionError(f"accepted {number}: {call()}")
+    assert (stream.head(), queue.size()) == (0, 0)
+
+
+@proves("G13")
+def test_an_error_that_the_library_does_not_know(kit: EventKit, bare_sql: tuple[str, Callable[[str], Any]]) -> None:
+    """Without ``tx=`` it is a `DatabaseError`, which is not retried; with ``tx=`` it is the driver's own."""
+    prefix, execute = bare_sql
+    stream = kit.stream("t")
+    execute(f"CREATE UNIQUE INDEX one_of_a_key ON {prefix}eventkit_event (key)")
+    try:
+        stream.publish(1, key="a")
+        for call in (lambda: stream.publish(2, key="a"), lambda: stream.publish_many([NewEvent(3, key="a")])):
+            with pytest.raises(DatabaseError, match=r"constraint") as refused:
+                call()
+            assert refused.value.sqlstate == ("23505" if prefix else None)
+            assert refused.value.__cause__ is not None
+        with pytest.raises(Exception, match=r"(?i)unique") as raw, kit.transaction() as tx:
+            stream.publish(4, key="a", tx=tx)
+        assert not isinstance(raw.value, EventkitError)
+        stream.publish(5, key="b")
+        assert [event.payload for event in stream.read()] == [1, 5]
+    finally:
+        execute(f"DROP INDEX {prefix}one_of_a_key")
+    assert not issubclass(DatabaseError, Unavailable)

@@ -1,4 +1,4 @@
-"""T: each step of a task is an event, if its queue keeps its history."""
+"""History: each step of a task is an event if its queue keeps its history (T)."""
 
 import json
 from collections.abc import Callable
@@ -12,32 +12,31 @@ from eventkit.testing import advance
 from .calling import Caller
 from .clauses import proves, requires
 from .collecting import collecting, kit_of
-from .races import SOON, asleep, database_ms
 from .replaying import FIELDS, HISTORY, Replay, history, kinds
-from .rollback import rolled_back
+from .threads import SOON, asleep, database_ms, rolled_back
 
 Connect = Callable[..., Any]
 
 
 @pytest.fixture
-def told(kit: EventKit) -> TaskQueue[Any]:
-    """A queue that keeps its history."""
+def logged(kit: EventKit) -> TaskQueue[Any]:
+    """Return a queue that keeps its history."""
     queue = kit.queue("q")
     queue.configure(history=True)
     return queue
 
 
 @proves("T1")
-def test_an_event_tells_what_a_report_needs(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """How long a task waited from when it was due, how long each attempt took, by whom, and how it ended."""
+def test_an_event_tells_what_a_report_needs(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """Events hold how long a task waited after it was due, how long each attempt took, its worker, and how it ended."""
     began_ms = database_ms(kit)
-    id = told.enqueue("payload", delay=50, priority=7).id
+    id = logged.enqueue("payload", delay=50, priority=7).id
     advance(kit, 53)
-    [task] = told.claim("ann", lease=90)
+    [task] = logged.claim("ann", lease=90)
     advance(kit, 20)
-    told.retry(task, delay=0, error="no answer")
-    [task] = told.claim("bob")
-    told.ack(task, result=1)
+    logged.retry(task, delay=0, error="no answer")
+    [task] = logged.claim("bob")
+    logged.ack(task, result=1)
     events = kit.stream(HISTORY).read()
     assert {event.key for event in events} == {f"q:{id}"}
     steps = [event.payload for event in events]
@@ -160,26 +159,26 @@ _ENDINGS: dict[str, tuple[Callable[[EventKit, TaskQueue[Any]], Any], list[str], 
 
 @proves("T2")
 @pytest.mark.parametrize("way", _ENDINGS)
-def test_a_step_has_its_word(kit: EventKit, told: TaskQueue[Any], way: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Whichever call takes it, and so that the events alone tell what has become of the task."""
+def test_a_step_has_its_word(kit: EventKit, logged: TaskQueue[Any], way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Every call records its kind of event, so that the events alone give the state of the task."""
     caplog.set_level("CRITICAL", "eventkit")
     act, expected, reason = _ENDINGS[way]
-    act(kit, told)
+    act(kit, logged)
     assert kinds(kit) == ["enqueued", *expected]
     assert history(kit)[-1]["reason"] == reason
     Replay("q").follow(kit.stream(HISTORY).read())
 
 
 @proves("T1")
-def test_an_attempt_that_lapsed_took_as_long_as_its_lease(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """Whenever somebody finds that out."""
-    _lapsed(kit, told)
+def test_an_attempt_that_lapsed_took_as_long_as_its_lease(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """The duration does not depend on when the lapse is found."""
+    _lapsed(kit, logged)
     assert (history(kit)[-1]["kind"], history(kit)[-1]["run_ms"]) == ("lapsed", 5_000)
 
 
 @proves("T2")
 def test_poison_has_failed(kit: EventKit) -> None:
-    """In the attempt that began by handing it out."""
+    """Poison fails in the attempt that claimed it."""
     typed = kit.queue("q", type=int)
     typed.configure(history=True)
     kit.queue("q").enqueue("no number")
@@ -194,23 +193,23 @@ def test_poison_has_failed(kit: EventKit) -> None:
 
 
 @proves("T2")
-def test_a_long_error_is_cut(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """It is whole in the dead letter."""
-    told.fail(_held(told), "é" * 5_000)
+def test_a_long_error_is_cut(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """The dead letter keeps the whole error."""
+    logged.fail(_held(logged), "é" * 5_000)
     assert {step["error"] for step in history(kit)} == {None, "é" * 2_000}
-    assert told.dead()[0].error == "é" * 5_000
+    assert logged.dead()[0].error == "é" * 5_000
 
 
 @proves("T3")
-def test_every_way_in_is_told(kit: EventKit, told: TaskQueue[Any], engine: Any) -> None:
-    """Batches and keys, what follows an ack, what a session collects, fires, dead letters' copies and messages."""
-    told.enqueue_many([1, NewTask(2, key="k"), NewTask(3, key="k")])
-    told.enqueue_many([4, 5])
+def test_every_way_in_is_told(kit: EventKit, logged: TaskQueue[Any], engine: Any) -> None:
+    """Batches, keys, tasks enqueued by an ack or a session, fires, copies of dead letters and messages are recorded."""
+    logged.enqueue_many([1, NewTask(2, key="k"), NewTask(3, key="k")])
+    logged.enqueue_many([4, 5])
     other = kit.queue("other")
     other.configure(dead_letter_to="q")
     other.enqueue_many([1, 2])
     first, second = other.claim("w", 2)
-    other.ack(first, then=[told.new(6), told.new(7, delay=9)])
+    other.ack(first, then=[logged.new(6), logged.new(7, delay=9)])
     other.fail(second, "copied")
     with collecting(engine, kit) as session:
         kit_of(session).queue("q").enqueue(8)
@@ -218,8 +217,8 @@ def test_every_way_in_is_told(kit: EventKit, told: TaskQueue[Any], engine: Any) 
     kit.schedules.add("s", "@every 10s", "q")
     advance(kit, 11)
     assert len(kit.schedules.tick()) == 1
-    assert kinds(kit) == ["enqueued"] * len(told.list())
-    assert [step["id"] for step in history(kit)] == [task.id for task in told.list()]
+    assert kinds(kit) == ["enqueued"] * len(logged.list())
+    assert [step["id"] for step in history(kit)] == [task.id for task in logged.list()]
     outbox = kit.outbox("mails", deliver=lambda message: None)
     outbox.queue.configure(history=True)
     with kit.transaction() as tx:
@@ -231,8 +230,8 @@ def test_every_way_in_is_told(kit: EventKit, told: TaskQueue[Any], engine: Any) 
 
 
 @proves("T3")
-def test_steps_by_sql_are_told(kit: EventKit, told: TaskQueue[Any], caller: Caller) -> None:
-    """Functions, and plain statements."""
+def test_steps_by_sql_are_told(kit: EventKit, logged: TaskQueue[Any], caller: Caller) -> None:
+    """SQL functions and plain statements are recorded."""
     caller.call("enqueue", "q", "1")
     caller.call("enqueue", "q", "2")
     caller.call("enqueue", "q", "3")
@@ -249,24 +248,24 @@ def test_steps_by_sql_are_told(kit: EventKit, told: TaskQueue[Any], caller: Call
 
 
 @proves("T1", "T3")
-def test_a_step_and_its_event_are_one(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """What is rolled back has not happened; what is committed is told in the order of the calls."""
+def test_a_step_and_its_event_are_one(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """A rolled-back step has no event; committed steps are recorded in the order of the calls."""
     with rolled_back(kit) as tx:
-        told.enqueue(1, tx=tx)
-        told.receive(tx=tx)
+        logged.enqueue(1, tx=tx)
+        logged.receive(tx=tx)
     assert history(kit) == []
     with kit.transaction() as tx:
-        told.enqueue(1, tx=tx)
-        [task] = told.claim("w", tx=tx)
-        told.ack(task, tx=tx)
-        told.enqueue(2, tx=tx)
-        told.enqueue_many([3, 4], tx=tx)
+        logged.enqueue(1, tx=tx)
+        [task] = logged.claim("w", tx=tx)
+        logged.ack(task, tx=tx)
+        logged.enqueue(2, tx=tx)
+        logged.enqueue_many([3, 4], tx=tx)
     assert kinds(kit) == ["enqueued", "started", "succeeded", "enqueued", "enqueued", "enqueued"]
 
 
 @proves("T4")
 def test_a_history_begins_and_ends_when_it_is_configured_to(kit: EventKit) -> None:
-    """For tasks that are there already, too; and other queues have theirs or none."""
+    """It covers tasks that existed before; each queue has its own setting."""
     queue, other = kit.queue("q"), kit.queue("other")
     assert queue.settings().history is False
     queue.enqueue_many([1, 2, 3])
@@ -296,10 +295,10 @@ def test_a_history_begins_and_ends_when_it_is_configured_to(kit: EventKit) -> No
 
 
 @proves("T5", "W1")
-def test_whoever_reads_the_history_is_woken(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """By the commit of a step, whatever took it."""
+def test_whoever_reads_the_history_is_woken(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """The commit of any step wakes them."""
     with kit.stream(HISTORY).subscribe() as steps:
-        for act, kind in ((lambda: told.enqueue(1), "enqueued"), (lambda: told.claim("w"), "started")):
+        for act, kind in ((lambda: logged.enqueue(1), "enqueued"), (lambda: logged.claim("w"), "started")):
             waiting = asleep(lambda: next(steps))
             act()
             assert waiting.result(SOON).payload["kind"] == kind
@@ -307,11 +306,11 @@ def test_whoever_reads_the_history_is_woken(kit: EventKit, told: TaskQueue[Any])
 
 @proves("T5")
 @requires("concurrent_writers")
-def test_no_step_is_passed_by(kit: EventKit, told: TaskQueue[Any], connect: Connect, url: str) -> None:
-    """Whoever reads while a step is not committed yet does not read on behind it."""
+def test_no_step_is_passed_by(kit: EventKit, logged: TaskQueue[Any], connect: Connect, url: str) -> None:
+    """A reader does not pass the position of a step that is not committed yet."""
     other = connect(url)
     with kit.transaction() as tx:
-        told.enqueue(1, tx=tx)
+        logged.enqueue(1, tx=tx)
         other.queue("q").enqueue(2)
         assert history(other) == []
     assert kinds(other) == ["enqueued"] * 2
@@ -330,13 +329,13 @@ def _through(kit: EventKit, queue: TaskQueue[Any], count: int) -> None:
 
 
 @proves("T3")
-def test_a_batch_is_told_task_by_task(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """All of them."""
-    _through(kit, told, 1_500)
+def test_a_batch_is_told_task_by_task(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """Each task of the batch has an event."""
+    _through(kit, logged, 1_500)
 
 
 @pytest.mark.slow
 @proves("T3")
-def test_a_large_batch_is_told_task_by_task(kit: EventKit, told: TaskQueue[Any]) -> None:
-    """All hundred thousand."""
-    _through(kit, told, 100_000)
+def test_a_large_batch_is_told_task_by_task(kit: EventKit, logged: TaskQueue[Any]) -> None:
+    """Each of a hundred thousand tasks has an event."""
+    _through(kit, logged, 100_000)

@@ -1,4 +1,4 @@
-"""Putting a database in order: H1 and H2."""
+"""Housekeeping of a database: H1 and H2."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _NOTHING = _found()
 
 
 def _leave_traces(kit: EventKit, number: int) -> None:
-    """As many as *number* of everything that will have to be cleared, in two queues."""
+    """Leave *number* of each kind of row to clear, in two queues."""
     for name in ("first", "second"):
         queue: Any = kit.queue(name)
         queue.configure(keep_done=100, key_ttl=100)
@@ -49,7 +49,7 @@ def test_maintaining_clears_what_is_over_and_says_how_much(kit: EventKit) -> Non
 
 @proves("H1")
 def test_maintaining_leaves_what_still_counts(kit: EventKit) -> None:
-    """Nothing that anybody can still see, or is still held by, goes."""
+    """Rows that are still visible or still held remain."""
     _leave_traces(kit, 1)
     kit.rate_limit("hour", 1, per=10**9)
     assert kit.maintain() == _NOTHING
@@ -89,7 +89,7 @@ def _leave_one_done(kit: EventKit) -> None:
 
 @proves("H2", "G1")
 def test_one_of_many_keeps_house_once_in_a_while(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """Whoever is first does it at once, nobody for as long as was said, and then somebody again; closing ends it."""
+    """The first process does it at once, and one process after each interval; closing ends the loop."""
     queue: Any = kit.queue("jobs")
     queue.configure(keep_done=1)
     kits = [connect(with_options(url, fallback_poll=86_400)) for _ in range(3)]
@@ -115,28 +115,112 @@ def test_maintenance_has_an_interval(kit: EventKit) -> None:
         kit.run_maintenance(every=0)
 
 
-@proves("H1", "K6", "Q4", "K2")
-def test_a_clock_that_was_ahead_holds_nothing_up(kit: Any) -> None:
-    """Leases, windows, buckets and schedules go on from now, and not from the day that the clock was in."""
-    tasks, slow = kit.queue("tasks"), kit.queue("slow")
-    slow.configure(rate=20, burst=1)
+AHEAD = -86_400
+"""Seconds to pass so that all stored moments come from a clock that was a day ahead."""
+
+
+@proves("H1", "Q4")
+def test_leases_of_a_clock_that_was_ahead_end(kit: Any) -> None:
+    """Housekeeping ends them at most their length from now; tasks enqueued meanwhile are claimed without it."""
+    tasks = kit.queue("tasks")
     tasks.enqueue("lapses")
-    slow.enqueue_many([1, 2])
-    assert len(tasks.claim("worker", lease=0.3)) == len(slow.claim("worker", 2)) == 1
-    assert kit.rate_limit("window", 1, 0.3)
-    assert kit.token_bucket("bucket", 20, 1)
-    for name, when in [("often", "@every 2s"), ("yearly", "0 0 1 1 *")]:
-        kit.schedules.add(name, when, "fires")
-    yearly = kit.schedules.get("yearly").next_at
-    advance(kit, -86_400)
-    assert kit.maintain().moved == 7
-    assert kit.schedules.get("yearly").next_at == yearly
-    assert kit.schedules.get("often").next_at <= datetime.now(UTC) + timedelta(seconds=2.5)
+    assert len(tasks.claim("worker", lease=0.3)) == 1
+    advance(kit, AHEAD)
+    tasks.enqueue("later")
+    tasks.enqueue_many([NewTask("soon", delay=0.1)])
+    assert [task.payload for task in tasks.claim("worker")] == ["later"]
+    assert [task.payload for task in tasks.claim("worker", wait=PATIENCE)] == ["soon"]
+    assert kit.maintain().moved == 1
     [again] = tasks.claim("worker", wait=PATIENCE)
     assert (again.payload, again.attempt, again.lapsed) == ("lapses", 2, True)
-    assert [task.payload for task in slow.claim("worker", wait=PATIENCE)] == [2]
-    tasks.enqueue("later")
-    assert [task.payload for task in tasks.claim("worker")] == ["later"]
-    assert kit.rate_limit("window", 1, 0.3)
-    assert kit.token_bucket("bucket", 20, 1)
     assert kit.maintain().moved == 0
+
+
+@proves("H2", "K1")
+def test_housekeeping_goes_on_after_a_clock_was_ahead(kit: Any) -> None:
+    """The lock that lets one of several processes do it is bounded as well."""
+    tasks = kit.queue("tasks")
+    tasks.enqueue("lapses")
+    [task] = tasks.claim("worker", lease=0.3)
+    running = background(lambda: kit.run_maintenance(every=1))
+    eventually(lambda: not kit.lock("eventkit:maintenance", 1).acquire())
+    advance(kit, AHEAD)
+    [again] = tasks.claim("worker", wait=PATIENCE)
+    assert (again.id, again.lapsed) == (task.id, True)
+    kit.close()
+    running.result(PATIENCE)
+
+
+@proves("K2", "Q13")
+def test_limits_of_a_clock_that_was_ahead_go_on(kit: Any) -> None:
+    """Windows, buckets and the rates of queues continue at once, and count from now on."""
+    slow = kit.queue("slow")
+    slow.configure(rate=20, burst=1)
+    slow.enqueue_many([1, 2, 3])
+    assert [task.payload for task in slow.claim("worker", 3)] == [1]
+    assert [kit.rate_limit("window", 2, 3600) for _ in range(3)] == [True, True, False]
+    assert [kit.token_bucket("bucket", 0.001, 2) for _ in range(3)] == [True, True, False]
+    advance(kit, AHEAD)
+    assert [task.payload for task in slow.claim("worker", wait=PATIENCE)] == [2]
+    assert [kit.rate_limit("window", 2, 3600) for _ in range(3)] == [True, True, False]
+    assert [kit.token_bucket("bucket", 0.001, 2) for _ in range(3)] == [True, False, False]
+    assert {limit.name: limit.until <= datetime.now(UTC) + timedelta(hours=2) for limit in kit.limits()} == {
+        "bucket": True,
+        "window": True,
+    }
+
+
+@proves("K6")
+def test_schedules_of_a_clock_that_was_ahead_go_on(kit: Any) -> None:
+    """A tick moves the next fire back to the first one after now; correct or requested fires stay."""
+    for name, when in [("often", "@every 2s"), ("hourly", "@hourly"), ("yearly", "0 0 1 1 *"), ("asleep", "@hourly")]:
+        kit.schedules.add(name, when, "fires", paused=name == "asleep")
+    hourly, yearly = (kit.schedules.get(name).next_at for name in ("hourly", "yearly"))
+    kit.schedules.tick(hourly)
+    advanced = kit.schedules.get("hourly").next_at
+    assert advanced > hourly
+    assert kit.schedules.tick() == []
+    assert kit.schedules.get("hourly").next_at == advanced, "a tick at a later moment is no clock that was ahead"
+    kit.schedules.remove("hourly")
+    advance(kit, AHEAD)
+    kit.schedules.add("often", "@every 2s", "fires")
+    kit.schedules.update("often", priority=1)
+    assert kit.schedules.get("often").next_at > datetime.now(UTC) + timedelta(hours=20)
+    running = background(kit.run_scheduler)
+    assert [task.headers["eventkit-schedule"] for task in kit.queue("fires").claim("worker", wait=PATIENCE)] == [
+        "often"
+    ]
+    assert kit.schedules.get("often").next_at <= datetime.now(UTC) + timedelta(seconds=2.5)
+    assert kit.schedules.get("yearly").next_at == yearly
+    assert kit.schedules.get("asleep").next_at is None
+    kit.close()
+    running.result(PATIENCE)
+
+
+@proves("K1")
+def test_a_lock_of_a_clock_that_was_ahead_is_free_after_its_ttl(kit: Any) -> None:
+    """No other holder gets it earlier; its holder may renew and release it."""
+    held = {name: kit.lock(name, 1.5) for name in ("waited for", "asked for", "renewed")}
+    assert all(lock.acquire() for lock in held.values())
+    fence = held["asked for"].fence
+    advance(kit, AHEAD)
+    assert held["renewed"].renew()
+    others = {name: kit.lock(name, 60) for name in held}
+    began = time.monotonic()
+    assert not any(lock.acquire() for lock in others.values())
+    assert held["asked for"].renew()
+    assert others["waited for"].acquire(wait=PATIENCE)
+    assert 1.2 <= time.monotonic() - began <= 4
+    assert others["waited for"].fence == fence + 1
+    eventually(others["asked for"].acquire)
+    assert held["waited for"].renew() is held["waited for"].release() is False
+
+
+@proves("K1", "W1")
+def test_whoever_waits_for_a_lock_while_the_clock_goes_back_gets_it(kit: Any) -> None:
+    """The wait bounds the lock as an attempt does."""
+    assert kit.lock("door", 1).acquire()
+    waiting = background(lambda: kit.lock("door", 1).acquire(wait=PATIENCE))
+    time.sleep(0.2)
+    advance(kit, AHEAD)
+    assert waiting.result(PATIENCE)

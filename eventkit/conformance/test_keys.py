@@ -1,4 +1,4 @@
-"""Unique keys and cancelling: Q7 and Q9."""
+"""Keys of tasks, and deleted queues."""
 
 import threading
 from collections.abc import Callable
@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import Enqueued, EventKit, NewTask, TaskQueue
+from eventkit import DeadLetters, Enqueued, EventKit, NewTask, QueueSettings, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import line_up
-from .rollback import rolled_back
+from .threads import PATIENCE, asleep, line_up, rolled_back
 
 _DAY = 86_400
 
 
 def _produce(url: str, racers: int, threads: int) -> list[Enqueued]:
-    """Enqueue the same keys from several threads at once; the answers."""
+    """Enqueue the same keys from several threads at once, and return the answers."""
     answers: list[Enqueued] = []
     with eventkit.connect(url) as kit:
         queue = kit.queue("jobs")
@@ -179,7 +178,7 @@ def test_key_ttl_is_a_setting(kit: EventKit) -> None:
 
 @proves("Q7")
 def test_an_enqueue_at_the_end_of_a_reservation_is_answered(kit: EventKit) -> None:
-    """Either the first id or a new one, however the clock ticks meanwhile."""
+    """The answer is either the first id or a new one, wherever the clock stands."""
     queue = kit.queue("jobs")
     queue.configure(key_ttl=0.02)
     for number in range(40):
@@ -259,3 +258,76 @@ def test_a_dead_or_done_task_cannot_be_cancelled(kit: EventKit) -> None:
     assert queue.cancel(dead.id, running=True) is False
     assert queue.cancel(done.id, running=True) is False
     assert [info.state for info in queue.list()] == ["dead", "done"]
+
+
+@proves("Q21")
+def test_dead_letters_are_counted_by_error(kit: EventKit) -> None:
+    queue: Any = kit.queue("jobs")
+    ids = [made.id for made in queue.enqueue_many([1, 2, 3, NewTask(4, expires=10)])]
+    for task, error in zip(queue.claim("worker", 3), ["no", "other", "no"], strict=True):
+        queue.fail(task, error)
+    kit.queue("others").fail(_claimed(kit.queue("others")), "no")
+    advance(kit, 11)
+    groups = queue.dead_by_error()
+    assert all(isinstance(group, DeadLetters) and group.first_at <= group.last_at for group in groups)
+    assert [(group.reason, group.error, group.number, group.last_id) for group in groups] == [
+        ("failed", "no", 2, ids[2]),
+        ("expired", None, 1, ids[3]),
+        ("failed", "other", 1, ids[1]),
+    ]
+    assert len(queue.dead_by_error(limit=1)) == 1
+    with pytest.raises(ValueError, match="limit"):
+        queue.dead_by_error(0)
+
+
+def _claimed(queue: Any) -> Any:
+    queue.enqueue("claimed")
+    return queue.claim("worker")[0]
+
+
+@proves("Q21")
+def test_a_queue_that_is_forgotten_has_its_defaults_and_its_keys_are_free(kit: EventKit) -> None:
+    queue: Any = kit.queue("jobs")
+    queue.configure(max_attempts=9, keep_done=3600)
+    queue.pause()
+    queue.enqueue("done", key="k")
+    queue.resume()
+    queue.ack(queue.claim("worker")[0])
+    queue.pause()
+    assert queue.drop()
+    assert (queue.settings(), queue.stats().paused, queue.list()) == (QueueSettings(), False, [])
+    assert queue.enqueue("again", key="k").created
+    assert kit.queue("never seen").drop()
+
+
+@proves("Q21")
+@pytest.mark.parametrize("state", ["scheduled", "ready", "leased", "dead"])
+def test_a_queue_with_tasks_is_forgotten_only_by_force(kit: EventKit, state: str) -> None:
+    queue: Any = kit.queue("jobs")
+    queue.configure(max_attempts=9)
+    queue.enqueue("task", delay=60 if state == "scheduled" else None, key="k")
+    task = None
+    if state in ("leased", "dead"):
+        [task] = queue.claim("worker")
+    if state == "dead":
+        queue.fail(task, "no")
+    kit.queue("others").enqueue("left")
+    assert not queue.drop()
+    assert (queue.settings().max_attempts, [info.state for info in queue.list()]) == (9, [state])
+    assert queue.drop(force=True)
+    assert (queue.settings(), queue.list()) == (QueueSettings(), [])
+    if state == "leased":
+        assert not queue.ack(task)
+    assert queue.enqueue("again", key="k").created
+    assert [task.payload for task in queue.claim("worker")] == ["again"]
+    assert kit.queue("others").size() == 1
+
+
+@proves("Q21", "W2")
+def test_who_waits_for_room_is_let_in_when_the_queue_is_forgotten(kit: EventKit) -> None:
+    queue: Any = kit.queue("jobs")
+    queue.configure(max_size=1)
+    queue.enqueue("first")
+    waiting = asleep(queue.enqueue, "second", wait=30)
+    queue.drop(force=True)
+    assert waiting.result(PATIENCE).created

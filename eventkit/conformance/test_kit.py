@@ -1,7 +1,8 @@
-"""Connecting and closing (G1, G2, G3)."""
+"""Connecting and closing a kit, and durability."""
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -14,13 +15,13 @@ import eventkit
 from eventkit import EventKit, protocols
 
 from .clauses import proves
-from .processes import PATIENCE, background, spawn
+from .processes import PATIENCE, Elsewhere, another_process, background, spawn  # noqa: F401  # a fixture
 from .urls import with_options
 
 
 @proves("G1")
 def test_an_async_kit_is_awaited_or_entered(url: str) -> None:
-    """`connect_async` gives a kit to ``await`` as well as to ``async with``, and the latter closes it."""
+    """`connect_async` works with ``await`` and with ``async with``, which closes the kit."""
 
     async def main() -> None:
         kit = await eventkit.connect_async(url)
@@ -58,7 +59,7 @@ def test_both_flavours_take_the_same_arguments(kind: str) -> None:
 
 @proves("G1")
 def test_what_does_no_io_is_not_awaited(url: str) -> None:
-    """Handles, iterators and `handling` come at once from an async kit."""
+    """An async kit returns handles, iterators and `handling` without an await."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -76,7 +77,7 @@ def test_what_does_no_io_is_not_awaited(url: str) -> None:
 
 @proves("G1")
 def test_leaving_with_closes(connect: Callable[..., Any], url: str) -> None:
-    """A kit is a context manager, on an error too."""
+    """A kit is a context manager that closes after an error too."""
     with connect(url) as kit:
         kit.stream("t").publish(1)
     with pytest.raises(eventkit.Closed):
@@ -141,7 +142,7 @@ def test_closing_ends_whoever_waits(kit: EventKit) -> None:
 
 @proves("G1")
 def test_closing_right_after_a_write_ends(url: str) -> None:
-    """A kit can be closed in the very step in which its last call has returned, and in any step after it."""
+    """A kit can be closed in the step in which its last call returned, and in any later one."""
 
     async def main() -> None:
         for number in range(120):
@@ -158,7 +159,7 @@ def test_closing_right_after_a_write_ends(url: str) -> None:
 
 @proves("G1", "S5")
 def test_closing_saves_what_was_handled(connect: Callable[..., Any], url: str) -> None:
-    """What a subscriber has handled is saved by closing its kit; what it is still handling is not."""
+    """Closing the kit saves the events that a subscriber has handled, but not the one in progress."""
     kit = connect(url)
     kit.stream("t").publish_many([1, 2, 3])
     events = kit.stream("t").subscribe("c", save_every_n=1000, save_every_s=1000)
@@ -169,7 +170,7 @@ def test_closing_saves_what_was_handled(connect: Callable[..., Any], url: str) -
 
 @proves("G1", "Q17")
 def test_closing_gives_back_what_was_not_handed_out(connect: Callable[..., Any], url: str) -> None:
-    """Tasks that `work` had claimed ahead can be claimed by others at once, with no attempt spent."""
+    """Other workers can claim the tasks that `work` had claimed ahead at once, with no attempt spent."""
     kit = connect(url)
     kit.queue("q").enqueue_many([1, 2, 3])
     tasks = kit.queue("q").work("w", batch=3)
@@ -181,10 +182,10 @@ def test_closing_gives_back_what_was_not_handed_out(connect: Callable[..., Any],
 
 @proves("G2", "G13")
 def test_an_unknown_scheme_lists_the_known_ones(connect: Callable[..., Any], url: str) -> None:
-    """A URL that no installed backend serves is `UnknownBackend`, which says what there is."""
+    """A URL that no installed backend serves is `UnknownBackend`, which lists the known schemes."""
     scheme = url.partition(":")[0]
     for unknown in ("nosuchdb:///x", "shop.db", ""):
-        with pytest.raises(eventkit.UnknownBackend, match=f"(?s)there are:.*{scheme.replace('+', '.')}"):
+        with pytest.raises(eventkit.UnknownBackend, match=f"(?s)installed are:.*{scheme.replace('+', '.')}"):
             connect(unknown)
     with pytest.raises(TypeError):
         connect(Path("shop.db"))
@@ -194,7 +195,7 @@ def test_an_unknown_scheme_lists_the_known_ones(connect: Callable[..., Any], url
 def test_a_missing_driver_names_what_to_install(
     connect: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A backend that is known but cannot be imported says the pip command."""
+    """The error of a backend that cannot be imported names the pip command."""
     package = tmp_path / "lacking-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: lacking\nVersion: 1.0\n")
@@ -207,7 +208,7 @@ def test_a_missing_driver_names_what_to_install(
 
 @proves("G2", "G13")
 def test_an_option_that_means_nothing_is_refused(connect: Callable[..., Any], url: str) -> None:
-    """An unknown option of the URL is a `ValueError` that names it, as is a value out of range."""
+    """An unknown option of the URL, or a value out of range, is a `ValueError` that names it."""
     with pytest.raises(ValueError, match="durabillity"):
         connect(with_options(url, durabillity="full"))
     for option, value in (("durability", "maybe"), ("fallback_poll", "-1"), ("max_payload", "lots")):
@@ -217,7 +218,7 @@ def test_an_option_that_means_nothing_is_refused(connect: Callable[..., Any], ur
 
 @proves("G3")
 def test_the_schema_is_made_unless_forbidden(connect: Callable[..., Any], new_url: str) -> None:
-    """The first connect to a fresh place makes the schema, and ``create=False`` names the command instead."""
+    """The first connect creates the schema, and with ``create=False`` the error names the command."""
     with pytest.raises(eventkit.NotMigrated, match="upgrade"):
         connect(new_url, create=False)
     with pytest.raises(eventkit.NotMigrated, match="upgrade"):
@@ -239,9 +240,57 @@ def _connect_and_publish(url: str, threads: int) -> None:
 
     def run(number: int) -> None:
         barrier.wait()
-        for _ in range(4):  # to come and go is what hurts a log that the last one removes
+        for _ in range(4):  # the last connection to close removes the write-ahead log
             with eventkit.connect(url) as kit:
                 kit.stream("t").publish(number)
 
     for future in [background(run, number) for number in range(threads)]:
         future.result(PATIENCE)
+
+
+@proves("G6")
+def test_what_a_call_has_written_is_there_for_everybody(kit: EventKit, url: str, elsewhere: Elsewhere) -> None:
+    """Without ``tx=`` a call is committed when it returns: another process sees it at once."""
+    stream, queue = kit.stream("t"), kit.queue("q")
+    for number in range(1, 21):
+        offset = stream.publish(number)
+        id, _ = queue.enqueue(number)
+        stream.save_offset("c", number)
+        assert elsewhere(_look, url, offset - 1, id) == ([number], number, "ready")
+        [task] = queue.claim("w")
+        assert elsewhere(_look, url, offset, id) == ([], number, "leased")
+        queue.ack(task)
+        assert elsewhere(_look, url, offset, id) == ([], number, None)
+
+
+def _look(url: str, after: int, id: int) -> tuple[list[Any], int, str | None]:
+    with eventkit.connect(url) as kit:
+        info = kit.queue("q").get(id)
+        events = kit.stream("t").read(after)
+        return [event.payload for event in events], kit.stream("t").offset("c"), info.state if info else None
+
+
+@proves("G6")
+@pytest.mark.parametrize("durability", ["full", "normal", "off"])
+def test_a_process_that_is_killed_has_written_what_it_was_told(url: str, tmp_path: Path, durability: str) -> None:
+    """Every answered call is durable when its process is killed, at every level of durability."""
+    answered = tmp_path / "answered"
+    with spawn(_write_until_killed, with_options(url, durability=durability), answered) as writer:
+        deadline = time.monotonic() + PATIENCE
+        while not answered.exists() or answered.stat().st_size < 1000:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        writer.kill()
+    offsets = [int(line) for line in answered.read_text().split("\n")[:-1]]
+    with eventkit.connect(url) as kit:
+        assert {event.offset for event in kit.stream("t").read(limit=10**6)} >= set(offsets)
+        assert {info.payload for info in kit.queue("q").list(limit=10**6)} >= set(offsets)
+
+
+def _write_until_killed(url: str, answered: Path) -> None:
+    kit = eventkit.connect(url)
+    file = os.open(answered, os.O_WRONLY | os.O_CREAT)
+    while True:
+        offset = kit.stream("t").publish("x")
+        kit.queue("q").enqueue(offset)
+        os.write(file, f"{offset}\n".encode())

@@ -1,15 +1,18 @@
-"""The right to a task until a moment, and what it costs to lose it: Q3 and Q4."""
+"""Leases, expiries and the delays of retries."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 import eventkit
-from eventkit import EventKit, Task, TaskQueue
+from eventkit import Delays, EventKit, Exponential, Fixed, Linear, NewTask, Task, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import SOON, database_ms
+from .threads import SOON, asleep, database_ms
 
 
 def _claim_and_die(url: str, lease: float) -> None:
@@ -21,7 +24,7 @@ def _claim_and_die(url: str, lease: float) -> None:
 
 @proves("Q3")
 def test_attempts_count_at_claim(kit: EventKit) -> None:
-    """Three runs in all by default, though no worker ever says how one ended."""
+    """A task has three attempts by default, even if no worker reports an end."""
     queue = kit.queue("jobs")
     id = queue.enqueue(1).id
     for attempt in (1, 2, 3):
@@ -106,7 +109,7 @@ def test_an_exhausted_and_lapsed_task_is_dead(kit: EventKit) -> None:
 
 @proves("Q4")
 def test_a_task_says_whether_its_last_run_lapsed(kit: EventKit) -> None:
-    """Until a run ends in another way.  A release is no end: the task is as it was before it was claimed."""
+    """It says so until an attempt ends in another way.  A release restores the task as it was before the claim."""
     kinds: dict[str, dict[str, Any]] = {"plain": {}, "keyed": {"key": "k"}, "later": {"delay": 5}, "limited": {}}
     for name, keywords in kinds.items():
         queue = kit.queue(name)
@@ -139,3 +142,230 @@ def test_a_task_says_whether_its_last_run_lapsed(kit: EventKit) -> None:
         assert claimed(lease=0).lapsed is False
         [task] = queue.receive()
         assert task.lapsed is True
+
+
+@proves("Q8")
+def test_an_expired_task_is_never_handed_out(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    queue.enqueue("at once", expires=0)
+    queue.enqueue("past", expires=past)
+    queue.enqueue("soon", expires=10)
+    queue.enqueue("before it is due", expires=10, delay=20)
+    queue.enqueue_many([NewTask("moment", expires=past), NewTask("urgent", expires=10, priority=9)])
+    queue.enqueue("lasting", expires=1000)
+    advance(kit, 30)
+    assert [info.payload for info in queue.peek(9)] == ["lasting"]
+    assert [info.payload for info in queue.list("ready")] == ["lasting"]
+    assert [task.payload for task in queue.claim("worker", 9)] == ["lasting"]
+    assert queue.receive(9) == []
+    assert sorted(str(info.payload) for info in queue.dead()) == sorted(
+        ["at once", "past", "soon", "before it is due", "moment", "urgent"]
+    )
+
+
+@proves("Q8")
+def test_thousands_may_expire_at_once(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([NewTask("expired", expires=0, priority=1)] * 2500)
+    queue.enqueue("lasting")
+    assert [task.payload for task in queue.claim("worker", 9)] == ["lasting"]
+    assert queue.receive(9) == []
+    queue.sweep()
+    assert queue.stats().dead == 2500
+
+
+@proves("Q8")
+def test_a_task_is_handed_out_until_it_expires(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1, expires=100)
+    advance(kit, 97)
+    [task] = queue.claim("worker")
+    advance(kit, 10)
+    # The task was claimed in time; from then on only the lease counts.
+    assert queue.ack(task) is True
+
+
+@proves("Q8", "Q11")
+def test_an_expired_task_dies_on_the_next_claim(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    id = queue.enqueue(1, expires=10).id
+    advance(kit, 11)
+    assert queue.claim("worker") == []
+    [dead] = queue.dead()
+    assert (dead.id, dead.reason, dead.attempt) == (id, "expired", 0)
+
+
+@proves("Q8", "Q10")
+def test_a_task_that_has_died_by_the_clock_tells_why_before_it_is_moved(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    late = queue.enqueue("late", expires=10).id
+    queue.enqueue("lapsed", priority=1, max_attempts=1)
+    [lapsed] = queue.claim("worker", lease=5)
+    advance(kit, 11)
+    infos = [queue.get(late), queue.get(lapsed.id)]
+    assert [(info.state, info.reason) for info in infos if info] == [("dead", "expired"), ("dead", "exhausted")]
+
+
+@proves("Q8", "Q11")
+def test_an_expired_task_dies_on_a_sweep(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue("waits", delay=100, expires=10)
+    queue.enqueue("ready", expires=10)
+    queue.enqueue("lasting")
+    advance(kit, 11)
+    assert queue.sweep() == 2
+    assert [info.reason for info in queue.dead()] == ["expired", "expired"]
+    assert queue.sweep() == 0
+    assert queue.size() == 1
+
+
+@proves("Q8", "Q4", "Q11")
+def test_a_task_whose_lease_and_time_have_both_run_out_is_expired(kit: EventKit) -> None:
+    for name in ("claimed", "swept"):
+        queue = kit.queue(name)
+        # With attempts left, without, and with a lease that outlives the expiry.
+        queue.enqueue_many([NewTask(1, expires=10), NewTask(2, expires=10, max_attempts=1), NewTask(3, expires=10)])
+        queue.claim("worker", 2, lease=5)
+        queue.claim("worker", 1, lease=20)
+        advance(kit, 11)
+        assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 2
+        assert {info.payload: info.reason for info in queue.dead()} == {1: "expired", 2: "expired"}
+        assert [info.payload for info in queue.list("leased")] == [3]
+        advance(kit, 10)
+        assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 1
+        assert [(info.payload, info.reason, info.attempt) for info in queue.dead(1)] == [(3, "expired", 1)]
+
+
+@proves("Q8")
+def test_a_retried_or_released_task_expires_too(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many([NewTask("later", expires=50), NewTask("now", expires=50), NewTask("released", expires=50)])
+    later, now, released = queue.claim("worker", 3)
+    queue.retry(later, delay=100)
+    queue.retry(now, delay=0)
+    queue.release(released)
+    advance(kit, 51)
+    assert queue.claim("worker", 9) == []
+    assert {info.payload: info.reason for info in queue.dead()} == {
+        "later": "expired",
+        "now": "expired",
+        "released": "expired",
+    }
+
+
+@proves("Q8")
+def test_a_waiting_worker_has_expired_tasks_die_in_time(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue("expires", delay=60, expires=0.3)
+    claim = asleep(queue.claim, "worker", wait=60)
+    deadline = time.monotonic() + SOON
+    while not queue.dead() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [info.reason for info in queue.dead()] == ["expired"]
+    queue.enqueue("last")
+    assert [task.payload for task in claim.result()] == ["last"]
+
+
+_EXACT: dict[str, tuple[Any, list[float]]] = {
+    "exponential": (Exponential(base=2, jitter=0), [2, 4, 8, 16, 32]),
+    "linear": (Linear(base=2, jitter=0), [2, 4, 6, 8, 10]),
+    "fixed": (Fixed(base=2, jitter=0), [2, 2, 2, 2, 2]),
+    "a list": (Delays((1, 5, 0.5), jitter=0), [1, 5, 0.5, 0.5, 0.5]),
+    "capped": (Exponential(base=100, jitter=0), [100, 200, 300, 300, 300]),
+    "with a cap of its own": (Linear(base=2, jitter=0, cap=5), [2, 4, 5, 5, 5]),
+}
+
+_JITTERED: dict[str, tuple[Any, list[float]]] = {
+    "nothing configured": (None, [1, 2, 4]),
+    "exponential": ("exponential", [1, 2, 4]),
+    "linear": ("linear", [1, 2, 3]),
+    "fixed": ("fixed", [1, 1, 1]),
+    "a list": ([10, 40, 20], [10, 40, 20]),
+}
+
+
+def _retried(kit: EventKit, name: str, count: int = 1, **keywords: Any) -> list[tuple[float, float]]:
+    """Claim and retry *count* tasks of queue *name*; return the bounds of each delay in seconds."""
+    queue = kit.queue(name)
+    tasks = queue.claim("worker", count)
+    assert len(tasks) == count
+    before = database_ms(kit)
+    for task in tasks:
+        assert queue.retry(task, **keywords)
+    after = database_ms(kit)
+    return [((info.run_ms - after) / 1000, (info.run_ms - before) / 1000) for info in queue.list(limit=count)]
+
+
+@proves("Q6", "Q12")
+def test_a_policy_says_how_long_a_task_waits(kit: EventKit) -> None:
+    for name, (policy, expected) in _EXACT.items():
+        queue = kit.queue(name)
+        queue.configure(retry=policy)
+        queue.enqueue(1, max_attempts=100)
+        for delay in expected:
+            [(least, most)] = _retried(kit, name)
+            assert least <= delay <= most, name
+            advance(kit, delay)
+
+
+@proves("Q6", "Q12")
+def test_delays_are_jittered_by_30_percent(kit: EventKit) -> None:
+    for name, (policy, expected) in _JITTERED.items():
+        queue = kit.queue(name)
+        if policy is not None:
+            queue.configure(retry=policy)
+        queue.enqueue_many([NewTask(None, max_attempts=10)] * 50)
+        for delay in expected:
+            delays = _retried(kit, name, 50)
+            assert all(delay * 0.7 <= most and least <= delay * 1.3 for least, most in delays), name
+            # 50 samples of a uniform jitter leave a third of its range empty at one end once in 10^9 times.
+            assert min(least for least, _ in delays) < delay * 0.9, name
+            assert max(most for _, most in delays) > delay * 1.1, name
+            advance(kit, 1000)
+
+
+@proves("Q6")
+def test_the_cap_is_applied_after_the_jitter(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(retry=Fixed(base=100_000))
+    queue.enqueue_many([None] * 20)
+    assert all(least <= 300 <= most for least, most in _retried(kit, "jobs", 20))
+
+
+@proves("Q6")
+def test_an_attempt_beyond_counting_still_waits_no_longer_than_the_cap(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue(1, max_attempts=5000)
+    for _ in range(1030):
+        queue.claim("worker", lease=0)
+    [(least, most)] = _retried(kit, "jobs")
+    assert least <= 300 <= most
+
+
+@proves("Q6")
+def test_an_explicit_delay_beats_the_policy(kit: EventKit) -> None:
+    """Neither jitter nor cap applies to it, and 0 is a valid delay."""
+    queue = kit.queue("jobs")
+    queue.configure(retry=Fixed(base=77, jitter=0))
+    queue.enqueue(1, max_attempts=9)
+    for delay, seconds in ((0.25, 0.25), (1000, 1000.0), (timedelta(hours=2), 7200.0), (0, 0.0)):
+        [(least, most)] = _retried(kit, "jobs", delay=delay)
+        assert least <= seconds <= most
+        advance(kit, seconds)
+    [task] = queue.claim("worker")
+    assert task.attempt == 5
+
+
+@proves("Q6", "Q12")
+def test_a_policy_is_checked_when_it_is_configured(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    bad = ["never", [], [1, -1], Fixed(base=0), Linear(base=-1), Exponential(jitter=2), Delays((1,), cap=0), 5]
+    for value in bad:
+        with pytest.raises((ValueError, TypeError)):
+            queue.configure(retry=value)  # type: ignore[arg-type]
+    queue.enqueue(1)
+    [task] = queue.claim("worker")
+    with pytest.raises(ValueError, match="delay"):
+        queue.retry(task, delay=-1)
+    assert queue.ack(task)

@@ -12,27 +12,26 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import database_ms, line_up
-from .threads import PATIENCE
+from .threads import PATIENCE, database_ms, line_up
 
 CENTURY = 100 * 365 * 86_400
-"""A window that no test sees the end of: the present one began in 1970."""
+"""A window that does not end during a test: the present one began in 1970."""
 
 
 def _hammer(url: str, calls: int) -> tuple[int, int, int]:
-    """Ask of a window, of a bucket that does not fill again, and of many windows; how often each kind said yes."""
+    """Acquire from a window, a bucket that does not refill and many windows; return the successes of each kind."""
     with eventkit.connect(url) as kit:
         line_up(kit, 4)
         return (
             sum(kit.rate_limit("w", 50, CENTURY) for _ in range(calls)),
             sum(kit.token_bucket("b", 1e-6, 40) for _ in range(calls)),
-            # Whoever is ahead writes, and the others catch up with what is refused, so that they meet at every window.
+            # The fastest process writes and the others are refused until they catch up, so they race at every window.
             sum(kit.rate_limit(f"w {number // 2}", 1, CENTURY) for number in range(20 * calls)),
         )
 
 
 def _hammer_for(url: str, seconds: float) -> int:
-    """Ask of a window all the time; how often it said yes."""
+    """Acquire from a window without a pause; return the number of successes."""
     with eventkit.connect(url) as kit:
         line_up(kit, 4)
         counted, end = 0, time.monotonic() + seconds
@@ -51,7 +50,7 @@ def test_a_window_has_room_for_so_many(kit: EventKit, connect: Any, url: str) ->
 
 @proves("K2")
 def test_what_is_refused_does_not_count(kit: EventKit) -> None:
-    """So a limit that is raised lets the difference through at once."""
+    """A raised limit therefore admits the difference at once."""
     assert kit.rate_limit("w", 1, CENTURY)
     assert [kit.rate_limit("w", 1, CENTURY) for _ in range(5)] == [False] * 5
     assert [kit.rate_limit("w", 3, CENTURY) for _ in range(3)] == [True, True, False]
@@ -65,13 +64,13 @@ def test_what_is_refused_does_not_count(kit: EventKit) -> None:
 def test_the_next_window_is_empty(kit: EventKit) -> None:
     for _ in range(3):
         assert [kit.rate_limit("w", 2, CENTURY) for _ in range(3)] == [True, True, False]
-        # As much as may be left of it, and no more than one window.
+        # One window ahead is always inside the next one.
         advance(kit, CENTURY)
 
 
 @proves("K2")
 def test_windows_follow_the_databases_clock(kit: EventKit) -> None:
-    """Between the last refusal and the next yes lies a moment at which a window begins."""
+    """A window begins between the last refusal and the next success."""
     for _ in range(3):
         asked = [database_ms(kit)]
         while kit.rate_limit("w", 2, 0.5):
@@ -107,14 +106,14 @@ def test_a_shared_bucket_holds_the_burst_and_fills_by_the_rate(kit: EventKit, co
         assert other.token_bucket("b", 0.0001, 3) is False
         advance(kit, {3: 10_000, 1: 20_000, 2: 10_000_000}[expected])
     assert [other.token_bucket("c", 0.0001, 2.5) for _ in range(3)] == [True, True, False]
-    # What was left over counts.
+    # The rest of the old bucket counts.
     advance(kit, 5_000)
     assert [other.token_bucket("c", 0.0001, 2.5) for _ in range(2)] == [True, False]
 
 
 @proves("K2")
 def test_a_bucket_of_a_default_depth_holds_a_second(kit: EventKit) -> None:
-    """And one token at least."""
+    """It holds at least one token."""
     assert [kit.token_bucket("slow", 1e-6) for _ in range(2)] == [True, False]
     started = time.monotonic()
     taken = sum(kit.token_bucket("fast", 50) for _ in range(200))
@@ -130,7 +129,7 @@ def test_four_processes_together_stay_within_limits(kit: EventKit, url: str) -> 
 
 @proves("K2")
 def test_no_window_is_overfull(kit: EventKit, url: str) -> None:
-    """Four processes ask all the time; each window lets its number through, and no more."""
+    """Four processes acquire without a pause; each window admits its number and no more."""
     before = database_ms(kit) // 500
     racers = [spawn(_hammer_for, url, 2.2) for _ in range(4)]
     counted = sum(racer.result() for racer in racers)
@@ -154,7 +153,7 @@ def test_what_is_not_positive_is_an_error(kit: EventKit) -> None:
             call("1")
     with pytest.raises(ValueError, match="burst is at least 1"):
         kit.token_bucket("b", 1, 0.5)
-    for rate in (5e-324, 1e300):  # No database can calculate with these.
+    for rate in (5e-324, 1e300):  # Values beyond the range of the databases' arithmetic.
         with pytest.raises(ValueError, match="rate"):
             kit.token_bucket("b", rate)
     for rate in (1e-9, 1e12):

@@ -9,24 +9,23 @@ import pytest
 
 import eventkit
 from eventkit import EventKit, LockHeld
-from eventkit.arguments import default_worker
+from eventkit.checks import default_worker
 from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import Elsewhere, another_process, spawn  # noqa: F401  # a fixture
-from .races import SOON, asleep, database_ms, line_up
-from .threads import PATIENCE, eventually
+from .threads import PATIENCE, SOON, asleep, database_ms, eventually, line_up
 from .urls import with_options
 
 
 @pytest.fixture
 def patient(connect: Callable[..., Any], url: str) -> Any:
-    """A kit that looks for nothing of its own accord."""
+    """Return a kit whose fallback poll never comes."""
     return connect(with_options(url, fallback_poll=3600))
 
 
 def _contend(kit: EventKit, rounds: int) -> None:
-    """Hold the lock a few times, and publish when each time begins and ends."""
+    """Hold the lock several times, and publish when each time begins and ends."""
     lock, log = kit.lock("contended"), kit.stream("log")
     for _ in range(rounds):
         assert lock.acquire(wait=PATIENCE)
@@ -50,7 +49,7 @@ def _hold(url: str, ttl: float) -> None:
 
 
 def _acquire_and_release(url: str) -> float:
-    """Hold the lock for a moment; when that was over."""
+    """Hold the lock for a moment, and return when it was released."""
     with eventkit.connect(url) as kit:
         lock = kit.lock("l")
         assert lock.acquire(wait=PATIENCE)
@@ -93,7 +92,7 @@ def test_making_a_handle_asks_nothing_of_the_database(kit: EventKit) -> None:
 
 @proves("K1")
 def test_a_fence_grows_with_every_holder(kit: EventKit, connect: Any, url: str) -> None:
-    """However the one before has ended."""
+    """The fence grows however the previous holder ended."""
     fences: list[Any] = []
     for end in ("release", "expire", "release", "expire"):
         for lock in (kit.lock("l", ttl=10), connect(url).lock("l")):
@@ -117,7 +116,7 @@ def test_a_fence_grows_with_every_holder(kit: EventKit, connect: Any, url: str) 
 
 @proves("K1")
 def test_a_holder_does_not_get_it_twice(kit: EventKit) -> None:
-    """It is refused like anybody else, and goes on holding."""
+    """Its second attempt is refused, and it keeps the lock."""
     lock = kit.lock("l")
     assert lock.acquire()
     fence = lock.fence
@@ -129,7 +128,7 @@ def test_a_holder_does_not_get_it_twice(kit: EventKit) -> None:
 
 @proves("K1", "G7")
 def test_a_lock_expires_by_the_databases_clock(kit: EventKit) -> None:
-    """Its holder then has lost it, and has no say in the next one's."""
+    """The holder has then lost it and cannot affect the next one's."""
     stale, next_one = kit.lock("l", ttl=60), kit.lock("l")
     assert stale.acquire()
     advance(kit, 60 - PATIENCE / 2)
@@ -211,7 +210,7 @@ def test_an_expiry_wakes_without_a_commit(patient: EventKit) -> None:
 
 @proves("K1")
 def test_a_renewal_is_waited_for_too(patient: EventKit) -> None:
-    """Until the new moment, and not only until the one that was known."""
+    """The waiter waits until the new expiry, and not only until the one it knew."""
     held = patient.lock("l", ttl=1)
     assert held.acquire()
     waiting = asleep(patient.lock("l").acquire, wait=PATIENCE)
@@ -255,7 +254,7 @@ def test_a_killed_holder_has_it_until_it_expires(patient: EventKit, url: str) ->
 
 @proves("K1")
 def test_fifty_contenders_never_overlap(kit: EventKit, url: str) -> None:
-    """Half of them in another process; by the database's clock, and in the order of its events."""
+    """Half of them run in another process; the database's clock and the order of its events show it."""
     with spawn(_contend_in_threads, url, 25, 2), ThreadPoolExecutor(25) as pool:
         line_up(kit, 2)
         for future in [pool.submit(_contend, kit, 2) for _ in range(25)]:

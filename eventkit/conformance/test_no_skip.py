@@ -1,4 +1,4 @@
-"""S2: whoever has read up to an offset never later finds an event at or below it."""
+"""S2: a reader at an offset never later finds an event at or below it."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from .threads import in_thread, take
 
 
 def _race(kit: Any, url: str, flavour: str, writers: int, transactions: int) -> None:
-    """Writers against a live reader that saves each event, and one that asks again and again."""
+    """Race writers against a live reader that saves each event, and one that polls."""
     stream = kit.stream("raced")
     live = stream.subscribe("live", batch=7, save_every_n=1)
     following = in_thread(until_end, live)
@@ -44,14 +44,14 @@ def _race(kit: Any, url: str, flavour: str, writers: int, transactions: int) -> 
 
 @proves("S2")
 def test_nothing_is_skipped_among_racing_writers(kit: EventKit, url: str, flavour: str) -> None:
-    """What is received is what was committed, in order, though transactions stay open or roll back."""
+    """A reader gets the committed events in order, although transactions stay open or roll back."""
     _race(kit, url, flavour, writers=3, transactions=60)
 
 
 @proves("S2")
 @pytest.mark.slow
 def test_nothing_is_skipped_in_a_long_race(kit: EventKit, url: str, flavour: str) -> None:
-    """The same with more writers, for longer."""
+    """More writers race for longer."""
     _race(kit, url, flavour, writers=6, transactions=600)
 
 
@@ -66,20 +66,20 @@ def _publish_one_by_one(kit: Any, count: int) -> None:
 
 @proves("S2")
 def test_one_transaction_publishes_thousands_one_by_one(kit: EventKit) -> None:
-    """They keep their order."""
+    """The events keep their order."""
     _publish_one_by_one(kit, 10_000)
 
 
 @proves("S2")
 @pytest.mark.slow
 def test_one_transaction_publishes_a_hundred_thousand_one_by_one(kit: EventKit) -> None:
-    """They keep their order."""
+    """The events keep their order."""
     _publish_one_by_one(kit, 100_000)
 
 
 @proves("S2")
 def test_one_transaction_publishes_to_many_topics(kit: EventKit) -> None:
-    """More than 32, and each topic has its event; rolled back, none has."""
+    """Each of more than 32 topics has its event; after a rollback none has."""
     topics = [kit.stream(f"topic {n}") for n in range(50)]
     for commit in (True, False):
         with transaction(kit, commit=commit) as tx:
@@ -110,7 +110,7 @@ def test_an_offset_committed_late_is_not_skipped(kit: EventKit, topics: int) -> 
 @proves("S2")
 @requires("concurrent_writers")
 def test_a_savepoint_rolled_back_does_not_lift_the_guard(kit: EventKit) -> None:
-    """What a transaction publishes after it is as safe from being skipped as what it published before."""
+    """A reader skips no event that the transaction publishes after the rollback."""
     stream = kit.stream("orders")
     with kit.transaction() as tx:
         tx.execute("SAVEPOINT inner_part")
@@ -125,7 +125,7 @@ def test_a_savepoint_rolled_back_does_not_lift_the_guard(kit: EventKit) -> None:
 @proves("S2")
 @requires("concurrent_writers")
 def test_publishers_do_not_wait_for_each_other(kit: EventKit) -> None:
-    """Nor does a reader of one topic wait for publishers of another."""
+    """A reader of one topic does not wait for publishers of another either."""
     orders, others = kit.stream("orders"), kit.stream("others")
     with kit.transaction() as tx:
         orders.publish("open", tx=tx)
@@ -139,7 +139,7 @@ def test_publishers_do_not_wait_for_each_other(kit: EventKit) -> None:
 @proves("S2", "S5")
 @requires("concurrent_writers")
 def test_latest_leaves_out_what_was_visible(kit: EventKit) -> None:
-    """An event above the settled head that was committed before is not delivered; what commits later is."""
+    """An event above the settled head that was committed before is not delivered; one that commits later is."""
     stream = kit.stream("orders")
     with kit.transaction() as tx:
         early = stream.publish("early", tx=tx)

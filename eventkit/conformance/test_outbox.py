@@ -1,23 +1,29 @@
-"""O1: messages leave the database after the commit that wrote them, at least once, with the same id each time."""
+"""Outboxes and the workers that deliver them."""
 
+import asyncio
+import os
+import signal
+import threading
 import time
+from collections.abc import Callable
+from multiprocessing import get_context
 from typing import Any
 
 import pytest
 
-from eventkit import EventKit, Fixed, Message, Permanent, Retry
+from eventkit import Closed, EventKit, Fixed, Message, Permanent, Retry
 from eventkit.testing import advance
 
 from .clauses import proves
-from .delivering import Target, add, deliver_all, running
-from .races import SOON, database_ms
-from .rollback import rolled_back
-from .threads import eventually
+from .delivering import Target, add, deliver_all, deliver_to_file, deliver_until_stopped, running
+from .flavours import Loop, unwrapped
+from .processes import spawn
+from .threads import PATIENCE, SOON, database_ms, eventually, in_thread, rolled_back
 
 
 @proves("O1", "G4")
 def test_a_message_belongs_to_the_transaction(kit: EventKit) -> None:
-    """It is delivered if that commits, and never if it does not."""
+    """The message is delivered if the transaction commits, and never if it does not."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target)
     with running(outbox):
@@ -39,11 +45,11 @@ def test_a_message_belongs_to_the_transaction(kit: EventKit) -> None:
 
 @proves("O1")
 def test_a_message_needs_a_transaction(kit: EventKit) -> None:
-    """Without one there would be nothing that it could not get lost beside."""
+    """Adding a message without a transaction is refused."""
     outbox = kit.outbox("mails")
     with pytest.raises(ValueError, match="inside a transaction"):
         outbox.add(None, "lost")
-    with kit.transaction() as tx, pytest.raises(ValueError, match="the outbox's own"):
+    with kit.transaction() as tx, pytest.raises(ValueError, match="set by the outbox"):
         outbox.add(tx, "mine", headers={"message-id": "my own"})
     with kit.transaction() as tx, pytest.raises(ValueError, match="characters"):
         outbox.add(tx, "mine", key="")
@@ -57,7 +63,7 @@ def test_whoever_only_adds_needs_nothing_to_deliver_with(kit: EventKit) -> None:
     assert outbox.stats().pending == 1
     with pytest.raises(ValueError, match="deliver="):
         outbox.run()
-    with pytest.raises(TypeError, match="cannot be"):
+    with pytest.raises(TypeError, match="deliver is a callable"):
         kit.outbox("mails", deliver="a name")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="1 to 248 characters"):
         kit.outbox("m" * 249)
@@ -66,7 +72,7 @@ def test_whoever_only_adds_needs_nothing_to_deliver_with(kit: EventKit) -> None:
 
 @proves("O1")
 def test_a_failing_delivery_is_tried_five_times(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """After 5, 10, 20 and 40 seconds; then the message is dead, with the traceback.  Its id is the same all along."""
+    """It is retried after 5, 10, 20 and 40 seconds; then the message is dead, with the traceback, under the same id."""
     caplog.set_level("ERROR", "eventkit")
     target = Target()
     target.failing.add("lost")
@@ -85,7 +91,7 @@ def test_a_failing_delivery_is_tried_five_times(kit: EventKit, caplog: pytest.Lo
     assert (dead.reason, dead.headers) == ("exhausted", {"message-id": id})
     assert dead.error is not None
     assert "Traceback" in dead.error
-    assert "ConnectionError: nobody takes 'lost'" in dead.error
+    assert "ConnectionError: no delivery of 'lost'" in dead.error
     assert outbox.stats().dead == 1
 
     target.failing.clear()
@@ -98,7 +104,7 @@ def test_a_failing_delivery_is_tried_five_times(kit: EventKit, caplog: pytest.Lo
 
 @proves("O1", "Q12")
 def test_the_queue_below_says_otherwise_if_it_is_configured(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """Attempts and delays are settings like any queue's, and running the outbox leaves them alone."""
+    """Attempts and delays are settings of the queue, and running the outbox does not change them."""
     caplog.set_level("ERROR", "eventkit")
     target = Target()
     target.failing.add("lost")
@@ -112,7 +118,7 @@ def test_the_queue_below_says_otherwise_if_it_is_configured(kit: EventKit, caplo
 
 @proves("O1", "Q17")
 def test_a_delivery_may_say_what_to_do(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """`Retry` and `Permanent`, as in `handling`."""
+    """`Retry` and `Permanent` have the same effect as in `handling`."""
     caplog.set_level("ERROR", "eventkit")
     attempts: list[int] = []
 
@@ -131,7 +137,7 @@ def test_a_delivery_may_say_what_to_do(kit: EventKit, caplog: pytest.LogCaptureF
 
 @proves("O1")
 def test_what_deliver_gives_is_awaited_or_refused(kit: EventKit, flavour: str, caplog: Any) -> None:
-    """A coroutine that nobody awaits is not a delivery."""
+    """A coroutine that is never awaited is not a delivery."""
     delivered: list[Any] = []
 
     async def deliver(message: Message[Any]) -> None:
@@ -156,14 +162,14 @@ def test_what_deliver_gives_is_awaited_or_refused(kit: EventKit, flavour: str, c
         if flavour == "sync":
             [info] = eventually(lambda: outbox.queue.list("scheduled"))
             assert info.error is not None
-            assert "TypeError: deliver gave something to await" in info.error
+            assert "TypeError: deliver returned an awaitable" in info.error
         else:
             eventually(lambda: delivered == [1])
 
 
 @proves("O1", "G9", "Q14")
 def test_messages_have_a_type(kit: EventKit) -> None:
-    """What does not decode is a dead letter, and the others are delivered."""
+    """A message that does not decode is a dead letter, and the others are delivered."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target, type=int)
     with kit.transaction() as tx:
@@ -178,7 +184,7 @@ def test_messages_have_a_type(kit: EventKit) -> None:
 
 @proves("O1")
 def test_a_task_that_nobody_gave_an_id_has_one_all_the_same(kit: EventKit) -> None:
-    """As one has that was inserted in plain SQL; it is the same at each attempt."""
+    """A task inserted in plain SQL has an id that is the same at each attempt."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target)
     id = kit.queue("outbox:mails").enqueue("raw").id
@@ -193,7 +199,7 @@ def test_a_task_that_nobody_gave_an_id_has_one_all_the_same(kit: EventKit) -> No
 
 @proves("O1")
 def test_an_outbox_in_numbers(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """What waits, what is under way, what is dead, how old the oldest is; and what this kit did in the last minute."""
+    """It counts waiting, running and dead messages and the kit's deliveries of a minute, and has the oldest's age."""
     caplog.set_level("ERROR", "eventkit")
     target = Target()
     target.failing.add("lost")
@@ -224,7 +230,7 @@ def test_an_outbox_in_numbers(kit: EventKit, caplog: pytest.LogCaptureFixture) -
 
 @proves("O1")
 def test_outboxes_do_not_meet(kit: EventKit) -> None:
-    """Neither each other nor queues."""
+    """Outboxes share messages neither with each other nor with queues."""
     target = Target()
     mails, calls = kit.outbox("mails", deliver=target), kit.outbox("calls")
     add(kit, mails, "mail")
@@ -233,3 +239,196 @@ def test_outboxes_do_not_meet(kit: EventKit) -> None:
     deliver_all(mails)
     assert target.payloads == ["mail"]
     assert (calls.stats().pending, kit.queue("mails").size()) == (1, 1)
+
+
+Connect = Callable[..., EventKit]
+
+
+@proves("O1")
+def test_a_worker_that_is_killed_loses_nothing(kit: EventKit, url: str, flavour: str, tmp_path: Any) -> None:
+    """The message it was delivering is delivered again when its lease has lapsed, with the same id."""
+    target = Target()
+    outbox = kit.outbox("ordered", deliver=target, ordered=True)
+    outbox.queue.configure(lease=0.5)
+    ids = add(kit, outbox, 0, 1, key="ann")
+    receiving, sending = get_context("spawn").Pipe(duplex=False)
+    with spawn(deliver_to_file, url, flavour, str(tmp_path / "log"), sending, 0) as worker:
+        assert receiving.poll(PATIENCE)
+        assert receiving.recv() == 1
+        worker.kill()
+    receiving.close()
+    sending.close()
+    with running(outbox):
+        eventually(lambda: target.delivered == [0, 1])
+    assert [(message.message_id, message.attempt) for message in target.messages] == [(ids[0], 2), (ids[1], 1)]
+
+
+@proves("O1")
+def test_several_workers_share_the_messages(kit: EventKit) -> None:
+    """Each message is delivered by one of them."""
+    target = Target()
+    outbox = kit.outbox("mails", deliver=target)
+    add(kit, outbox, *range(100))
+    with running(outbox, workers=4, batch=3):
+        eventually(lambda: outbox.stats().pending + outbox.stats().delivering == 0)
+    assert sorted(target.payloads) == list(range(100))
+
+
+@proves("O1")
+def test_a_long_delivery_keeps_its_message(kit: EventKit) -> None:
+    """The worker extends the lease, so no other worker gets the message."""
+    target = Target()
+    target.blocked["long"] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target)
+    outbox.queue.configure(lease=0.6)
+    add(kit, outbox, "long")
+    with running(outbox, workers=2):
+        eventually(lambda: target.messages)
+        time.sleep(1.5)
+        target.blocked["long"].set()
+        eventually(lambda: outbox.stats().delivering == 0)
+    assert target.payloads == target.delivered == ["long"]
+
+
+def _check_the_end(outbox: Any, target: Target) -> None:
+    """Check that the first message was delivered, and that the others wait with no attempt spent."""
+    assert target.payloads == target.delivered == [0]
+    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.list()] == [
+        (1, "ready", 0),
+        (2, "ready", 0),
+    ]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@proves("O1")
+def test_stopping_finishes_what_was_begun(kit: EventKit, ordered: bool) -> None:
+    """The worker releases the rest without an attempt.  `stop` itself does not wait."""
+    target = Target()
+    target.blocked[0] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target, ordered=ordered)
+    add(kit, outbox, 0, 1, 2)
+    end = in_thread(lambda: outbox.run(batch=3))
+    eventually(lambda: target.messages)
+    assert outbox.stats().delivering == 3
+    outbox.stop()
+    time.sleep(0.1)
+    assert not end.done()
+    target.blocked[0].set()
+    end.result(PATIENCE)
+    _check_the_end(outbox, target)
+    outbox.run()  # This run ends at once: the worker is stopped.
+    _check_the_end(outbox, target)
+
+
+@proves("O1", "G1")
+def test_closing_the_kit_finishes_what_was_begun(connect: Connect, url: str) -> None:
+    """The kit stays open until then."""
+    kit, other = connect(url), connect(url)
+    target = Target()
+    target.blocked[0] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target)
+    add(kit, outbox, 0, 1, 2)
+    end = in_thread(lambda: outbox.run(batch=3))
+    eventually(lambda: target.messages)
+    closing = in_thread(kit.close)
+    eventually(lambda: other.outbox("mails").stats().pending == 2)
+    assert not closing.done()
+    target.blocked[0].set()
+    closing.result(PATIENCE)
+    end.result(PATIENCE)
+    _check_the_end(other.outbox("mails"), target)
+
+
+@proves("O1")
+def test_an_idle_worker_stops_at_once(kit: EventKit) -> None:
+    outbox = kit.outbox("mails", deliver=Target())
+    ends = [in_thread(outbox.run) for _ in range(3)]
+    time.sleep(0.3)
+    outbox.stop()
+    for end in ends:
+        end.result(SOON)
+
+
+@proves("O1")
+def test_a_signal_handler_may_stop_a_worker(kit: EventKit, url: str, flavour: str) -> None:
+    """Begun deliveries are acked, the others released, and the process exits with 0."""
+    outbox = kit.outbox("mails")
+    add(kit, outbox, 0, 1)
+    receiving, sending = get_context("spawn").Pipe(duplex=False)
+    with spawn(deliver_until_stopped, url, flavour, sending) as worker:
+        assert receiving.poll(PATIENCE)
+        os.kill(worker.pid, signal.SIGTERM)
+    receiving.close()
+    sending.close()
+    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.list()] == [(1, "ready", 0)]
+
+
+@pytest.mark.parametrize("what", ["stop", "close"])
+@proves("O1", "G1")
+def test_a_delivery_may_end_its_worker(connect: Connect, url: str, flavour: str, what: str) -> None:
+    """A kit closed there waits for all deliveries but the closing one, which is retried by another worker."""
+    kit, other = connect(url), connect(url)
+    ending: list[str] = []
+
+    def deliver(message: Message[Any]) -> None:
+        ending.append(what)
+        outbox.stop() if what == "stop" else kit.close()
+
+    async def deliver_and_await(message: Message[Any]) -> None:
+        ending.append(what)
+        unwrapped(outbox).stop() if what == "stop" else await unwrapped(kit).close()
+
+    outbox = kit.outbox("mails", deliver=deliver if flavour == "sync" else deliver_and_await)
+    add(other, other.outbox("mails"), 0, 1)
+    end = in_thread(outbox.run)
+    if what == "stop":
+        end.result(PATIENCE)
+        assert [(info.payload, info.state) for info in other.queue("outbox:mails").list()] == [(1, "ready")]
+    else:
+        with pytest.raises(Closed):  # The kit is closed, so the delivery cannot be acked.
+            end.result(PATIENCE)
+        assert [info.payload for info in other.queue("outbox:mails").list()] == [0, 1]
+    assert ending == [what]
+
+
+@proves("O1")
+def test_a_callable_that_blocks_does_not_block_the_kit(kit: EventKit) -> None:
+    """In an async kit it runs in a thread."""
+    target = Target()
+    target.blocked["long"] = threading.Event()
+    outbox = kit.outbox("mails", deliver=target)
+    add(kit, outbox, "long")
+    with running(outbox):
+        eventually(lambda: target.messages)
+        assert outbox.stats().delivering == 1
+        target.blocked["long"].set()
+
+
+@proves("O1")
+def test_a_cancelled_worker_gives_its_message_back(kit: EventKit, loop: Loop | None) -> None:
+    """No attempt is spent, except for a delivery that a thread has begun, which cannot be undone."""
+    if loop is None:
+        pytest.skip("a thread cannot be cancelled")
+    begun = threading.Event()
+
+    async def deliver(message: Message[Any]) -> None:
+        begun.set()
+        await asyncio.sleep(PATIENCE)
+
+    target = Target()
+    target.blocked["in a thread"] = threading.Event()
+    for function, payload in ((deliver, "awaited"), (target, "in a thread")):
+        outbox = kit.outbox(payload, deliver=function)
+        add(kit, outbox, payload)
+        run = asyncio.run_coroutine_threadsafe(unwrapped(outbox).run(), loop.loop)
+        eventually(lambda: begun.is_set() and (function is deliver or target.messages))  # noqa: B023
+        run.cancel()
+        if function is target:
+            time.sleep(0.1)
+            assert outbox.stats().delivering == 1
+            target.blocked[payload].set()
+        eventually(lambda: outbox.stats().delivering == 0)  # noqa: B023
+    [info] = kit.outbox("awaited").queue.list()
+    assert (info.state, info.attempt) == ("ready", 0)
+    assert target.delivered == ["in a thread"]
+    assert kit.outbox("in a thread").queue.list() == []

@@ -1,4 +1,4 @@
-"""O1, in order: of one key one message at a time, and none before those that were added earlier."""
+"""The order of an outbox, and inboxes."""
 
 import random
 import threading
@@ -14,9 +14,18 @@ from eventkit import EventKit, Fixed, Message
 from eventkit.testing import advance
 
 from .clauses import proves, requires
-from .delivering import Target, add, attempts_in, check_order, deliver_all, deliver_to_file, running
+from .delivering import (
+    Target,
+    add,
+    attempts_in,
+    check_order,
+    deliver_all,
+    deliver_to_file,
+    running,
+    see_in_transactions,
+)
 from .processes import Process, spawn
-from .threads import PATIENCE, eventually, in_thread
+from .threads import PATIENCE, SOON, asleep, eventually, in_thread, rolled_back
 
 Connect = Callable[..., EventKit]
 
@@ -30,7 +39,7 @@ def _is_free(outbox: Any) -> bool:
 
 @proves("O1")
 def test_a_key_is_delivered_in_order(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """By however many workers, and though every third delivery fails."""
+    """The order holds with several workers, although every third delivery fails."""
     caplog.set_level("ERROR", "eventkit")
     chance = random.Random(7)
     under_way: set[str | None] = set()
@@ -59,7 +68,7 @@ def test_a_key_is_delivered_in_order(kit: EventKit, caplog: pytest.LogCaptureFix
 
 @proves("O1")
 def test_what_fails_holds_up_its_own_key_only(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """For as long as it waits for its next attempt; and once it is dead, nobody."""
+    """The key waits until the next attempt of its message; a dead message no longer holds it up."""
     caplog.set_level("ERROR", "eventkit")
     target = Target()
     target.failing.add("lost")
@@ -122,7 +131,7 @@ def test_what_is_kept_when_it_is_delivered_holds_up_nobody(kit: EventKit) -> Non
 def test_an_earlier_message_that_is_committed_later_waits_for_the_end_of_the_later_one(
     kit: EventKit, loop: Any
 ) -> None:
-    """Two of a key are never under way at once, whatever their transactions did."""
+    """Two messages of a key are never delivered at the same time, in any order of their commits."""
     target = Target()
     target.blocked["later"] = threading.Event()
     outbox = kit.outbox("mails", deliver=target, ordered=True)
@@ -143,7 +152,7 @@ def test_an_earlier_message_that_is_committed_later_waits_for_the_end_of_the_lat
 
 @proves("O1", "Q11")
 def test_a_dead_message_that_is_requeued_takes_its_place(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """Before those of its key that are still there, and not beside one that is under way."""
+    """It goes before the remaining messages of its key, and not beside one in delivery."""
     caplog.set_level("ERROR", "eventkit")
     target = Target()
     target.failing.add("lost")
@@ -165,14 +174,14 @@ def test_a_dead_message_that_is_requeued_takes_its_place(kit: EventKit, caplog: 
 @pytest.mark.parametrize("way", ["cancel", "purge", "fail", "retry", "lapse", "release"])
 @proves("O1", "Q9")
 def test_however_a_message_ends_the_next_one_goes(kit: EventKit, way: str) -> None:
-    """At once, also where it was not delivered, and nobody who delivers had a hand in it."""
+    """The next message goes at once, also if another process ended the first one without delivering it."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target, ordered=True)
     outbox.queue.configure(max_attempts=1)
     add(kit, outbox, "first", key="ann")
     [first] = outbox.queue.claim("by hand", lease=601 if way == "lapse" else 86_400)
     add(kit, outbox, "second", "third", key="ann")
-    advance(kit, 600)  # They have waited for ten minutes, and would not be looked at for another ten.
+    advance(kit, 600)  # After ten minutes of waiting, the worker's next check would be in another ten.
     with running(outbox):
         eventually(lambda: outbox.queue.stats().scheduled == 2)
         assert target.payloads == []
@@ -193,7 +202,7 @@ def test_however_a_message_ends_the_next_one_goes(kit: EventKit, way: str) -> No
 
 @proves("O1")
 def test_a_message_whose_turn_nobody_announced_is_found(kit: EventKit) -> None:
-    """When it has waited for as long again as it had: the one before it was not ended as an outbox's messages are."""
+    """The worker finds it after it has waited twice as long: an ack outside the outbox announces nothing."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target, ordered=True)
     add(kit, outbox, "first", key="ann")
@@ -207,13 +216,13 @@ def test_a_message_whose_turn_nobody_announced_is_found(kit: EventKit) -> None:
 
 @proves("O1", "Q18")
 def test_what_waits_behind_a_key_costs_the_others_nothing(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """The bound is tenfold, so that only another order of growth is told from a busy machine."""
+    """The tenfold bound tolerates a busy machine and still catches another order of growth."""
     caplog.set_level("ERROR", "eventkit")
     target = Target()
     target.failing.add("first")
 
     def seconds() -> float:
-        """How long twenty messages of other keys took."""
+        """Return the seconds that twenty messages of other keys took."""
         outbox = kit.outbox("mails", deliver=target, ordered=True)
         for n in range(20):
             add(kit, outbox, n, key=f"key {n}")
@@ -265,12 +274,88 @@ def _race_and_kill(kit: EventKit, url: str, flavour: str, path: str, each: int, 
 
 @proves("O1")
 def test_killed_workers_break_no_order(kit: EventKit, url: str, flavour: str, tmp_path: Any) -> None:
-    """Three processes, some of which are killed at any moment: each key arrives whole, and in order."""
+    """Three processes deliver, some are killed at any moment: each key arrives complete and in order."""
     _race_and_kill(kit, url, flavour, str(tmp_path / "log"), 20, 2)
 
 
 @proves("O1")
 @pytest.mark.slow
 def test_workers_killed_very_often_break_no_order(kit: EventKit, url: str, flavour: str, tmp_path: Any) -> None:
-    """The same, for longer."""
+    """More workers are killed for longer."""
     _race_and_kill(kit, url, flavour, str(tmp_path / "log"), 200, 50)
+
+
+def _sees(kit: EventKit, consumer: str, message: str) -> bool:
+    with kit.transaction() as tx:
+        return kit.inbox(consumer).once(message, tx)
+
+
+@proves("O2")
+def test_a_message_is_new_once(kit: EventKit) -> None:
+    """It is new to each consumer, and to one whose transaction rolled back."""
+    with rolled_back(kit) as tx:
+        assert kit.inbox("billing").once("m-1", tx) is True
+        assert kit.inbox("billing").once("m-1", tx) is False
+    assert [_sees(kit, "billing", "m-1") for _ in range(3)] == [True, False, False]
+    assert _sees(kit, "billing", "m-2") is True
+    assert _sees(kit, "shipping", "m-1") is True
+    assert kit.inbox("billing").consumer == "billing"
+
+
+@proves("O2", "G10")
+def test_ids_and_consumers_are_names(kit: EventKit) -> None:
+    with pytest.raises(ValueError, match="characters"):
+        kit.inbox("")
+    with kit.transaction() as tx:
+        inbox = kit.inbox("billing")
+        with pytest.raises(ValueError, match="1 to 1000 characters"):
+            inbox.once("m" * 1001, tx)
+        with pytest.raises(TypeError, match="str"):
+            inbox.once(7, tx)  # type: ignore[arg-type]
+        assert inbox.once("🐘: ann's", tx)
+        assert inbox.once("m" * 1000, tx)
+
+
+@proves("O2")
+def test_seeing_needs_a_transaction(kit: EventKit) -> None:
+    """Without a transaction, `once` could not commit together with the effects of the message."""
+    with pytest.raises(ValueError, match="inside the transaction"):
+        kit.inbox("billing").once("m-1", None)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@proves("O2")
+def test_the_second_of_two_waits_for_the_first(kit: EventKit, commit: bool) -> None:
+    """The second sees the message as new only if the first rolled back."""
+    with kit.transaction() if commit else rolled_back(kit) as tx:
+        assert kit.inbox("billing").once("m-1", tx) is True
+        second = asleep(_sees, kit, "billing", "m-1")
+        assert not second.done()
+    assert second.result(SOON) is not commit
+
+
+@proves("O2")
+def test_many_who_race_see_each_message_once(kit: EventKit, url: str, flavour: str) -> None:
+    """Some of their transactions are rolled back."""
+    ids = [f"m-{n}" for n in range(25)]
+    racers = [spawn(see_in_transactions, url, flavour, 4, ids, seed) for seed in range(4)]
+    for racer in racers:
+        racer.join()
+    seen = [id for racer in racers for id in racer.result()]
+    assert sorted(seen) == sorted(ids)
+
+
+@proves("O2")
+def test_what_was_seen_long_ago_can_be_forgotten(kit: EventKit) -> None:
+    """Forgetting is per consumer; the message is then new to it again."""
+    inbox = kit.inbox("billing")
+    for consumer in ("billing", "shipping"):
+        assert _sees(kit, consumer, "old")
+    advance(kit, 3600)
+    assert _sees(kit, "billing", "young")
+    assert inbox.prune(older_than=3601 + PATIENCE) == 0
+    assert inbox.prune(older_than=3000) == 1
+    assert [_sees(kit, "billing", id) for id in ("old", "young")] == [True, False]
+    assert _sees(kit, "shipping", "old") is False
+    with pytest.raises(ValueError, match="at least 0"):
+        inbox.prune(older_than=-1)

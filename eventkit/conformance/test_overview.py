@@ -1,4 +1,4 @@
-"""Everything in numbers: H3."""
+"""The overview in numbers: H3."""
 
 from typing import Any
 
@@ -9,8 +9,7 @@ from eventkit import Consumer, EventKit, HeldLock, NewTask, Overview, QueueStats
 from eventkit.testing import advance
 
 from .clauses import proves, requires
-from .races import database_ms
-from .rollback import rolled_back
+from .threads import database_ms, rolled_back
 
 _ODD = ["Orders", "ORDERS", "orders", "it's", '"quoted"', "back\\slash", "100%", "e\u0301", "\u00e9", "🦊" * 255, " "]
 
@@ -20,7 +19,7 @@ def _without_age(stats: QueueStats) -> QueueStats:
 
 
 def _leave_one_of_each(queue: TaskQueue[Any]) -> None:
-    """Put tasks into every state, and some that will have changed it by themselves eleven seconds later."""
+    """Put tasks into every state, and some that change it by time eleven seconds later."""
     queue.configure(keep_done=3600, max_attempts=2)
     queue.enqueue_many([NewTask("dead", priority=9), NewTask("done", priority=8)])
     dead, done = queue.claim("worker", 2)
@@ -41,7 +40,7 @@ def test_an_empty_kit_has_nothing_to_tell(kit: EventKit) -> None:
 
 @proves("H3")
 def test_queues_are_told_as_their_stats_tell_them(kit: EventKit) -> None:
-    """In whatever state, and also what fell due, lapsed or expired since; those with nothing but settings too."""
+    """Tasks of all states count, also those due, lapsed or expired since; so do queues with settings only."""
     for name in ("first", "second"):
         _leave_one_of_each(kit.queue(name))
     kit.queue("only scheduled").enqueue(1, delay=600)
@@ -51,12 +50,12 @@ def test_queues_are_told_as_their_stats_tell_them(kit: EventKit) -> None:
     for moved in range(3):
         found = kit.overview()
         assert list(found.queues) == ["first", "only dead", "only ready", "only scheduled", "paused", "second"]
-        for name, told in found.queues.items():
+        for name, shown in found.queues.items():
             stats = kit.queue(name).stats()
-            assert _without_age(told) == _without_age(stats)
-            assert (told.oldest_ready_age is None) == (stats.oldest_ready_age is None)
-            if told.oldest_ready_age is not None and stats.oldest_ready_age is not None:
-                assert told.oldest_ready_age <= stats.oldest_ready_age <= told.oldest_ready_age + 5
+            assert _without_age(shown) == _without_age(stats)
+            assert (shown.oldest_ready_age is None) == (stats.oldest_ready_age is None)
+            if shown.oldest_ready_age is not None and stats.oldest_ready_age is not None:
+                assert shown.oldest_ready_age <= stats.oldest_ready_age <= shown.oldest_ready_age + 5
         assert found.queues["paused"].paused is True
         states = found.queues["second"]
         expected = (3, 2, 4, 1, 1) if not moved else (1, 3, 2, 4, 1)
@@ -67,7 +66,7 @@ def test_queues_are_told_as_their_stats_tell_them(kit: EventKit) -> None:
 
 @proves("H3")
 def test_the_age_of_the_oldest_ready_task_is_told(kit: EventKit) -> None:
-    """Of whatever priority, and whether or not it was moved since it fell due."""
+    """Every priority counts, and tasks that became due count before they are moved."""
     queue = kit.queue("jobs")
     queue.enqueue_many([NewTask("urgent", priority=9), NewTask("due first", delay=-50, priority=3)])
     queue.enqueue("due", delay=10)
@@ -105,7 +104,7 @@ def test_topics_are_told_with_their_consumers(kit: EventKit) -> None:
 @proves("H3", "S2")
 @requires("concurrent_writers")
 def test_the_head_that_is_told_has_settled(kit: EventKit) -> None:
-    """Nobody who takes it for where to go on skips what is under way."""
+    """A reader that starts at the head skips no event of an open transaction."""
     stream = kit.stream("orders")
     first = stream.publish("settled")
     with kit.transaction() as tx:
@@ -125,10 +124,10 @@ def test_schedules_are_told_with_their_fires(kit: EventKit) -> None:
         kit.schedules.tick()
         found = kit.overview().schedules
         assert list(found) == ["hourly", "never"]
-        schedule, told = kit.schedules.get("hourly"), found["hourly"]
+        schedule, shown = kit.schedules.get("hourly"), found["hourly"]
         assert schedule is not None
-        assert (told.queue, told.next_at, told.last_at) == ("reports", schedule.next_at, schedule.last_at)
-        assert (told.fired, told.skipped, told.paused) == (past // 3600, 0, False)
+        assert (shown.queue, shown.next_at, shown.last_at) == ("reports", schedule.next_at, schedule.last_at)
+        assert (shown.fired, shown.skipped, shown.paused) == (past // 3600, 0, False)
         assert found["never"] == ScheduleStats("emails", None, None, 0, 0)
         assert (found["never"].paused, found["never"].next_at, found["never"].last_at) == (True, None, None)
 
@@ -192,7 +191,7 @@ def test_whatever_may_be_a_name_is_told_in_order(kit: EventKit) -> None:
 @proves("H3")
 @pytest.mark.parametrize("number", [10_000, 10_003])
 def test_an_overview_stops_counting_and_says_so(kit: EventKit, number: int) -> None:
-    """Up to 10,000 the numbers are exact; beyond, they say that there is more, and of what."""
+    """Up to 10,000 the numbers are exact; beyond, the overview names those that are capped."""
     more = number > 10_000
     kit.queue("many").enqueue_many(range(number))
     kit.queue("due").enqueue_many(NewTask(n, delay=60) for n in range(number))

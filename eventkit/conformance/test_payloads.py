@@ -1,4 +1,4 @@
-"""Payloads: what goes in comes out, or is refused (G8); and payloads of a type (G9)."""
+"""Payloads: exact storage or refusal (G8); and typed payloads (G9)."""
 
 import dataclasses
 import datetime
@@ -78,7 +78,7 @@ def _nested(depth: int) -> Any:
 
 
 def _written(kit: EventKit) -> tuple[int, int, int]:
-    """How many events, tasks and notifications there are."""
+    """Return how many events, tasks and notifications there are."""
     with kit.channel("c").listen(start="earliest") as notifications:
         kit.channel("c").notify("end")
         sent = 0
@@ -127,7 +127,7 @@ def test_payloads_come_back_exactly(kit: EventKit) -> None:
 
 @proves("G8")
 def test_tuples_are_lists(kit: EventKit) -> None:
-    """A tuple is written as JSON writes it, as a list."""
+    """JSON stores a tuple as a list."""
     kit.stream("t").publish((1, (2, "x"), {"a": (None,)}))
     [event] = kit.stream("t").read()
     assert event.payload == [1, [2, "x"], {"a": [None]}]
@@ -135,7 +135,7 @@ def test_tuples_are_lists(kit: EventKit) -> None:
 
 @proves("G8")
 def test_what_is_not_json_is_refused_before_anything_is_written(kit: EventKit) -> None:
-    """Values that JSON cannot carry exactly are refused by every call, whole batches included."""
+    """Every call refuses values that JSON cannot carry exactly, with the whole batch."""
     stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
     deep = [_nested(65), _nested(500), _nested(20_000)]
     for value in [*REFUSED, *deep, "x" * (LIMIT - 1)]:
@@ -158,7 +158,7 @@ def test_what_is_not_json_is_refused_before_anything_is_written(kit: EventKit) -
 
 @proves("G8")
 def test_depth_and_size_are_bounded_where_the_contract_says(kit: EventKit) -> None:
-    """64 levels and 524,288 bytes of JSON text are accepted, one more is not; characters are not bytes."""
+    """64 levels and 524,288 bytes of JSON text are accepted, one more is not; bytes count, not characters."""
     stream = kit.stream("t")
     for value in (_nested(64), "x" * (LIMIT - 2), "é" * (LIMIT // 2 - 1), [[0]] * 1000):
         stream.publish(value)
@@ -186,7 +186,7 @@ def test_the_size_limit_can_be_set(connect: Callable[..., Any], url: str) -> Non
 
 @proves("G8", "N2")
 def test_a_long_notification_arrives(kit: EventKit) -> None:
-    """There is no size above which a notification arrives differently, or not at all."""
+    """Notifications of every size arrive, and in the same way."""
     with kit.channel("c").listen() as notifications:
         for size in (7_990, 8_000, 9_000, 100_000):
             kit.channel("c").notify("ä" * size)
@@ -252,7 +252,7 @@ def test_a_type_is_encoded_and_decoded(kit: EventKit, type: Any, value: Any, bad
 
 @proves("G9", "G8")
 def test_a_batch_of_a_type_is_kept_exactly(kit: EventKit) -> None:
-    """JSON that is embedded as it is may have line breaks, and small payloads may stand beside large ones."""
+    """Embedded JSON may have line breaks, and small payloads may stand beside large ones."""
     contents = (b"1", b'{"a":\n[2,\n3]}', b'"' + b"x" * 500 + b'"', b"4")
     stream, queue = kit.stream("t", type=_Envelope), kit.queue("q", type=_Envelope)
     for count in (2, 4):
@@ -267,7 +267,7 @@ def test_a_batch_of_a_type_is_kept_exactly(kit: EventKit) -> None:
 @proves("G9", "Q14")
 @pytest.mark.parametrize(("type", "value", "bad"), _TYPED, ids=["dataclass", "Struct", "TypedDict"])
 def test_what_does_not_decode_stops_nobody(kit: EventKit, type: Any, value: Any, bad: Any) -> None:
-    """On a queue it is dead as poison; on a stream or channel it comes as `Undecodable`, and the rest follows."""
+    """On a queue it is dead as poison; on a stream or channel it arrives as `Undecodable`, and the rest follows."""
     plain = msgspec.to_builtins(value)
     with kit.channel("c", type=type).listen() as notifications:
         for payload in (plain, bad, plain):

@@ -1,4 +1,4 @@
-"""S4, S7: where consumers are."""
+"""Offsets of consumers (S4, S7)."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,12 +8,12 @@ from eventkit import Consumer, EventKit
 from eventkit.testing import advance
 
 from .clauses import proves
-from .rollback import rolled_back
+from .threads import rolled_back
 
 
 @proves("S4")
 def test_an_unknown_consumer_is_at_0(kit: EventKit) -> None:
-    """Asking for it does not make it known."""
+    """Reading its offset does not create it."""
     stream = kit.stream("orders")
     stream.publish(1)
     assert stream.offset("consumer") == 0
@@ -22,7 +22,7 @@ def test_an_unknown_consumer_is_at_0(kit: EventKit) -> None:
 
 @proves("S4")
 def test_save_offset_only_moves_forward(kit: EventKit) -> None:
-    """It says whether it has moved the consumer."""
+    """The answer says whether the consumer moved."""
     stream = kit.stream("orders")
     assert stream.save_offset("consumer", 5) is True
     assert stream.offset("consumer") == 5
@@ -35,7 +35,7 @@ def test_save_offset_only_moves_forward(kit: EventKit) -> None:
 
 @proves("S4")
 def test_seek_moves_anywhere(kit: EventKit) -> None:
-    """Back, to the beginning, and ahead; an unknown consumer too."""
+    """A seek goes back, to the beginning or ahead; an unknown consumer is created."""
     stream = kit.stream("orders")
     for offset in (7, 2, 0, 9):
         stream.seek("consumer", offset)
@@ -46,7 +46,7 @@ def test_seek_moves_anywhere(kit: EventKit) -> None:
 
 @proves("S4")
 def test_consumers_do_not_affect_each_other(kit: EventKit) -> None:
-    """Nor does one of the same name on another topic."""
+    """A consumer of the same name on another topic is not affected either."""
     stream, other = kit.stream("orders"), kit.stream("others")
     stream.save_offset("a", 5)
     assert stream.save_offset("b", 3) is True
@@ -74,7 +74,7 @@ def test_positions_belong_to_their_transaction(kit: EventKit) -> None:
 
 @proves("S4")
 def test_positions_are_whole_numbers_from_0(kit: EventKit) -> None:
-    """Anything else is refused."""
+    """Any other offset is refused."""
     stream = kit.stream("orders")
     for move in (stream.save_offset, stream.seek):
         with pytest.raises(ValueError, match="offset"):
@@ -86,7 +86,7 @@ def test_positions_are_whole_numbers_from_0(kit: EventKit) -> None:
 
 @proves("S7")
 def test_consumers_are_listed_with_their_lag(kit: EventKit) -> None:
-    """By name; the lag is the number of events of the topic that lie ahead."""
+    """They are sorted by name; the lag is the number of events of the topic that lie ahead."""
     stream, others = kit.stream("orders"), kit.stream("others")
     offsets = []
     for n in range(6):

@@ -1,4 +1,4 @@
-"""S8: dropping old events, and readers that come too late."""
+"""S8: pruned events, and readers that are too late for them."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,12 @@ from .threads import each, take
 
 
 def _numbers(stream: Any) -> list[int]:
-    """The payloads of the events that are left."""
+    """Return the payloads of the remaining events."""
     return [event.payload for event in stream.read()]
 
 
 def _aged(kit: Any) -> Any:
-    """A stream whose events 0 to 3 are 100 seconds old, 4 to 6 are 50, and 7 to 9 are new."""
+    """Return a stream whose events 0 to 3 are 100 seconds old, 4 to 6 are 50, and 7 to 9 are new."""
     stream = kit.stream("orders")
     stream.publish_many(range(4))
     advance(kit, 50)
@@ -52,7 +52,7 @@ def _aged(kit: Any) -> Any:
 def test_prune_drops_what_is_too_old_and_what_is_too_much(
     kit: EventKit, retention: dict[str, int], left: range
 ) -> None:
-    """Both together drop what either drops; the answer is the number dropped; other topics stay."""
+    """Two limits together drop what either drops; the answer is the number dropped; other topics are unchanged."""
     stream = _aged(kit)
     other = kit.stream("others")
     other.publish_many(range(10))
@@ -66,7 +66,7 @@ def test_prune_drops_what_is_too_old_and_what_is_too_much(
 
 @proves("S8")
 def test_prune_wants_to_be_told_what(kit: EventKit) -> None:
-    """Nothing said, or nonsense, is an error."""
+    """Missing or invalid limits are an error."""
     stream = kit.stream("orders")
     stream.publish(1)
     refused: list[dict[str, Any]] = [{}, {"keep_unconsumed": False}, {"max_keep": -1}, {"older_than": -1}]
@@ -78,7 +78,7 @@ def test_prune_wants_to_be_told_what(kit: EventKit) -> None:
 
 @proves("S8")
 def test_what_a_consumer_has_not_read_is_kept(kit: EventKit) -> None:
-    """The slowest one decides, unless it is told otherwise; consumers of other topics have no say."""
+    """The slowest consumer decides, unless ``keep_unconsumed`` is off; consumers of other topics do not count."""
     stream = _aged(kit)
     offsets = [event.offset for event in stream.read()]
     kit.stream("others").save_offset("elsewhere", 1)
@@ -105,7 +105,7 @@ def test_without_consumers_nothing_is_unconsumed(kit: EventKit) -> None:
 @proves("S8")
 @pytest.mark.parametrize("keep", [0, 4])
 def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) -> None:
-    """The error tells the first and the last offset that are missing, also when nothing is left."""
+    """The error has the first and the last offset that are missing, also when no event is left."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(10))
     last = offsets[9 - keep]
@@ -124,7 +124,7 @@ def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) 
 
 @proves("S8")
 def test_skip_goes_on_with_what_is_left(kit: EventKit) -> None:
-    """In `read` as in `subscribe`."""
+    """It does so in `read` as in `subscribe`."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(10))
     stream.save_offset("consumer", offsets[1])
@@ -140,7 +140,7 @@ def test_skip_goes_on_with_what_is_left(kit: EventKit) -> None:
 
 @proves("S8")
 def test_the_beginning_is_never_truncated(kit: EventKit) -> None:
-    """``after=0``, ``"earliest"`` and a consumer without a saved offset mean the first event still there."""
+    """``after=0``, ``"earliest"`` and a consumer without a saved offset mean the oldest remaining event."""
     stream = kit.stream("orders")
     stream.publish_many(range(10))
     stream.prune(max_keep=3)
@@ -164,7 +164,7 @@ def test_the_beginning_is_never_truncated(kit: EventKit) -> None:
 
 @proves("S8")
 def test_holes_are_not_truncation(kit: EventKit) -> None:
-    """Offsets that other topics took, or that were pruned before the position, are nothing that is missing."""
+    """Offsets of other topics, or pruned before the position, are not missing events."""
     stream, others = kit.stream("orders"), kit.stream("others")
     offsets = []
     for n in range(6):
@@ -181,7 +181,7 @@ def test_holes_are_not_truncation(kit: EventKit) -> None:
 
 @proves("S8", "S5")
 def test_a_subscriber_that_is_overtaken_is_told(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """In the midst of its work; what it had handled is saved."""
+    """It gets the error in the middle of a batch, and the events it handled are saved."""
     stream = connect(url).stream("orders")
     offsets = stream.publish_many(range(10))
     events = kit.stream("orders").subscribe("consumer", batch=2, save_every_n=1000)
@@ -196,7 +196,7 @@ def test_a_subscriber_that_is_overtaken_is_told(kit: EventKit, connect: Callable
 
 @proves("S8")
 def test_nothing_is_skipped_silently_in_a_race(kit: EventKit, url: str, flavour: str) -> None:
-    """A reader that is overtaken by pruning again and again has seen, or been told to miss, every event."""
+    """A reader that pruning overtakes again and again has seen every event, or got an error for it."""
     stream = kit.stream("raced")
     seen: list[int] = []
     missed: list[int] = []

@@ -1,4 +1,4 @@
-"""Bounds that hold however many processes there are: Q13."""
+"""Bounds that hold across processes: Q13."""
 
 import time
 from typing import Any
@@ -11,13 +11,11 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import SOON, asleep, line_up
-from .rollback import rolled_back
-from .threads import PATIENCE
+from .threads import PATIENCE, SOON, asleep, line_up, rolled_back
 
 
 def _fill(url: str, racers: int, total: int) -> int:
-    """Enqueue in every way until the queue is full; how many tasks were accepted."""
+    """Enqueue in every way until the queue is full; return how many tasks were accepted."""
     accepted = 0
     with eventkit.connect(url) as kit:
         queue = kit.queue("jobs")
@@ -36,7 +34,7 @@ def _fill(url: str, racers: int, total: int) -> int:
 
 
 def _pass_through(url: str, racers: int, total: int) -> int:
-    """Enqueue *total* tasks, waiting for room; how many."""
+    """Enqueue *total* tasks, waiting for room; return how many."""
     with eventkit.connect(url) as kit:
         line_up(kit, racers)
         for number in range(total):
@@ -45,7 +43,7 @@ def _pass_through(url: str, racers: int, total: int) -> int:
 
 
 def _ack_late(url: str) -> float:
-    """Finish a task; the moment after the commit."""
+    """Finish a task and return the time just after the commit."""
     with eventkit.connect(url) as kit:
         time.sleep(0.1)
         [task] = kit.queue("jobs").claim("worker")
@@ -54,7 +52,7 @@ def _ack_late(url: str) -> float:
 
 
 def _hold(url: str) -> None:
-    """Claim what may run, and stand still."""
+    """Claim as many tasks as the queue allows, and block."""
     with eventkit.connect(url) as kit:
         assert len(kit.queue("jobs").claim("worker", 9, lease=1.5)) == 2
         kit.queue("held").enqueue(None)
@@ -62,7 +60,7 @@ def _hold(url: str) -> None:
 
 
 def _run(url: str, racers: int) -> tuple[int, int]:
-    """Run tasks until there are none; how many, and the most that were seen running at once."""
+    """Run tasks until there are none; return how many, and the most that were running at once."""
     runs = most = 0
     with eventkit.connect(url) as kit:
         queue = kit.queue("jobs")
@@ -93,7 +91,7 @@ def test_a_full_queue_refuses(kit: EventKit) -> None:
         with pytest.raises(QueueFull, match="max_size"):
             call()
     assert queue.size() == 3
-    # It writes nothing, so it needs no room.
+    # The call writes nothing, so it needs no room.
     assert queue.enqueue("again", key="k") == (first.id, False)
     assert queue.enqueue_many([NewTask("again", key="k")]) == [(first.id, False)]
     kit.queue("others").enqueue(1)
@@ -136,7 +134,7 @@ def test_an_enqueue_can_wait_for_room(kit: EventKit, url: str) -> None:
 
 @proves("Q13")
 def test_a_batch_can_wait_for_room(kit: EventKit) -> None:
-    """It goes in when all of it fits, and not before; one that never fits is refused at once."""
+    """It is accepted when all of it fits, and not before; one that never fits is refused at once."""
     queue = kit.queue("jobs")
     queue.configure(max_size=3)
     queue.enqueue_many(["first", "second", "third"], wait=0)
@@ -236,13 +234,13 @@ def test_max_running_bounds_all_workers_together(kit: EventKit, connect: Any, ur
     assert other.fail(second, "broken")
     [third] = queue.claim("worker", 9, lease=10)
     advance(kit, 11)
-    # A lease that has lapsed does not count.
+    # A lapsed lease does not count.
     assert [task.id for task in other.claim("other", 9)] == [third.id]
 
 
 @proves("Q13", "Q12")
 def test_max_running_can_be_changed_while_tasks_run(kit: EventKit, connect: Any, url: str) -> None:
-    """Fewer than there are already: none is handed out until enough have ended."""
+    """A bound below the number of running tasks stops claims until enough have ended."""
     queue, other = kit.queue("jobs"), connect(url).queue("jobs")
     queue.enqueue_many(range(9))
     running = queue.claim("worker", 3)
@@ -258,7 +256,7 @@ def test_max_running_can_be_changed_while_tasks_run(kit: EventKit, connect: Any,
 
 @proves("Q13", "Q4")
 def test_the_places_of_a_killed_worker_come_back(kit: EventKit, url: str) -> None:
-    """When its leases lapse, and to who waits without anybody's commit."""
+    """They are free when its leases lapse, also for a waiter that no commit wakes."""
     queue = kit.queue("jobs")
     queue.configure(max_running=2)
     queue.enqueue_many(["first", "second", "third"])

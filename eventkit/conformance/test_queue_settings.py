@@ -1,5 +1,6 @@
-"""What `configure`, `pause` and `resume` say to every process: Q12."""
+"""Settings and rates of queues."""
 
+import time
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -12,7 +13,7 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import SOON, asleep
+from .threads import SOON, asleep, line_up
 
 
 def _configure(url: str, pause: bool, settings: dict[str, Any]) -> None:
@@ -31,7 +32,7 @@ def _max_attempts(kit: EventKit) -> int:
 
 @proves("Q12")
 def test_settings_apply_at_once_to_other_kits(kit: EventKit, connect: Any, url: str) -> None:
-    """Even to handles, tasks and iterators that were there before."""
+    """They apply to existing handles, tasks and iterators too."""
     queue, other = kit.queue("jobs"), connect(url).queue("jobs")
     other.enqueue_many([1, 2])
     [before] = other.claim("worker")
@@ -48,7 +49,7 @@ def test_settings_apply_at_once_to_other_kits(kit: EventKit, connect: Any, url: 
 
 @proves("Q12")
 def test_fewer_attempts_apply_to_tasks_that_wait_for_another(kit: EventKit) -> None:
-    """Those that have had as many are dead at once; others, and tasks with attempts of their own, are run again."""
+    """Tasks that have used up the attempts are dead at once; others, and those with a limit of their own, run again."""
     queue = kit.queue("jobs")
     queue.configure(dead_letter_to="dead", max_attempts=5)
     for payload in ("later", "now", "once", "fresh"):
@@ -182,7 +183,7 @@ def test_a_paused_queue_accepts_and_does_not_hand_out(kit: EventKit) -> None:
     ]
     assert [hand_out() for hand_out in hand_outs] == [[], [], []]
     assert queue.stats().paused is True
-    # What was handed out before can be finished.
+    # Tasks claimed before can be finished.
     assert queue.extend(held, 60) is True
     assert queue.ack(held) is True
     queue.pause()
@@ -217,3 +218,79 @@ def test_configure_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> Non
     enqueue = asleep(queue.enqueue, 3, wait=60)
     other.configure(max_size=3)
     assert enqueue.result(SOON).created
+
+
+def _take(url: str, racers: int, seconds: float) -> list[float]:
+    """Take tasks at the allowed rate for a while; return the time of each."""
+    taken: list[float] = []
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("jobs")
+        line_up(kit, racers)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            taken += [time.time() for _ in queue.receive(3)]
+            time.sleep(0.002)
+    return taken
+
+
+@proves("Q13")
+def test_a_bucket_holds_the_burst_and_fills_by_the_rate(kit: EventKit, connect: Any, url: str) -> None:
+    queue, other = kit.queue("jobs"), connect(url).queue("jobs")
+    queue.configure(rate=0.1, burst=3)
+    queue.enqueue_many(range(20))
+    assert [len(queue.claim("worker")), len(other.receive(9)), len(other.claim("other", 9))] == [1, 2, 0]
+    advance(kit, 19)
+    assert [len(other.claim("other", 9)), len(queue.claim("worker"))] == [1, 0]
+    advance(kit, 19)
+    assert [len(queue.claim("worker", 9)), len(other.receive(9))] == [2, 0]
+    advance(kit, 3600)
+    assert [len(queue.claim("worker", 9)), len(queue.claim("worker", 9))] == [3, 0]
+
+
+@proves("Q13")
+def test_without_a_burst_the_bucket_holds_a_second(kit: EventKit) -> None:
+    for rate, depth in ((0.001, 1), (5, 5)):
+        queue = kit.queue(f"{rate}")
+        queue.configure(rate=rate)
+        queue.enqueue_many(range(20))
+        assert len(queue.claim("worker", 20)) == depth
+
+
+@proves("Q13")
+def test_an_empty_queue_spends_no_tokens(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(rate=0.001, burst=3)
+    for _ in range(5):
+        assert queue.claim("worker", 9) == queue.receive(9) == queue.claim("worker", wait=0.01) == []
+    queue.enqueue(1)
+    assert len(queue.claim("worker", 9)) == 1
+    assert queue.claim("worker", 9) == []
+    queue.enqueue_many([2, 3, 4])
+    assert len(queue.claim("worker", 9)) == 2
+    assert queue.claim("worker", 9) == []
+
+
+@proves("Q13", "Q2")
+def test_a_waiting_claim_wakes_for_the_next_token(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    queue.configure(rate=4, burst=1)
+    queue.enqueue_many(range(4))
+    started = time.monotonic()
+    taken = [task.payload for _ in range(4) for task in queue.claim("worker", 9, wait=30)]
+    assert taken == [0, 1, 2, 3]
+    assert 0.7 < time.monotonic() - started < 2 * SOON
+
+
+@proves("Q13")
+def test_a_rate_holds_across_processes(kit: EventKit, url: str) -> None:
+    queue = kit.queue("jobs")
+    queue.enqueue_many(range(500))
+    queue.configure(rate=30, burst=5)
+    with spawn(_take, url, 3, 0.8) as one, spawn(_take, url, 3, 0.8) as two, spawn(_take, url, 3, 0.8) as three:
+        pass
+    taken = sorted(one.result() + two.result() + three.result())
+    assert len(taken) > 10
+    # The time is taken shortly after the token, so a few more tasks may seem to fit.
+    for start in range(len(taken)):
+        for end in range(start + 1, len(taken)):
+            assert end - start + 1 <= 5 + 30 * (taken[end] - taken[start] + 0.5) + 1

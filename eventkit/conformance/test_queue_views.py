@@ -1,4 +1,4 @@
-"""Looking into a queue and clearing it, taking at most once, and what is kept: Q10, Q15 and Q16."""
+"""Views of a queue: states, counts, and its first tasks."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import database_ms, line_up
+from .threads import database_ms, line_up
 
 _STATES = ("scheduled", "ready", "leased", "dead", "done")
 
@@ -26,7 +26,7 @@ def _take(url: str, racers: int) -> list[int]:
 
 
 def _one_of_each(queue: TaskQueue[Any]) -> dict[str, int]:
-    """Bring a task into every state; the ids by state."""
+    """Bring a task into every state; return the ids by state."""
     queue.configure(keep_done=3600)
     ids = {}
     for state in ("dead", "done", "leased"):
@@ -58,7 +58,7 @@ def test_get_tells_a_task_in_whatever_state(kit: EventKit) -> None:
 
 @proves("Q10", "Q4")
 def test_a_task_is_told_as_what_it_is_by_now(kit: EventKit) -> None:
-    """Due, lapsed and expired tasks that nobody has claimed since included."""
+    """Due, lapsed and expired tasks count as such before a claim moves them."""
     queue = kit.queue("jobs")
     queue.enqueue_many([NewTask("lapses"), NewTask("exhausted", max_attempts=1)])
     queue.claim("worker", 2, lease=10)
@@ -273,7 +273,7 @@ def test_without_keep_done_ack_deletes(kit: EventKit) -> None:
 
 @proves("Q10")
 def test_stats_stop_counting_and_say_so(kit: EventKit) -> None:
-    """Up to 10,000 the numbers are exact; beyond, they say that there is more, whatever its state; size tells all."""
+    """Up to 10,000 the numbers are exact; beyond, each state is capped and marked; `size` is exact."""
     queue = kit.queue("jobs")
     queue.enqueue_many(range(10_000))
     assert (queue.stats().ready, queue.stats().approximate) == (10_000, False)
@@ -288,3 +288,39 @@ def test_stats_stop_counting_and_say_so(kit: EventKit) -> None:
     queue.sweep()
     queue.purge()
     assert (queue.stats().ready, queue.stats().approximate) == (0, False)
+
+
+@proves("H5")
+def test_whoever_has_tasks_leased_is_told(kit: EventKit) -> None:
+    """Only workers with leases are listed: by name, with queues, number of tasks, and since when."""
+    assert kit.workers() == []
+    for name, worker, number in (("emails", "b", 2), ("orders", "a", 1), ("orders", "b", 1)):
+        queue = kit.queue(name)
+        queue.enqueue_many(range(number))
+        assert len(queue.claim(worker, number, lease=60)) == number
+    kit.queue("waiting").enqueue(1)
+    kit.queue("later").enqueue(1, delay=600)
+    one, two = kit.workers()
+    assert (one.name, one.queues, one.leased) == ("a", ["orders"], 1)
+    assert (two.name, two.queues, two.leased) == ("b", ["emails", "orders"], 3)
+    assert (two.slots, two.running, two.seen_at) == (None, None, None)
+    assert not two.alive
+    held = kit.queue("emails").list("leased")
+    assert two.oldest_claim_at == min(task.claimed_at for task in held if task.claimed_at)
+    advance(kit, 61)
+    assert kit.workers() == []
+
+
+@proves("H6")
+def test_limits_are_told_while_they_have_something_to_say(kit: EventKit) -> None:
+    """Windows have their count and buckets their tokens; they are sorted by name, up to the limit of the call."""
+    assert kit.limits() == []
+    assert [kit.rate_limit("api", 2, 3600) for _ in range(3)] == [True, True, False]
+    assert kit.token_bucket("bucket", 1, burst=10)
+    window, bucket = kit.limits()
+    assert (window.name, window.per, window.amount) == ("api", 3600, 2)
+    assert (bucket.name, bucket.per, bucket.amount) == ("bucket", None, 9)
+    assert window.counted_at < window.until
+    assert kit.limits(1) == [window]
+    advance(kit, 3600)
+    assert kit.limits() == []

@@ -1,4 +1,4 @@
-"""How long things are kept, as `maintain` obeys what was configured: H4."""
+"""Retention: rows that are kept, for how long, and the settings for it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,21 +6,20 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import EventKit, Maintained, Truncated
+from eventkit import ChannelSettings, EventKit, InboxSettings, Maintained, QueueSettings, StreamSettings, Truncated
 from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
-from .races import line_up
-from .threads import in_thread, take
+from .threads import in_thread, line_up, take
 
 DAY = 86_400
 _CROWD = 2_345
-"""More than two transactions of housekeeping take."""
+"""More rows than two transactions of housekeeping take."""
 
 
 def _events(kit: EventKit, topic: str) -> list[Any]:
-    """The payloads of the events that are left."""
+    """Return the payloads of the remaining events."""
     return [event.payload for event in kit.stream(topic).read(limit=10_000)]
 
 
@@ -55,7 +54,7 @@ _POLICIES: list[dict[str, Any]] = [
 def test_what_maintaining_prunes_is_what_prune_would(
     kit: EventKit, policy: dict[str, Any], consumer: int | None, keep_unconsumed: bool
 ) -> None:
-    """The same events go, and readers are told the same; other topics stay."""
+    """The same events are deleted, and readers get the same error; other topics are unchanged."""
     kit.stream("kept").configure(**policy, keep_unconsumed=keep_unconsumed)
     offsets: dict[str, list[int]] = {"kept": [], "pruned": [], "others": []}
 
@@ -80,7 +79,7 @@ def test_what_maintaining_prunes_is_what_prune_would(
 
 
 def _gap(kit: EventKit, offsets: dict[str, list[int]], topic: str, place: int) -> tuple[int, int] | None:
-    """The places of the first and the last event that a reader misses who is behind that one."""
+    """Return the indexes of the first and last event missed by a reader after that one."""
     known = offsets[topic]
     try:
         kit.stream(topic).read(known[place])
@@ -91,7 +90,7 @@ def _gap(kit: EventKit, offsets: dict[str, list[int]], topic: str, place: int) -
 
 @proves("H4", "S4")
 def test_a_slow_consumer_holds_up_what_it_has_to_read(kit: EventKit) -> None:
-    """For as long as it is behind, and again when it goes back."""
+    """Events stay while it is behind, and also when it seeks back."""
     stream = kit.stream("orders")
     stream.configure(max_keep=1)
     offsets = stream.publish_many(range(6))
@@ -107,7 +106,7 @@ def test_a_slow_consumer_holds_up_what_it_has_to_read(kit: EventKit) -> None:
 
 @proves("H4", "N4")
 def test_notifications_are_kept_for_a_day(kit: EventKit) -> None:
-    """Where nothing else was said; more or fewer of them where it was, and None is for ever."""
+    """The default applies where no setting does; None keeps them for ever."""
     kit.channel("short").configure(retain=60)
     kit.channel("long").configure(retain=2 * DAY)
     kit.channel("few").configure(max_keep=2)
@@ -149,7 +148,7 @@ def _once(kit: EventKit, consumer: str, message: str) -> bool:
 
 @proves("H4", "O2")
 def test_an_inbox_forgets_when_it_was_told_to(kit: EventKit) -> None:
-    """By itself it remembers for ever, because what it forgets is new again."""
+    """By default it remembers for ever, because a forgotten message is new again."""
     kit.inbox("billing").configure(retain=60)
     for consumer in ("billing", "shipping"):
         assert _once(kit, consumer, "old")
@@ -163,7 +162,7 @@ def test_an_inbox_forgets_when_it_was_told_to(kit: EventKit) -> None:
 
 @proves("H4", "Q11", "Q7")
 def test_dead_letters_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> None:
-    """For ever by default.  A key stays reserved for what is left of its time."""
+    """The default is for ever.  A key stays reserved for the rest of its time."""
     first: dict[str, int] = {}
     for name in ("jobs", "others"):
         queue = kit.queue(name)
@@ -188,7 +187,7 @@ def test_dead_letters_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> N
 
 @proves("H4", "Q16")
 def test_what_a_queue_keeps_no_more_goes(kit: EventKit) -> None:
-    """As an ack would have deleted it, if the queue had not kept it then."""
+    """An ack would have deleted the task under the new setting."""
     queue = kit.queue("jobs")
     queue.configure(keep_done=1000)
     queue.enqueue_many([1, 2])
@@ -201,7 +200,7 @@ def test_what_a_queue_keeps_no_more_goes(kit: EventKit) -> None:
 
 
 def _crowd(kit: EventKit) -> Maintained:
-    """More of everything than goes into two transactions; what maintaining finds of it."""
+    """Leave more rows of every kind than two transactions take; return the counts that maintenance reports."""
     jobs: Any = kit.queue("jobs")
     jobs.configure(keep_dead=60, keep_done=60, max_attempts=1)
     jobs.enqueue_many([None] * _CROWD)
@@ -237,11 +236,11 @@ def _crowd(kit: EventKit) -> Maintained:
 
 @proves("H4", "H1")
 def test_a_crowd_goes_while_others_write(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """In several transactions, so that whoever publishes meanwhile has a turn in between, and is not pruned."""
+    """Maintenance takes several transactions, so that publishers proceed between them; their events stay."""
     expected = _crowd(kit)
     publisher = connect(url).stream("meanwhile")
     published = turns = 0
-    for attempt in range(5):  # Whose turn it is, the machine decides as well.
+    for attempt in range(5):  # The scheduling of the machine decides the interleaving, too.
         before = published
         done = in_thread(kit.maintain)
         while not done.done():
@@ -267,7 +266,7 @@ def _maintain(url: str) -> Maintained:
 
 @proves("H4", "H1")
 def test_two_who_maintain_together_do_no_harm(kit: EventKit, url: str) -> None:
-    """What goes, goes once, and is counted once."""
+    """Each row is deleted once and counted once."""
     expected = _crowd(kit)
     with spawn(_maintain, url) as first, spawn(_maintain, url) as second:
         pass
@@ -276,3 +275,72 @@ def test_two_who_maintain_together_do_no_harm(kit: EventKit, url: str) -> None:
         assert sum(getattr(answer, name) for answer in answers) == getattr(expected, name), name
     assert _events(kit, "orders") == ["new"]
     assert kit.queue("jobs").dead() == []
+
+
+@proves("H4")
+def test_settings_are_seen_and_left_alone(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+    """Every kit sees them at once; omitted settings are unchanged; each name has its own."""
+    other = connect(url)
+    stream, channel, inbox, queue = kit.stream("it"), kit.channel("it"), kit.inbox("it"), kit.queue("it")
+    assert stream.settings() == StreamSettings(retain=None, max_keep=None, keep_unconsumed=True)
+    assert channel.settings() == ChannelSettings(retain=DAY, max_keep=None)
+    assert inbox.settings() == InboxSettings(retain=None)
+    assert queue.settings() == QueueSettings()
+    stream.configure(retain=1.5)
+    stream.configure(max_keep=7)
+    stream.configure(keep_unconsumed=False)
+    channel.configure(max_keep=7)
+    assert other.channel("it").settings() == ChannelSettings(retain=DAY, max_keep=7)
+    channel.configure(retain=None)
+    inbox.configure(retain=30)
+    queue.configure(keep_dead=60, retry="fixed", lease=0.5)
+    queue.configure(max_size=5)
+    for handle in (stream, channel, inbox, queue):
+        handle.configure()
+    assert other.stream("it").settings() == StreamSettings(retain=1.5, max_keep=7, keep_unconsumed=False)
+    assert other.channel("it").settings() == ChannelSettings(retain=None, max_keep=7)
+    assert other.inbox("it").settings() == InboxSettings(retain=30)
+    assert other.queue("it").settings() == QueueSettings(keep_dead=60, retry=eventkit.Fixed(), lease=0.5, max_size=5)
+    stream.configure(retain=None, max_keep=None, keep_unconsumed=None)
+    channel.configure(retain=DAY, max_keep=None)
+    inbox.configure(retain=None)
+    queue.configure(keep_dead=None, retry=None, lease=None, max_size=None)
+    assert other.stream("it").settings() == StreamSettings()
+    assert other.channel("it").settings() == ChannelSettings()
+    assert other.inbox("it").settings() == InboxSettings()
+    assert other.queue("it").settings() == QueueSettings()
+    assert other.stream("others").settings() == StreamSettings()
+
+
+@proves("H4")
+def test_nonsense_is_refused_and_nothing_stored(kit: EventKit) -> None:
+    nonsense: list[tuple[Any, dict[str, Any]]] = [
+        (kit.stream("it"), {"retain": -1}),
+        (kit.stream("it"), {"retain": 5, "max_keep": -1}),
+        (kit.stream("it"), {"max_keep": 1.5}),
+        (kit.stream("it"), {"retain": 5, "keep_unconsumed": "yes"}),
+        (kit.channel("it"), {"retain": "long"}),
+        (kit.channel("it"), {"retain": 5, "max_keep": True}),
+        (kit.inbox("it"), {"retain": -1}),
+        (kit.queue("it"), {"keep_dead": -1}),
+    ]
+    for handle, settings in nonsense:
+        before = handle.settings()
+        with pytest.raises((ValueError, TypeError)):
+            handle.configure(**settings)
+        assert handle.settings() == before
+
+
+@proves("H4", "S8")
+def test_what_is_configured_is_not_what_was_pruned(kit: EventKit) -> None:
+    """Readers get an error for deleted events, before and after, and for no others."""
+    stream = kit.stream("orders")
+    stream.configure(max_keep=1)
+    assert stream.read(5) == []
+    offsets = stream.publish_many(range(4))
+    stream.prune(max_keep=2)
+    stream.configure(max_keep=5)
+    with pytest.raises(Truncated) as caught:
+        stream.read(offsets[0])
+    assert caught.value.last == offsets[1]
+    assert kit.maintain().events == 0

@@ -1,4 +1,4 @@
-"""`run_scheduler` (K7): it sleeps until something is due, and is there when it is."""
+"""`run_scheduler` (K7): it sleeps until a fire is due, and fires then."""
 
 import asyncio
 import time
@@ -16,20 +16,20 @@ from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import PATIENCE, background, spawn
-from .rollback import rolled_back
 from .scheduling import fires, go_together, run_for
+from .threads import rolled_back
 from .urls import with_options
 
 _SECOND = timedelta(seconds=1)
 _A_WHILE = 0.3
-"""Seconds in which a scheduler without anything to do has fallen asleep."""
+"""Seconds after which a scheduler without due fires sleeps."""
 
 Connect = Callable[..., Any]
 
 
 @contextmanager
 def _running(connect: Connect, url: str) -> Iterator["Future[None]"]:
-    """A scheduler asleep, which no poll will wake; at the end it is still running, until its kit is closed."""
+    """Run a sleeping scheduler without a fallback poll; check at the end that it still runs, and close its kit."""
     kit = connect(with_options(url, fallback_poll=86_400))
     running = background(kit.run_scheduler)
     time.sleep(_A_WHILE)
@@ -40,7 +40,7 @@ def _running(connect: Connect, url: str) -> Iterator["Future[None]"]:
 
 
 def _wait_for_a_fire(kit: EventKit, queue: str = "q") -> datetime:
-    """The moment of the next fire."""
+    """Return the time of the next fire."""
     [task] = kit.queue(queue).claim("w", wait=PATIENCE)
     kit.queue(queue).ack(task)
     return task.run_at
@@ -48,7 +48,7 @@ def _wait_for_a_fire(kit: EventKit, queue: str = "q") -> datetime:
 
 @proves("K7")
 def test_a_scheduler_fires_again_and_again(kit: EventKit, connect: Connect, url: str) -> None:
-    """Each fire at its moment, one after the other."""
+    """Each fire comes at its time, in order."""
     kit.schedules.add("s", "@every 1s", "q")
     first = kit.schedules.soonest()
     assert first is not None
@@ -69,7 +69,7 @@ CHANGES: dict[str, Callable[[EventKit], object]] = {
 @proves("K7", "W1", "W2")
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_change_is_noticed_by_a_scheduler_asleep(kit: EventKit, connect: Connect, url: str, what: str) -> None:
-    """It does not sleep on to the fire that it knew of."""
+    """It does not sleep until the fire that it knew."""
     kit.schedules.add("far", "@every 1d", "q")
     kit.schedules.add("paused", "@every 1s", "q", paused=True)
     with _running(connect, url):
@@ -79,7 +79,7 @@ def test_a_change_is_noticed_by_a_scheduler_asleep(kit: EventKit, connect: Conne
 
 @proves("K7")
 def test_a_scheduler_stays_when_nothing_is_due(kit: EventKit, connect: Connect, url: str) -> None:
-    """With no schedule, after the last one was paused, and after it was removed."""
+    """It stays without a schedule, after the last one was paused, and after it was removed."""
     with _running(connect, url) as running:
         kit.schedules.add("s", "@every 1s", "q")
         _wait_for_a_fire(kit)
@@ -101,7 +101,7 @@ def test_a_scheduler_stays_when_nothing_is_due(kit: EventKit, connect: Connect, 
 
 @proves("K7", "G4")
 def test_a_scheduler_wakes_at_the_commit(kit: EventKit, connect: Connect, url: str) -> None:
-    """A schedule of a transaction that is rolled back never was."""
+    """A schedule in a rolled-back transaction has no effect."""
     with _running(connect, url):
         with rolled_back(kit) as tx:
             kit.schedules.add("undone", "@every 1s", "q", tx=tx)
@@ -115,7 +115,7 @@ def test_a_scheduler_wakes_at_the_commit(kit: EventKit, connect: Connect, url: s
 
 @proves("K7")
 def test_a_busy_database_does_not_end_a_scheduler(kit: EventKit, connect: Connect, url: str) -> None:
-    """It tries again what is due, for as long as it takes."""
+    """It retries the due fires for as long as the database is busy."""
     kit.schedules.add("s", "@every 1s", "q")
     first = kit.schedules.soonest()
     impatient = connect(with_options(url, busy_timeout=0.05))
@@ -129,7 +129,7 @@ def test_a_busy_database_does_not_end_a_scheduler(kit: EventKit, connect: Connec
 
 @proves("G1", "K7")
 def test_a_scheduler_on_a_closed_kit_is_refused(connect: Connect, url: str) -> None:
-    """Like any other call; to be closed while it runs is its end."""
+    """It raises like any other call; closing the kit while it runs ends it normally."""
     kit = connect(url)
     kit.close()
     with pytest.raises(eventkit.Closed, match="connect again"):
@@ -138,14 +138,14 @@ def test_a_scheduler_on_a_closed_kit_is_refused(connect: Connect, url: str) -> N
 
 @proves("K7")
 def test_a_schedule_that_cannot_be_read_is_no_secret(kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this process knows no such zone, its scheduler says so, and leaves the fires to those that do."""
+    """A scheduler that does not know the time zone raises, and leaves the fires to those that do."""
     kit.schedules.add("s", "30 2 * * *", "q", tz="Europe/Berlin", catch_up="latest")
     advance(kit, 2 * 86_400)
 
     def unknown(when: str, tz: str) -> None:
         raise ValueError(f"there is no time zone {tz!r}")
 
-    monkeypatch.setattr("eventkit.operations.tick.parse", unknown)
+    monkeypatch.setattr("eventkit.operations.schedule.parse", unknown)
     with pytest.raises(ValueError, match="no time zone 'Europe/Berlin'"):
         kit.run_scheduler()
     monkeypatch.undo()
@@ -155,7 +155,7 @@ def test_a_schedule_that_cannot_be_read_is_no_secret(kit: EventKit, monkeypatch:
 
 @proves("K7")
 def test_a_cancelled_scheduler_leaves_the_kit_usable(url: str) -> None:
-    """And another one goes on where it was."""
+    """Another scheduler continues where it stopped."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -175,7 +175,7 @@ def test_a_cancelled_scheduler_leaves_the_kit_usable(url: str) -> None:
 
 @proves("K6", "K7")
 def test_three_schedulers_at_once_fire_each_fire_once(kit: EventKit, url: str, flavour: str) -> None:
-    """In real time, with schedules that are due at the same moments."""
+    """They run in real time, with schedules that are due at the same moments."""
     for n in range(4):
         kit.schedules.add(f"s{n}", "* * * * * *", f"q{n % 2}")
     first = kit.schedules.soonest()

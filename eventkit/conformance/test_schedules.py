@@ -1,4 +1,4 @@
-"""Keeping schedules (K4), and when they fire (K5)."""
+"""Schedules (K4), and when they fire (K5)."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ def _next(kit: EventKit, name: str) -> datetime:
 
 
 def _now(kit: EventKit) -> datetime:
-    """The database's time."""
+    """Return the database's time."""
     stream = kit.stream("clock")
     offset = stream.publish(None)
     return stream.read(offset - 1)[0].created_at
@@ -37,7 +37,7 @@ def _now(kit: EventKit) -> datetime:
 
 @proves("K4", "G8")
 def test_a_schedule_is_kept_as_it_was_given(kit: EventKit) -> None:
-    """Everything that was said of it comes back, by its name and in the list."""
+    """All its settings come back, by its name and in the list."""
     payload = {"to": ["ann", None, 1.5, "🦊"]}
     kit.schedules.add(
         "mail",
@@ -63,12 +63,12 @@ def test_a_schedule_is_kept_as_it_was_given(kit: EventKit) -> None:
     assert timedelta() <= least.next_at - _now(kit) <= _HOUR
     assert (least.next_at.minute, least.next_at.second) == (0, 0)
     assert kit.schedules.list() == [least, mail]
-    assert kit.schedules.get("nobody") is None
+    assert kit.schedules.get("unknown") is None
 
 
 @proves("K4")
 def test_adding_again_replaces_what_is_said_and_keeps_what_happened(kit: EventKit) -> None:
-    """An application that adds its schedules at every start neither resets them nor forgets their history."""
+    """An application that adds its schedules at every start neither resets them nor loses their history."""
     kit.schedules.add("s", "@every 1h", "q", 1)
     advance(kit, 3600)
     assert len(kit.schedules.tick()) == 1
@@ -92,7 +92,7 @@ def test_adding_again_replaces_what_is_said_and_keeps_what_happened(kit: EventKi
 
 @proves("K4")
 def test_who_is_paused_stays_so(kit: EventKit) -> None:
-    """Adding a schedule pauses it where it says so, and never resumes it: somebody had a reason."""
+    """Adding a schedule can pause it and never resumes it, because a user may have paused it."""
     kit.schedules.add("s", "@every 1h", "q", paused=True)
     assert (_get(kit, "s").paused, _get(kit, "s").next_at, kit.schedules.soonest()) == (True, None, None)
     kit.schedules.add("s", "@every 2h", "q", 1)
@@ -105,7 +105,7 @@ def test_who_is_paused_stays_so(kit: EventKit) -> None:
 
 @proves("K4")
 def test_what_comes_during_a_pause_is_not_missed(kit: EventKit) -> None:
-    """A schedule that is resumed goes on from now; one that runs is not disturbed by `resume`."""
+    """A resumed schedule continues from now; `resume` does not change a running one."""
     kit.schedules.add("s", "@every 10s", "q")
     assert kit.schedules.pause("s") is True
     assert kit.schedules.pause("s") is True
@@ -123,7 +123,7 @@ def test_what_comes_during_a_pause_is_not_missed(kit: EventKit) -> None:
 
 @proves("K4", "G13")
 def test_a_schedule_that_is_not_there_is_an_answer(kit: EventKit) -> None:
-    """What is done to a schedule says whether there is one."""
+    """Calls on a schedule return whether it exists."""
     schedules = kit.schedules
     kit.schedules.add("s", "@hourly", "q")
     for missing in ("S", "s ", "t"):
@@ -138,7 +138,7 @@ def test_a_schedule_that_is_not_there_is_an_answer(kit: EventKit) -> None:
 
 @proves("K4")
 def test_update_changes_what_is_given_and_nothing_else(kit: EventKit) -> None:
-    """None is a value like others; what is not given stays."""
+    """None is a value; omitted settings are unchanged."""
     given: dict[str, Any] = {
         "payload": {"a": 1},
         "priority": 2,
@@ -175,7 +175,7 @@ def test_update_changes_what_is_given_and_nothing_else(kit: EventKit) -> None:
 
 @proves("K4")
 def test_another_time_counts_from_now(kit: EventKit) -> None:
-    """And the same time, said again, does not."""
+    """Setting the same time again does not."""
     kit.schedules.add("s", "@every 1h", "q")
     advance(kit, 1800)
     before = _next(kit, "s")
@@ -191,7 +191,7 @@ def test_another_time_counts_from_now(kit: EventKit) -> None:
 
 @proves("K4")
 def test_the_soonest_and_the_next_ones(kit: EventKit) -> None:
-    """`soonest` is the first fire of all that are not paused; `upcoming` fires nothing."""
+    """`soonest` is the first fire of all schedules that are not paused; `upcoming` fires nothing."""
     assert kit.schedules.soonest() is None
     kit.schedules.add("late", "@every 2h", "q")
     kit.schedules.add("soon", "@every 1h", "q")
@@ -211,7 +211,7 @@ def test_the_soonest_and_the_next_ones(kit: EventKit) -> None:
 
 @proves("K5", "K4", "G13")
 def test_what_makes_no_sense_is_refused(kit: EventKit) -> None:
-    """Times that can never be, and settings that are none, before anything is written."""
+    """Impossible times and invalid settings are refused before anything is written."""
     schedules: Any = kit.schedules
     schedules.add("s", "@hourly", "q")
     before = schedules.list()
@@ -264,7 +264,7 @@ def test_what_makes_no_sense_is_refused(kit: EventKit) -> None:
 
 @proves("G1", "K5")
 def test_next_after_asks_no_database(kit: EventKit) -> None:
-    """It is not awaited, and answers on a kit that is closed; in UTC, whatever zone the question came in."""
+    """It needs no await, works on a closed kit, and answers in UTC for every zone of the argument."""
     next_after = kit.schedules.next_after
     kit.close()
     autumn = datetime(2026, 10, 24, 12, tzinfo=UTC)
@@ -276,7 +276,7 @@ def test_next_after_asks_no_database(kit: EventKit) -> None:
 
 @proves("K5")
 def test_the_hosts_time_zone_is_irrelevant(kit: EventKit, url: str) -> None:
-    """Processes in other zones of the world see the same fires."""
+    """Processes in other time zones see the same fires."""
     for number, (when, tz) in enumerate(
         [("30 2 * * *", "Europe/Berlin"), ("0 */6 * * *", "America/New_York"), ("15 2 * * 0", "Australia/Lord_Howe")]
     ):

@@ -1,4 +1,4 @@
-"""One kit for many threads, and none for two processes (G12)."""
+"""One kit shared by many threads, and by no other process (G12)."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from .processes import PATIENCE, background, spawn
 
 @proves("G12")
 def test_a_handle_serves_many_threads(kit: EventKit) -> None:
-    """One handle, made once and kept, is used by many threads at once; nothing is lost or mixed up."""
+    """Many threads use one handle at once; nothing is lost or mixed up."""
     stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
 
     def run(thread: int) -> list[int]:
@@ -43,16 +43,16 @@ def test_a_handle_serves_many_threads(kit: EventKit) -> None:
 @proves("G12")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork()")
 def test_what_a_forked_child_was_told_is_true(connect: Callable[..., Any], url: str, flavour: str) -> None:
-    """In a child of fork(), inherited and new kits refuse or work; what they have written stays."""
+    """In a child of fork(), inherited kits are refused and new ones work; committed rows stay."""
     with spawn(_fork, url, flavour) as process:
-        told = process.result()
-    assert "problem" not in told
+        steps = process.result()
+    assert "problem" not in steps
     payloads = [event.payload for event in connect(url).stream("t").read()]
-    assert sorted(payloads) == sorted(["before", "after", *told.split()])
+    assert sorted(payloads) == sorted(["before", "after", *steps.split()])
 
 
 def _fork(url: str, flavour: str) -> str:
-    """Publish in the parent and in a child, which outlives the parent's kit; what the child could publish."""
+    """Publish in the parent and in a child that outlives the parent's kit; return the child's answers."""
     asynchronous = flavour == "async"
     answers, answer = os.pipe()
     gate, opens = os.pipe()
@@ -69,20 +69,20 @@ def _fork(url: str, flavour: str) -> str:
         return loop.run_until_complete(wait()) if asynchronous else eventkit.connect(url)
 
     def child() -> str:
-        told = []
+        steps = []
         loop = asyncio.new_event_loop()
         with contextlib.suppress(eventkit.Closed):
             publish(kit, "inherited", loop)
-            told.append("inherited")
+            steps.append("inherited")
         with contextlib.suppress(eventkit.Closed):
             fresh = connected(loop)
             publish(fresh, "fresh", loop)
-            told.append("fresh")
+            steps.append("fresh")
             os.close(opens)
-            os.read(gate, 1)  # until the parent has closed its kit
+            os.read(gate, 1)  # Wait until the parent has closed its kit.
             publish(fresh, "last", loop)
-            told.append("last")
-        return " ".join(told)
+            steps.append("last")
+        return " ".join(steps)
 
     loop = asyncio.new_event_loop()
     kit = connected(loop)
@@ -104,6 +104,6 @@ def _fork(url: str, flavour: str) -> str:
     os.close(opens)
     os.close(answer)
     with os.fdopen(answers) as file:
-        told = file.read()
+        steps = file.read()
     os.waitpid(pid, 0)
-    return told
+    return steps

@@ -1,19 +1,19 @@
-"""``tx=`` with the transactions that an application has from SQLAlchemy (G4, G5).
+"""Transactions of SQLAlchemy as ``tx=``."""
 
-Each test runs with every engine that the backend's fixture ``engine_url`` names, whatever its driver.
-"""
-
+import asyncio
 import time
 from typing import Any
 
 import pytest
-from sqlalchemy import exc, inspect, select
+from sqlalchemy import create_engine, exc, inspect, select
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session, sessionmaker
 
 import eventkit
 from eventkit import EventKit
 
 from .clauses import proves
-from .flavours import Blocking
+from .flavours import Blocking, unwrapped
 from .orders import KINDS, Order, opened, place, placed
 from .processes import PATIENCE, background
 from .writes import WRITES, events, prepare, sent, visible
@@ -24,7 +24,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 @proves("G4")
 @kinds
 def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: Any, kind: str) -> None:
-    """Each is undone by a rollback, and by one to a savepoint inside a commit, and visible from the commit on."""
+    """A rollback, or one to a savepoint inside a commit, undoes each call; others see it from the commit on."""
     for name, write in WRITES.items():
         kit.stream("t").prune(max_keep=0, keep_unconsumed=False)
         kit.channel("c").prune(max_keep=0)
@@ -56,7 +56,7 @@ def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: 
 @pytest.mark.parametrize("begun", ["begun", "begins by itself"])
 @pytest.mark.parametrize("first", ["the order", "the event"])
 def test_rows_and_events_share_a_fate(kit: EventKit, engine: Any, kind: str, begun: str, first: str) -> None:
-    """Whoever comes first, and however it was begun: the application commits all, or nothing, seen by nobody before."""
+    """The application commits all or nothing, in any order and begun in any way, and others see none of it before."""
     for number, ending in enumerate(("rollback", "close", "commit")):
         with opened(engine, kind) as tx:
             if begun == "begun":
@@ -77,7 +77,7 @@ def test_rows_and_events_share_a_fate(kit: EventKit, engine: Any, kind: str, beg
 @proves("G4")
 @kinds
 def test_savepoints_of_sqlalchemy_are_honoured(kit: EventKit, engine: Any, kind: str) -> None:
-    """Within one another too: what is rolled back is gone, and the rest stays."""
+    """In nested savepoints, the rolled-back part is gone, and the rest stays."""
     with opened(engine, kind) as tx:
         kit.stream("t").publish("before", tx=tx)
         outer = tx.begin_nested()
@@ -99,7 +99,7 @@ def test_savepoints_of_sqlalchemy_are_honoured(kit: EventKit, engine: Any, kind:
 @proves("G4", "W2")
 @kinds
 def test_a_session_wakes_others_with_its_commit(kit: EventKit, engine: Any, kind: str) -> None:
-    """And with nothing before it."""
+    """Nothing wakes them before it."""
     waiting = background(lambda: next(kit.stream("t").subscribe()).payload)
     with opened(engine, kind) as tx:
         kit.stream("t").publish("undone", tx=tx)
@@ -132,7 +132,7 @@ def test_a_flush_that_fails_takes_the_event_with_it(kit: EventKit, engine: Any) 
 
 @proves("G4")
 def test_a_flush_that_fails_in_a_savepoint_takes_only_that(kit: EventKit, engine: Any) -> None:
-    """The event before it is committed, the one beside it is not."""
+    """The event before the savepoint is committed, the one in it is not."""
     with opened(engine) as session:
         session.add(Order(name="ann"))
         kit.stream("t").publish("before", tx=session)
@@ -149,7 +149,7 @@ def test_a_flush_that_fails_in_a_savepoint_takes_only_that(kit: EventKit, engine
 
 @proves("G4")
 def test_an_exception_after_the_flush_undoes_both(kit: EventKit, engine: Any) -> None:
-    """Leaving the session's block on it is enough."""
+    """Leaving the session's block by the exception undoes both."""
     with pytest.raises(LookupError), opened(engine) as session:  # noqa: PT012
         session.add(Order(name="ann"))
         session.flush()
@@ -160,7 +160,7 @@ def test_an_exception_after_the_flush_undoes_both(kit: EventKit, engine: Any) ->
 
 @proves("G4")
 def test_publishing_leaves_the_objects_of_a_session_alone(kit: EventKit, engine: Any) -> None:
-    """It flushes and expires nothing, begins nothing once the session has committed, and either setting is honoured."""
+    """Publishing flushes and expires nothing and begins nothing after the commit, with either setting."""
     for expire_on_commit in (True, False):
         with opened(engine, expire_on_commit=expire_on_commit) as session:
             order = Order(name=f"order {expire_on_commit}")
@@ -181,10 +181,10 @@ def test_publishing_leaves_the_objects_of_a_session_alone(kit: EventKit, engine:
 @proves("G4")
 @pytest.mark.parametrize("ending", ["prepared and committed", "committed", "prepared and rolled back", "rolled back"])
 def test_a_transaction_in_two_phases(kit: EventKit, engine: Any, ending: str) -> None:
-    """Where SQLAlchemy offers them, events and tasks are in both, although somebody waits."""
+    """Where SQLAlchemy offers two phases, both contain events and tasks, although another call waits."""
     _skip_without_two_phases(engine)
     waiting = background(lambda: kit.queue("q").claim("w", wait=PATIENCE))
-    assert kit.queue("nothing").claim("w", wait=0.5) == []  # long enough for the other to fall asleep
+    assert kit.queue("nothing").claim("w", wait=0.5) == []  # long enough for the other call to fall asleep
     with opened(engine, twophase=True) as session:
         savepoint = session.begin_nested()
         kit.queue("q").enqueue("never", tx=session)
@@ -213,7 +213,7 @@ def _prepare(session: Any) -> None:
 
 
 def _skip_without_two_phases(engine: Any) -> None:
-    """Skip the test if SQLAlchemy cannot do it with this engine even where nobody else takes part."""
+    """Skip the test if SQLAlchemy offers no two-phase commit with this engine."""
     try:
         with opened(engine, twophase=True) as session:
             place(session, "alone")
@@ -225,7 +225,7 @@ def _skip_without_two_phases(engine: Any) -> None:
 
 @proves("G4")
 def test_a_connection_goes_back_to_the_pool_clean(kit: EventKit, engine: Any) -> None:
-    """What its user left uncommitted is gone, and the next user, or one after the pool was emptied, is served."""
+    """Uncommitted work is rolled back, and the next user is served, also after the pool was emptied."""
     for kind in KINDS:
         with opened(engine, kind) as tx:
             kit.stream("t").publish("left", tx=tx)
@@ -244,7 +244,7 @@ def test_a_connection_goes_back_to_the_pool_clean(kit: EventKit, engine: Any) ->
 
 @proves("G4")
 def test_a_failing_call_leaves_a_session_as_it_was(kit: EventKit, engine: Any) -> None:
-    """What was written before stays, nothing of the call does, and the session can go on."""
+    """Earlier writes stay, the call leaves none, and the session can go on."""
     queue = kit.queue("q")
     queue.configure(max_size=2)
     with opened(engine) as session:
@@ -262,7 +262,7 @@ def test_a_failing_call_leaves_a_session_as_it_was(kit: EventKit, engine: Any) -
 
 @proves("G4", "G12")
 def test_threads_bring_their_own_sessions(kit: EventKit, engine: Any) -> None:
-    """Each one's transaction stands for itself, with calls without ``tx=`` in between."""
+    """Each session's transaction is separate, with calls without ``tx=`` in between."""
 
     def run(thread: int) -> None:
         for number in range(6):
@@ -279,3 +279,98 @@ def test_threads_bring_their_own_sessions(kit: EventKit, engine: Any) -> None:
     kept = [[thread, number] for thread in range(4) for number in (1, 3, 5)]
     assert sorted(events(kit)) == kept
     assert (sorted(placed(engine)), kit.queue("q").size()) == ([f"{t} {n}" for t, n in kept], 24)
+
+
+@proves("G4", "G5")
+def test_a_session_of_several_engines_says_which(kit: EventKit, engine: Any, flavour: str) -> None:
+    """If the session does not lead to the kit's database, the error names the argument, which is then accepted."""
+    elsewhere = _in_memory(engine, flavour)
+    bound = {"no engine but for models": None, "another engine by itself": unwrapped(elsewhere)}
+    for number, bind in enumerate(bound.values()):
+        with opened(engine, bind=bind, binds={Order: unwrapped(engine)}) as session:
+            with pytest.raises((ValueError, eventkit.ForeignTransaction), match=r"tx=session\.connection\(bind_argum"):
+                kit.stream("t").publish("lost", tx=session)
+            session.add(Order(name=f"order {number}"))
+            tx = session.connection(bind_arguments={"mapper": Order})
+            kit.stream("t").publish(number, tx=tx)
+            session.rollback()
+            session.add(Order(name=f"order {number}"))
+            tx = session.connection(bind_arguments={"mapper": Order})
+            kit.stream("t").publish(number, tx=tx)
+            assert number not in events(kit)
+            session.commit()
+    with opened(engine, binds={Order: unwrapped(elsewhere)}) as session:
+        kit.stream("t").publish("by itself", tx=session)
+        session.commit()
+    assert (placed(engine), events(kit)) == (["order 0", "order 1"], [0, 1, "by itself"])
+    elsewhere.dispose()
+
+
+@proves("G5")
+@kinds
+def test_another_database_is_refused(kit: EventKit, engine: Any, kind: str, flavour: str) -> None:
+    """Nothing is written to either."""
+    elsewhere = _in_memory(engine, flavour)
+    with opened(elsewhere, kind) as tx, pytest.raises(eventkit.ForeignTransaction, match="tx= "):
+        kit.stream("t").publish(1, tx=tx)
+    elsewhere.dispose()
+    assert events(kit) == []
+
+
+def _in_memory(engine: Any, flavour: str) -> Any:
+    """Return an engine on a database other than the kit's."""
+    if flavour == "sync":
+        return create_engine("sqlite://")
+    pytest.importorskip("aiosqlite", reason="the other database of an async engine is aiosqlite's")
+    return Blocking(create_async_engine("sqlite+aiosqlite://"), engine._loop)
+
+
+@proves("G4")
+def test_an_engine_that_commits_by_itself_is_refused(kit: EventKit, engine: Any) -> None:
+    """It has no transaction for the call to join."""
+    connection = engine.connect()
+    connection.execution_options(isolation_level="AUTOCOMMIT")
+    with pytest.raises(ValueError, match="tx= is a connection without an open transaction"):
+        kit.stream("t").publish(1, tx=connection)
+    connection.close()
+    assert events(kit) == []
+
+
+@proves("G4", "G13")
+def test_what_only_leads_to_a_transaction_is_refused(kit: EventKit, engine: Any) -> None:
+    """An engine or a session factory could begin a transaction, but would not commit it."""
+    for nothing in (engine, sessionmaker(unwrapped(engine)), Session):
+        with pytest.raises(TypeError, match=r"tx= is .*Session"):
+            kit.stream("t").publish(1, tx=nothing)
+    assert events(kit) == []
+
+
+@proves("G4")
+@pytest.mark.parametrize("kind", ["Session", "Connection"])
+def test_what_run_sync_shows_of_an_async_engine_is_refused(url: str, engine: Any, kind: str) -> None:
+    """It looks like a sync one, but its driver has to be awaited."""
+    if not isinstance(engine, Blocking):
+        pytest.skip("an engine that blocks has no run_sync()")
+    with opened(engine, kind) as tx, eventkit.connect(url) as kit:
+        with pytest.raises(TypeError, match=r"tx= is a transaction of an async engine.* outside of run_sync\(\)"):
+            tx.run_sync(lambda inside: kit.stream("t").publish(1, tx=inside))
+        assert events(kit) == []
+
+
+@proves("G4")
+@kinds
+def test_each_flavour_takes_its_own_sessions(url: str, engine: Any, flavour: str, kind: str) -> None:
+    """A blocking session would block the event loop; an async one could not be awaited."""
+
+    async def refuse() -> None:
+        async with eventkit.connect_async(url) as kit:
+            with pytest.raises(TypeError, match="tx= is a SQLAlchemy AsyncSession"):
+                await kit.stream("t").publish(1, tx=tx)
+
+    with opened(engine, kind) as tx, eventkit.connect(url) as kit:
+        if flavour == "sync":
+            asyncio.run(refuse())
+        else:
+            with pytest.raises(TypeError, match="tx= is a SQLAlchemy Session"):
+                kit.stream("t").publish(1, tx=unwrapped(tx))
+        assert events(kit) == []

@@ -1,5 +1,6 @@
-"""S1, S3, S7: publishing and reading."""
+"""Streams: publishing, reading, and dedup ids."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,8 +13,9 @@ from eventkit import Event, EventKit, NewEvent, Undecodable
 from eventkit.testing import advance
 
 from .clauses import proves
-from .rollback import rolled_back
-from .threads import in_thread, take
+from .processes import spawn
+from .streaming import go, publish_same_ids, transaction
+from .threads import in_thread, rolled_back, take
 
 
 @dataclass
@@ -31,7 +33,7 @@ class _PointDict(TypedDict):
 
 @proves("S1", "S3")
 def test_an_event_reads_as_it_was_published(kit: EventKit) -> None:
-    """`read` gives the offset that `publish` gave, and everything that was said."""
+    """`read` returns the offset that `publish` returned, and all arguments."""
     stream = kit.stream("orders")
     offset = stream.publish({"id": 42}, key="42", headers={"trace": "yes"})
     [event] = stream.read()
@@ -52,7 +54,7 @@ def test_an_event_without_key_and_headers_has_none(kit: EventKit) -> None:
 
 @proves("S1")
 def test_offsets_are_integers_that_grow(kit: EventKit) -> None:
-    """However the events of other topics lie between."""
+    """Offsets grow across events of other topics."""
     orders, others = kit.stream("orders"), kit.stream("others")
     offsets = []
     for n in range(5):
@@ -68,7 +70,7 @@ def test_offsets_are_integers_that_grow(kit: EventKit) -> None:
 def test_offsets_are_not_reused_when_everything_was_pruned(
     kit: EventKit, connect: Callable[..., Any], url: str
 ) -> None:
-    """Not even by a kit that comes later."""
+    """A later kit does not reuse them either."""
     stream = kit.stream("orders")
     last = stream.publish_many([1, 2, 3])[-1]
     assert stream.prune(max_keep=0) == 3
@@ -94,7 +96,7 @@ def test_a_rolled_back_publish_leaves_nothing(kit: EventKit) -> None:
 
 @proves("S1")
 def test_publish_many_keeps_the_order(kit: EventKit) -> None:
-    """Of bare payloads as of `NewEvent`s, and of both mixed; the offsets are in that order too."""
+    """Bare payloads, `NewEvent`s and mixed batches keep it; their offsets ascend."""
     stream = kit.stream("orders")
     items = [
         NewEvent("a", "key a", {"h": "a"}, "id a"),
@@ -115,7 +117,7 @@ def test_publish_many_keeps_the_order(kit: EventKit) -> None:
 
 @proves("S1")
 def test_publish_many_takes_any_number(kit: EventKit) -> None:
-    """None, and thousands, from any iterable."""
+    """It takes none, and thousands, from any iterable."""
     stream = kit.stream("orders")
     assert stream.publish_many([]) == []
     offsets = stream.publish_many(n for n in range(5000))
@@ -127,7 +129,7 @@ def test_publish_many_takes_any_number(kit: EventKit) -> None:
 
 @proves("S1")
 def test_publish_many_is_all_or_nothing(kit: EventKit) -> None:
-    """What is refused, and what the iterable itself raises, leaves nothing of the batch."""
+    """A refused item, or an exception of the iterable, leaves no event of the batch."""
     stream = kit.stream("orders")
 
     def failing() -> Iterator[int]:
@@ -144,7 +146,7 @@ def test_publish_many_is_all_or_nothing(kit: EventKit) -> None:
 
 @proves("S1", "S2")
 def test_a_batch_appears_from_its_beginning(kit: EventKit) -> None:
-    """Whoever reads while it is being published has the first events and lacks the last, never the other way round."""
+    """A reader during the commit sees a prefix of the batch, and never its end without its beginning."""
     stream = kit.stream("orders")
 
     def publish() -> None:
@@ -161,7 +163,7 @@ def test_a_batch_appears_from_its_beginning(kit: EventKit) -> None:
 
 @proves("S3")
 def test_read_is_exclusive_ascending_and_bounded(kit: EventKit) -> None:
-    """It begins behind *after* and gives *limit* events, 1,000 if nothing is said."""
+    """It returns *limit* events after *after*, 1,000 by default."""
     stream, others = kit.stream("orders"), kit.stream("others")
     offsets = stream.publish_many(range(600))
     others.publish_many(range(10))
@@ -177,7 +179,7 @@ def test_read_is_exclusive_ascending_and_bounded(kit: EventKit) -> None:
 
 @proves("S7")
 def test_head_is_the_last_offset(kit: EventKit) -> None:
-    """0 for a topic that never had an event; that of the topic alone; and it stays when the event is pruned."""
+    """It is 0 for a topic without events, counts that topic alone, and stays when the event is pruned."""
     stream = kit.stream("orders")
     kit.stream("others").publish(1)
     assert stream.head() == 0
@@ -210,7 +212,7 @@ def test_offset_at_finds_the_place_of_a_moment(kit: EventKit) -> None:
 
 @proves("S7", "S8")
 def test_offset_at_goes_on_after_pruning(kit: EventKit) -> None:
-    """What it gives for a moment before the first event left is no position that was pruned away."""
+    """Its answer for a moment before the oldest remaining event is no pruned position."""
     stream = kit.stream("orders")
     stream.publish_many(range(5))
     advance(kit, 100)
@@ -233,7 +235,7 @@ def test_offset_at_wants_a_time_zone(kit: EventKit) -> None:
 @proves("G9", "S3")
 @pytest.mark.parametrize("type", [_Point, _PointStruct, _PointDict], ids=["dataclass", "struct", "typeddict"])
 def test_an_event_that_does_not_decode_is_delivered_and_passed(kit: EventKit, type: Any) -> None:
-    """Its payload is an `Undecodable` with the text and the error; those around it, and its offset, are as ever."""
+    """Its payload is an `Undecodable` with the text and the error; offsets and other events are unaffected."""
     typed, raw = kit.stream("points", type=type), kit.stream("points")
     offsets = [typed.publish(type(x=1)), raw.publish({"x": "word"}, headers={"a": "b"}), typed.publish(type(x=3))]
     events = typed.read()
@@ -248,7 +250,7 @@ def test_an_event_that_does_not_decode_is_delivered_and_passed(kit: EventKit, ty
 
 @proves("G9", "S5")
 def test_a_subscriber_passes_what_does_not_decode(kit: EventKit) -> None:
-    """The loop gets it as an `Undecodable`, goes on, and its position lies behind it."""
+    """The loop gets it as an `Undecodable` and continues after it."""
     typed, raw = kit.stream("points", type=_Point), kit.stream("points")
     typed.publish(_Point(1))
     bad = raw.publish("no point")
@@ -260,3 +262,119 @@ def test_a_subscriber_passes_what_does_not_decode(kit: EventKit) -> None:
         assert take(events, 1)[0].payload == _Point(3)
     assert typed.offset("consumer") == bad
     assert [event.offset for event in typed.read(typed.offset("consumer"))] == [last]
+
+
+@proves("S6")
+def test_the_same_id_gives_the_first_offset(kit: EventKit) -> None:
+    """The other arguments of the second call are ignored; the first event is unchanged."""
+    stream = kit.stream("orders")
+    first = stream.publish("first", key="a", dedup="id")
+    between = stream.publish("between")
+    assert stream.publish("second", key="b", headers={"h": "2"}, dedup="id") == first
+    assert [(event.offset, event.payload, event.key) for event in stream.read()] == [
+        (first, "first", "a"),
+        (between, "between", None),
+    ]
+
+
+@proves("S6")
+def test_ids_are_a_topics_own(kit: EventKit) -> None:
+    """The id in another topic, and another id, are no duplicates; nor are events without an id."""
+    stream, other = kit.stream("orders"), kit.stream("others")
+    stream.publish(1, dedup="id")
+    other.publish(2, dedup="id")
+    stream.publish(3, dedup="ID")
+    stream.publish_many([1, 1])
+    assert [event.payload for event in stream.read()] == [1, 3, 1, 1]
+    assert [event.payload for event in other.read()] == [2]
+
+
+@proves("S6", "S1")
+def test_duplicates_inside_and_before_a_batch(kit: EventKit) -> None:
+    """`publish_many` answers for each item, duplicates inside the batch included, and writes each id once."""
+    stream = kit.stream("orders")
+    old = stream.publish("old", dedup="old")
+    offsets = stream.publish_many(
+        [
+            NewEvent("a", dedup="new"),
+            "plain",
+            NewEvent("b", dedup="old"),
+            NewEvent("c", dedup="new"),
+            "plain",
+            NewEvent("d", dedup="last"),
+        ]
+    )
+    new, plain, again_old, again_new, plain_too, last = offsets
+    assert (again_old, again_new) == (old, new)
+    assert old < new < plain < plain_too < last
+    assert [event.offset for event in stream.read()] == [old, new, plain, plain_too, last]
+    assert [event.payload for event in stream.read()] == ["old", "a", "plain", "plain", "d"]
+    assert stream.publish_many([NewEvent("e", dedup="old"), NewEvent("f", dedup="new")]) == [old, new]
+    assert len(stream.read()) == 5
+
+
+@proves("S6")
+def test_a_rolled_back_first_does_not_count(kit: EventKit) -> None:
+    """The next event with the id is the first."""
+    stream = kit.stream("orders")
+    with rolled_back(kit) as tx:
+        stream.publish("undone", dedup="id", tx=tx)
+    offset = stream.publish("done", dedup="id")
+    assert stream.publish("again", dedup="id") == offset
+    assert [(event.offset, event.payload) for event in stream.read()] == [(offset, "done")]
+
+
+@proves("S6")
+def test_a_transaction_knows_its_own_ids(kit: EventKit) -> None:
+    """It sees them before they are committed."""
+    stream = kit.stream("orders")
+    with kit.transaction() as tx:
+        first = stream.publish("first", dedup="id", tx=tx)
+        assert stream.publish("second", dedup="id", tx=tx) == first
+        assert stream.publish_many([NewEvent("third", dedup="id")], tx=tx) == [first]
+    assert [event.payload for event in stream.read()] == ["first"]
+
+
+@proves("S6", "S8")
+def test_retention_ends_with_the_event(kit: EventKit) -> None:
+    """The id of a pruned event is free; those of the remaining events are not."""
+    stream = kit.stream("orders")
+    first = stream.publish("first", dedup="pruned")
+    left = stream.publish("left", dedup="left")
+    stream.prune(max_keep=1)
+    again = stream.publish("again", dedup="pruned")
+    assert again > left > first
+    assert stream.publish("no", dedup="left") == left
+    assert stream.publish("no", dedup="pruned") == again
+    assert [event.payload for event in stream.read()] == ["left", "again"]
+
+
+@proves("S6")
+@pytest.mark.parametrize("commit", [True, False], ids=["committed", "rolled back"])
+def test_the_second_waits_for_the_transaction_of_the_first(kit: EventKit, commit: bool) -> None:
+    """If that commits, it gets the first one's offset; if it rolls back, it is the first."""
+    stream = kit.stream("orders")
+    with transaction(kit, commit=commit) as tx:
+        first = stream.publish("first", dedup="id", tx=tx)
+        second = in_thread(lambda: stream.publish("second", dedup="id"))
+        time.sleep(0.2)
+        assert not second.done()
+    offset = second.result(30)
+    [event] = stream.read()
+    assert (event.offset, event.payload) == (offset, "first" if commit else "second")
+    if commit:
+        assert offset == first
+
+
+@proves("S6")
+@pytest.mark.parametrize("rollbacks", [False, True], ids=["committed", "some rolled back"])
+def test_racing_processes_agree_on_one_event_for_an_id(kit: EventKit, url: str, flavour: str, rollbacks: bool) -> None:
+    """All get the same offset, and the topic holds one event for each id."""
+    processes = [spawn(publish_same_ids, url, flavour, writer, 40, rollbacks) for writer in range(3)]
+    go(kit)
+    answers = [process.result() for process in processes]
+    assert answers[0] == answers[1] == answers[2]
+    events = kit.stream("deduplicated").read()
+    assert {event.payload[1]: event.offset for event in events} == answers[0]
+    assert len(events) == 40
+    assert all(len(event.payload) == 2 for event in events)

@@ -1,29 +1,35 @@
-"""S5: subscribing; replay, then live."""
+"""Subscriptions: iterators that survive timeouts, and their start positions."""
 
+import asyncio
+import random
+import signal
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from eventkit import Closed, EventKit
+import eventkit
+from eventkit import Closed, EventKit, TimedOut
 from eventkit.testing import advance
 
 from .clauses import proves
 from .processes import spawn
 from .streaming import END, go, publish_numbers, until_end
-from .threads import eventually, in_thread, rest, take
+from .threads import PATIENCE, eventually, in_thread, rest, take
 
 
 def _payloads(events: Any, count: int) -> list[Any]:
-    """The payloads of the next *count* events."""
+    """Return the payloads of the next *count* events."""
     return [event.payload for event in take(events, count)]
 
 
 @proves("S5", "S3")
 def test_a_subscriber_gets_what_there_is_and_what_comes(kit: EventKit) -> None:
-    """The events are those that `read` gives."""
+    """Its events equal those of `read`."""
     stream = kit.stream("orders")
     stream.publish_many(["a", "b"])
     with stream.subscribe() as events:
@@ -39,7 +45,7 @@ def test_a_subscriber_gets_what_there_is_and_what_comes(kit: EventKit) -> None:
 
 @proves("S5")
 def test_no_gap_and_no_duplicate_at_the_seam(kit: EventKit, url: str, flavour: str) -> None:
-    """Subscribers that come at any moment of a busy publisher's work all get everything, once, in order."""
+    """Subscribers that start while a publisher is busy all get every event once, in order."""
     stream = kit.stream("busy")
     with spawn(publish_numbers, url, flavour, "busy", 1500):
         go(kit)
@@ -57,7 +63,7 @@ def test_no_gap_and_no_duplicate_at_the_seam(kit: EventKit, url: str, flavour: s
 @proves("S5")
 @pytest.mark.parametrize("batch", [1, 3, 1000])
 def test_the_batch_is_only_how_much_is_read_at_a_time(kit: EventKit, batch: int) -> None:
-    """Every batch size gives the same."""
+    """Every batch size gives the same events."""
     stream = kit.stream("orders")
     stream.publish_many(range(10))
     with stream.subscribe("consumer", batch=batch, save_every_n=1) as events:
@@ -66,7 +72,7 @@ def test_the_batch_is_only_how_much_is_read_at_a_time(kit: EventKit, batch: int)
 
 @proves("S5")
 def test_committed_goes_on_after_the_saved_offset(kit: EventKit) -> None:
-    """From the first event when none is saved, or no consumer named."""
+    """It starts at the first event without a saved offset or a consumer name."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(["a", "b", "c", "d"])
     with stream.subscribe("consumer") as events:
@@ -84,7 +90,7 @@ def test_committed_goes_on_after_the_saved_offset(kit: EventKit) -> None:
 
 @proves("S5")
 def test_any_other_start_wins_over_the_saved_offset(kit: EventKit) -> None:
-    """The first event, an offset, a moment; saved is, as ever, only what lies ahead of the saved offset."""
+    """The start is the first event, an offset or a moment; a save still only moves the offset forward."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(["a", "b", "c"])
     advance(kit, 100)
@@ -108,7 +114,7 @@ def test_any_other_start_wins_over_the_saved_offset(kit: EventKit) -> None:
 
 @proves("S5")
 def test_latest_gives_only_what_comes(kit: EventKit) -> None:
-    """Though an offset is saved, and though it is read a good while later."""
+    """Neither a saved offset nor a late first read changes that."""
     stream = kit.stream("orders")
     first = stream.publish_many(["a", "b"])[0]
     stream.save_offset("consumer", first)
@@ -135,14 +141,14 @@ def test_latest_gives_only_what_comes(kit: EventKit) -> None:
     ids=str,
 )
 def test_subscribe_refuses_bad_arguments_at_once(kit: EventKit, arguments: dict[str, Any]) -> None:
-    """At the call, not at the first step."""
+    """The call raises, not the first step."""
     with pytest.raises(ValueError):  # noqa: PT011 - any of several arguments
         kit.stream("orders").subscribe(**arguments)
 
 
 @proves("S5", "S4")
 def test_consumers_each_get_everything(kit: EventKit) -> None:
-    """At their own pace, and each with its own offset."""
+    """Each reads at its own pace, with its own offset."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(6))
     with (
@@ -160,7 +166,7 @@ def test_consumers_each_get_everything(kit: EventKit) -> None:
 
 @proves("S5")
 def test_a_closed_iterator_has_ended(kit: EventKit) -> None:
-    """By `close`, which may be called again, or by ``with``; before, during and after its use."""
+    """`close`, which may be repeated, or ``with`` ends it before, during and after its use."""
     stream = kit.stream("orders")
     stream.publish_many(range(3))
     never_used = stream.subscribe("a")
@@ -181,7 +187,7 @@ def test_a_closed_iterator_has_ended(kit: EventKit) -> None:
 
 @proves("S5", "G1")
 def test_closing_the_kit_ends_waiting_iterators(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """Normally, in every thread that waits, and at once."""
+    """They end normally and at once, in every waiting thread."""
     another = connect(url)
     stream = another.stream("orders")
     stream.publish("a")
@@ -201,7 +207,7 @@ def test_closing_the_kit_ends_waiting_iterators(kit: EventKit, connect: Callable
 
 @proves("S5", "G1")
 def test_nothing_is_handed_out_once_the_kit_is_closed(kit: EventKit) -> None:
-    """Not even what was read already."""
+    """Events already read are not handed out either."""
     kit.stream("orders").publish_many(range(5))
     subscribers = [kit.stream("orders").subscribe(consumer) for consumer in ("consumer", None)]
     for events in subscribers:
@@ -213,7 +219,7 @@ def test_nothing_is_handed_out_once_the_kit_is_closed(kit: EventKit) -> None:
 
 @proves("S5")
 def test_a_subscriber_wakes_for_each_of_many_commits(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """One after another, by another kit, each in its turn."""
+    """Another kit commits one event after the other, and the subscriber gets each before the next."""
     publisher = connect(url).stream("orders")
     with kit.stream("orders").subscribe("consumer") as events:
         for n in range(30):
@@ -222,3 +228,150 @@ def test_a_subscriber_wakes_for_each_of_many_commits(kit: EventKit, connect: Cal
             publisher.publish(n)
             assert coming.result(30).payload == n
     publisher.publish(END)
+
+
+KINDS = ["events", "tasks", "notifications"]
+
+
+def _iterator(kit: Any, kind: str) -> Any:
+    if kind == "events":
+        return kit.stream("t").subscribe("consumer", start="earliest")
+    return kit.queue("t").work("w", batch=3) if kind == "tasks" else kit.channel("t").listen(start="earliest")
+
+
+def _send(kit: Any, kind: str, payload: int) -> Any:
+    if kind == "events":
+        return kit.stream("t").publish(payload)
+    return kit.queue("t").enqueue(payload) if kind == "tasks" else kit.channel("t").notify(payload)
+
+
+@proves("S5", "Q17", "N1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_that_are_cancelled_lose_nothing(url: str, kind: str) -> None:
+    """A timeout around `anext` may end it anywhere: while it waits, claims, reads, or has just found an event."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit, _iterator(kit, kind) as messages:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(messages), 0.2)
+            sent = 0
+            got: list[Any] = []
+            while len(got) < 60:
+                if sent < 60:
+                    await _send(kit, kind, sent)
+                    sent += 1
+                step = asyncio.create_task(anext(messages))
+                for _ in range(random.randrange(80)):
+                    await asyncio.sleep(0)
+                if sent < 60 or random.random() < 0.5:
+                    step.cancel()
+                with suppress(asyncio.CancelledError):
+                    got.append(await step)
+                    if kind == "tasks":
+                        assert await kit.queue("t").ack(got[-1])
+                        assert got[-1].attempt == 1
+            payloads = [message.payload for message in got]
+            assert (sorted(payloads) if kind == "tasks" else payloads) == list(range(60))
+
+    asyncio.run(asyncio.wait_for(main(), 2 * PATIENCE))
+
+
+@proves("S5", "Q17", "N1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_next_gives_up_after_its_timeout_and_goes_on(kit: EventKit, kind: str) -> None:
+    """Progress is saved meanwhile, even with short timeouts."""
+    with _iterator(kit, kind) as messages:
+        for payload in range(3):
+            with pytest.raises(TimedOut):
+                messages.next(timeout=0.05)
+            _send(kit, kind, payload)
+            assert messages.next(timeout=PATIENCE).payload == payload
+        if kind == "events":
+            stream = kit.stream("t")
+            deadline = time.monotonic() + PATIENCE
+            while stream.offset("consumer") < stream.head():
+                with pytest.raises(TimedOut):
+                    messages.next(timeout=0.01)
+                assert time.monotonic() < deadline
+
+
+@proves("S5", "Q17", "N1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_iterator_is_closed_while_a_step_waits(kit: EventKit, kind: str) -> None:
+    """Another thread or task closes it: the step ends normally, whether it sleeps already or is about to."""
+    for pause in (0.0, 0.01, 0.2):
+        messages = _iterator(kit, kind)
+        with pytest.raises(TimedOut):
+            messages.next(timeout=0)
+        waiting = in_thread(next, messages, "ended")
+        time.sleep(pause)
+        messages.close()
+        assert waiting.result(PATIENCE) == "ended"
+        assert next(messages, "ended") == "ended"
+
+
+@proves("S5", "Q17", "N1")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_handler_closes_the_iterator_that_it_interrupts(url: str, kind: str) -> None:
+    """The loop ends; handled events are saved, and the kit works on."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals are handled in the main thread")
+    with eventkit.connect(url) as kit:
+        messages, seen = _iterator(kit, kind), []
+        _send(kit, kind, 1)
+        previous = signal.signal(signal.SIGALRM, lambda *_: messages.close())
+        try:
+            for message in messages:
+                seen.append(message.payload)
+                signal.setitimer(signal.ITIMER_REAL, 0.03)
+        finally:
+            signal.signal(signal.SIGALRM, previous)
+        assert seen == [1]
+        if kind == "events":
+            assert kit.stream("t").offset("consumer") == kit.stream("t").head()
+
+
+@proves("Q17", "Q22")
+@pytest.mark.parametrize("kept", [True, False])
+def test_leaving_a_loop_gives_back_the_claimed_rest(connect: Callable[..., Any], url: str, kept: bool) -> None:
+    """The tasks return in their order with their attempts, also while a variable refers to the iterator."""
+    with eventkit.connect(url) as kit:
+        queue = kit.queue("t")
+        queue.enqueue_many(range(8))
+        tasks: Any = queue.work(batch=5)
+        iterated = [tasks]
+        if not kept:
+            del tasks
+        for task in iterated.pop():
+            if task.payload == 1:
+                assert queue.ack(task)
+                break
+        assert [(task.payload, task.attempt) for task in queue.claim("other", 8)] == [(n, 1) for n in range(2, 8)]
+
+
+@proves("Q17", "S5")
+def test_leaving_an_async_loop_gives_back_and_saves(url: str) -> None:
+    """It happens in the next turns of the event loop, and before the kit is closed at the latest."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(url) as kit, eventkit.connect_async(url) as closing:
+            queue, stream = kit.queue("t"), kit.stream("t")
+            await queue.enqueue_many(range(8))
+            offsets = await stream.publish_many(range(3))
+            tasks = queue.work(batch=5)
+            async for task in tasks:
+                if task.payload == 1:
+                    assert await queue.ack(task)
+                    break
+            while (await queue.stats()).leased > 1:  # The first task is not acked.
+                await asyncio.sleep(0.01)
+            rest = await queue.claim("other", 5)
+            assert [(task.payload, task.attempt) for task in rest] == [(n, 1) for n in range(2, 7)]
+            assert (await anext(tasks)).payload == 7
+            async for event in closing.stream("t").subscribe("consumer"):
+                if event.payload == 2:
+                    break
+            await closing.close()
+            assert await stream.offset("consumer") == offsets[1]
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))

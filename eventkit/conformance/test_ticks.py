@@ -1,5 +1,6 @@
-"""What a tick fires (K5), and that it does so exactly once (K6)."""
+"""Ticks of schedules, sequential and concurrent."""
 
+import random
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -13,8 +14,8 @@ from eventkit import EventKit
 from eventkit.testing import advance
 
 from .clauses import proves
-from .processes import PATIENCE, background
-from .scheduling import SECOND, fires, next_fire, the_schedule
+from .processes import PATIENCE, background, spawn
+from .scheduling import SECOND, STEPS, die_ticking, fires, go_together, next_fire, the_schedule, tick_along
 from .urls import with_options
 
 _HOUR = timedelta(hours=1)
@@ -22,18 +23,18 @@ _DAY = timedelta(days=1)
 
 
 def _stand_at(kit: EventKit, name: str, moment: datetime) -> None:
-    """Let the schedule's next fire be at *moment*, which has passed."""
+    """Set the schedule's next fire to *moment*, which has passed."""
     advance(kit, next_fire(kit, name) - moment)
 
 
 def _moments(kit: EventKit, now: datetime | None = None) -> list[datetime]:
-    """When the fires of a tick were due."""
+    """Return when the fires of a tick were due."""
     return [fire.moment for fire in kit.schedules.tick(now)]
 
 
 @proves("K4", "K6")
 def test_a_fire_is_a_task(kit: EventKit) -> None:
-    """With what the schedule says, due at the moment of the fire, and expiring so long after it."""
+    """It has the schedule's settings, is due at the time of the fire, and expires that long after it."""
     payload = {"to": "ann 🦊", "n": 2**53 + 1}
     kit.schedules.add(
         "mail", "@every 1h", "mails", payload, priority=4, expires=7200, max_attempts=2, headers={"a": "b"}
@@ -62,7 +63,7 @@ def test_a_fire_is_a_task(kit: EventKit) -> None:
 
 @proves("K6")
 def test_a_full_queue_does_not_refuse_a_fire(kit: EventKit) -> None:
-    """It would be lost; `max_size` is for those who can wait."""
+    """A refused fire would be lost; `max_size` is for callers that can wait."""
     kit.queue("q").configure(max_size=1)
     kit.schedules.add("s", "@every 1m", "q")
     advance(kit, 200)
@@ -73,7 +74,7 @@ def test_a_full_queue_does_not_refuse_a_fire(kit: EventKit) -> None:
 
 @proves("K6", "Q2")
 def test_a_late_fire_is_handed_out_at_once(kit: EventKit) -> None:
-    """Although the queue has handed out tasks that were due later."""
+    """Tasks that were due later may have been claimed before."""
     queue = kit.queue("q")
     kit.schedules.add("s", "@every 1s", "q")
     for _ in range(3):
@@ -88,7 +89,7 @@ def test_a_late_fire_is_handed_out_at_once(kit: EventKit) -> None:
 
 @proves("K6", "W1")
 def test_a_fire_wakes_who_waits_for_a_task(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """In each of the queues, without a poll."""
+    """Waiters of each of the queues wake without a poll."""
     worker = connect(with_options(url, fallback_poll=86_400))
     waiting = [background(lambda n=n: worker.queue(f"q{n}").claim("w", wait=PATIENCE)) for n in range(3)]
     for n in range(3):
@@ -103,7 +104,7 @@ def test_a_fire_wakes_who_waits_for_a_task(kit: EventKit, connect: Callable[...,
 
 @proves("K6")
 def test_a_late_fire_that_has_expired_is_a_dead_letter(kit: EventKit) -> None:
-    """Whoever makes up for it later does not make it any younger."""
+    """Its expiry counts from the time of the fire, not from the tick."""
     kit.schedules.add("s", "@every 1m", "q", expires=90)
     advance(kit, 125)
     assert len(kit.schedules.tick()) == 2
@@ -138,7 +139,7 @@ def test_an_hour_away_with_a_schedule_of_a_second(kit: EventKit, when: str) -> N
 
 @proves("K6")
 def test_none_forgives_a_minute(kit: EventKit) -> None:
-    """A fire that nobody came for within a minute is skipped, with those before it."""
+    """A fire that is more than a minute late is skipped, with those before it."""
     for late, expected in ((30, 1), (59, 1), (62, 0), (4000, 0)):
         kit.schedules.add(f"{late}", "@every 2h", f"queue {late}", catch_up="none")
         advance(kit, 3 * 7200 + late)
@@ -163,7 +164,7 @@ def test_none_forgives_a_minute(kit: EventKit) -> None:
 
 @proves("K6", "K5")
 def test_an_interval_keeps_its_grid(kit: EventKit) -> None:
-    """However late a fire comes, the next one is a whole number of intervals after the first."""
+    """After a late fire, the next one is a whole number of intervals after the first."""
     kit.schedules.add("s", "@every 7s", "q", catch_up="latest")
     first = next_fire(kit, "s")
     for late in (0.0, 3.2, 6.999, 7.0, 50.5, 1000.0):
@@ -175,7 +176,7 @@ def test_an_interval_keeps_its_grid(kit: EventKit) -> None:
 
 @proves("K6")
 def test_years_away_cost_next_to_nothing(kit: EventKit) -> None:
-    """The newest is found and the next, without a look at each of the millions between."""
+    """The tick finds the newest fire and the next without visiting the millions between."""
     kit.schedules.add("often", "* * * * * *", "q", catch_up="latest")
     kit.schedules.add("daily", "30 2 * * *", "q", catch_up="latest", tz="Europe/Berlin")
     kit.schedules.add("interval", "@every 1s", "q", catch_up="none")
@@ -196,7 +197,7 @@ def test_years_away_cost_next_to_nothing(kit: EventKit) -> None:
 
 @proves("K4")
 def test_a_tick_at_another_moment(kit: EventKit) -> None:
-    """Before a fire nothing comes of it; ahead of time, the task waits for its moment."""
+    """A tick before the fire does nothing; after a tick ahead of time, the task waits for its time."""
     kit.schedules.add("s", "@every 1h", "q")
     due = next_fire(kit, "s")
     assert _moments(kit, due - timedelta(milliseconds=1)) == []
@@ -212,7 +213,7 @@ def test_a_tick_at_another_moment(kit: EventKit) -> None:
 
 @proves("K4", "K6")
 def test_one_tick_fires_however_many_are_due(kit: EventKit) -> None:
-    """Each with a task of its own, in its queue."""
+    """Each fire makes a task of its own, in its queue."""
     with kit.transaction() as tx:
         for n in range(330):
             kit.schedules.add(f"schedule {n}", "@every 1h", f"queue {n % 7}", n, tx=tx)
@@ -243,13 +244,13 @@ def test_one_tick_fires_however_many_are_due(kit: EventKit) -> None:
 def test_a_time_that_the_clock_skips_or_repeats_fires_once(
     kit: EventKit, tz: str, when: str, night: str, expected: str
 ) -> None:
-    """At the first moment after the gap, or the first of the two; and an hourly one in every real hour."""
+    """It fires at the first moment after the gap, or the first of the two; an hourly one fires in every real hour."""
     midnight = datetime.fromisoformat(f"{night}T00:00+00:00")
     begin = midnight - _DAY / 2
     for schedule in (when, "7 * * * *"):
         kit.schedules.add("s", schedule, "q", tz=tz)
         _stand_at(kit, "s", begin)
-        assert _moments(kit, begin) == [begin]  # Where no expression had put it.
+        assert _moments(kit, begin) == [begin]  # A time that no expression of the schedule matches.
         found = _moments(kit, begin + _DAY)
         if schedule == when:
             assert [f"{moment:%H:%M}" for moment in found] == [expected]
@@ -258,6 +259,57 @@ def test_a_time_that_the_clock_skips_or_repeats_fires_once(
 
 
 def _on_the_wall(minute: int, tz: str, after: datetime, until: datetime) -> list[datetime]:
-    """All moments at which the clock on the wall shows this minute."""
+    """Return all moments at which a wall clock shows this minute."""
     minutes = [after + timedelta(minutes=n) for n in range(1, (until - after) // timedelta(minutes=1) + 1)]
     return [moment for moment in minutes if moment.astimezone(ZoneInfo(tz)).minute == minute]
+
+
+@proves("K6")
+def test_three_schedulers_and_a_hundred_fires(kit: EventKit, url: str, flavour: str) -> None:
+    """They make a hundred tasks."""
+    kit.schedules.add("s", "@every 1s", "q")
+    first = next_fire(kit, "s")
+    moments = [first + n * SECOND for n in range(100)]
+    processes = [spawn(tick_along, url, flavour, moments) for _ in range(3)]
+    go_together(kit, 3)
+    fired = sorted(fire for process in processes for fire in process.result())
+    assert [moment for moment, _ in fired] == moments
+    assert len({id for _, id in fired}) == 100
+    assert fires(kit, "q") == [("s", moment.isoformat()) for moment in moments]
+    assert (the_schedule(kit, "s").fired, the_schedule(kit, "s").skipped) == (100, 0)
+
+
+def _kill(kit: EventKit, url: str, flavour: str, kills: int) -> None:
+    chance = random.Random(kills)
+    kit.schedules.add("s", "@every 1s", "q")
+    kit.schedules.add("t", "@every 2s", "q")
+    first = {name: next_fire(kit, name) for name in ("s", "t")}
+    steps = [n % STEPS for n in range(kills)]
+    chance.shuffle(steps)
+    moments = [first["s"] + n * SECOND for n in range(kills)]
+    deaths = list(zip(moments, steps, strict=True))
+    for begin in range(0, kills, 4 * STEPS):  # A number that one process can handle within PATIENCE.
+        some = deaths[begin : begin + 4 * STEPS]
+        assert spawn(die_ticking, url, flavour, some).result() == [-9] * len(some)
+    now = moments[-1] + SECOND / 2
+    kit.schedules.tick(now)
+    expected = [
+        (name, (first[name] + n * length).isoformat())
+        for name, length in (("s", SECOND), ("t", 2 * SECOND))
+        for n in range((now - first[name]) // length + 1)
+    ]
+    assert fires(kit, "q") == expected
+    assert sum(schedule.fired for schedule in kit.schedules.list()) == len(expected)
+
+
+@proves("K6")
+def test_a_scheduler_killed_at_any_step_neither_loses_nor_doubles_a_fire(kit: EventKit, url: str, flavour: str) -> None:
+    """It is killed between any two statements, before the commit and after it, several times each."""
+    _kill(kit, url, flavour, 4 * STEPS)
+
+
+@proves("K6")
+@pytest.mark.slow
+def test_schedulers_killed_two_hundred_times(kit: EventKit, url: str, flavour: str) -> None:
+    """The kills come in many orders."""
+    _kill(kit, url, flavour, 200)

@@ -1,4 +1,4 @@
-"""The caller's own transaction: ``tx=`` (G4), here with what `kit.transaction` gives."""
+"""The caller's own transaction: ``tx=`` (G4), here that of `kit.transaction`."""
 
 import asyncio
 import threading
@@ -19,11 +19,11 @@ from .writes import WRITES, prepare, sent, visible
 
 
 class _Undo(Exception):
-    """What rolls back."""
+    """An error that rolls back the transaction."""
 
 
 def _sql(kit: Any, tx: Any, statement: str) -> None:
-    """Execute *statement* on the connection that `kit.transaction` gave."""
+    """Execute *statement* on the connection of `kit.transaction`."""
     if not isinstance(kit, Blocking):
         tx.execute(statement)
         return
@@ -37,7 +37,7 @@ def _sql(kit: Any, tx: Any, statement: str) -> None:
 @proves("G4")
 @pytest.mark.parametrize("name", WRITES)
 def test_a_call_is_part_of_the_transaction(kit: EventKit, name: str) -> None:
-    """It is undone by an exception and by a rollback to a savepoint, and visible from the commit on, not before."""
+    """An exception or a rollback to a savepoint undoes it; others see it from the commit on, not before."""
     write, other = WRITES[name], kit.stream("other")
     kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
     task = prepare(kit)
@@ -114,7 +114,7 @@ def test_nobody_wakes_before_the_commit(kit: EventKit) -> None:
 
 @proves("G4")
 def test_forgetting_tx_never_waits_for_oneself(url: str, flavour: str) -> None:
-    """A call without ``tx=`` inside the transaction succeeds, or is refused at once and says so; it never waits.
+    """A call without ``tx=`` inside the transaction succeeds or is refused at once with a reason; it never waits.
 
     A backend that declares ``concurrent_writers`` refuses none.
     """
@@ -160,7 +160,7 @@ def test_forgetting_tx_never_waits_for_oneself(url: str, flavour: str) -> None:
 
 @proves("G4", "G12")
 def test_others_wait_for_the_transaction_and_succeed(kit: EventKit) -> None:
-    """Threads and tasks that write meanwhile, transactions of their own included, come through after it."""
+    """Threads and tasks that write meanwhile, in transactions of their own too, succeed after it."""
     begun = threading.Event()
 
     def in_a_transaction(number: int) -> None:
@@ -187,7 +187,7 @@ def test_others_wait_for_the_transaction_and_succeed(kit: EventKit) -> None:
 
 @proves("G4")
 def test_a_cancelled_task_rolls_back(url: str) -> None:
-    """A task that is cancelled inside its transaction leaves nothing behind, and the kit is free for others."""
+    """A task cancelled inside its transaction leaves no writes, and the kit is free for others."""
 
     async def main() -> None:
         async with eventkit.connect_async(url) as kit:
@@ -214,7 +214,7 @@ def test_a_cancelled_task_rolls_back(url: str) -> None:
 
 @proves("G4", "G13")
 def test_what_is_no_transaction_is_refused(kit: EventKit) -> None:
-    """Anything else as ``tx=`` is a `TypeError` that names what is accepted, and nothing is written."""
+    """Any other ``tx=`` is a `TypeError` that names the accepted kinds, and nothing is written."""
     for nothing in (object(), "tx", 5, True, (), kit.stream("t")):
         with pytest.raises(TypeError, match=r"tx= is .*Session.*kit\.transaction\(\)"):
             kit.stream("t").publish(1, tx=nothing)

@@ -1,9 +1,11 @@
-"""Waking: on every commit that matters, wherever it was made (W1, W2, W3)."""
+"""Waking, and clocks that differ."""
 
+import asyncio
 import random
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,22 +15,22 @@ from eventkit import EventKit, Task
 
 from .clauses import proves
 from .flavours import Blocking, Loop
-from .processes import PATIENCE, Elsewhere, another_process, background  # noqa: F401  # a fixture
+from .processes import PATIENCE, Elsewhere, another_process, background, spawn  # noqa: F401  # a fixture
 from .urls import with_options
 
 NEVER = 3600
-"""A fallback poll that no test lives to see: whoever wakes was woken."""
+"""Seconds of a fallback poll that no test reaches: every waiter that wakes was woken."""
 
 
 @pytest.fixture
 def sleeper(connect: Callable[..., Any], url: str) -> Any:
-    """A kit that looks for nothing of its own accord."""
+    """Return a kit whose fallback poll never comes."""
     return connect(with_options(url, fallback_poll=NEVER))
 
 
 @proves("W1", "W2")
 def test_a_commit_in_another_process_wakes_every_waiter(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
-    """Subscribers, workers, listeners, and calls that wait wake when another process commits what they wait for."""
+    """Subscribers, workers, listeners and waiting calls wake when another process commits what they wait for."""
     sleeper.queue("full").configure(max_size=1)
     sleeper.queue("full").enqueue("in the way")
     events, tasks = sleeper.stream("t").subscribe(), sleeper.queue("worked").work("w")
@@ -88,7 +90,7 @@ _MAKE_READY: dict[str, Callable[[Any, Task[Any] | None], object]] = {
 @proves("W2", "Q2")
 @pytest.mark.parametrize("what", _MAKE_READY)
 def test_whatever_makes_a_task_ready_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
-    """A waiting claim wakes when another process makes a task ready, in whatever way."""
+    """A waiting claim wakes when another process makes a task ready, by any call."""
     queue = sleeper.queue("q")
     queue.enqueue("delayed", delay=5000)
     queue.enqueue("held", priority=1)
@@ -132,7 +134,7 @@ _MAKE_ROOM: dict[str, Callable[[Any], object]] = {
 @proves("W2", "Q13")
 @pytest.mark.parametrize("what", _MAKE_ROOM)
 def test_whatever_makes_room_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
-    """A waiting enqueue wakes when another process makes room, in whatever way."""
+    """A waiting enqueue wakes when another process makes room, by any call."""
     queue = sleeper.queue("q")
     queue.configure(max_size=1)
     queue.enqueue("in the way")
@@ -149,7 +151,7 @@ def _make_room(url: str, what: str) -> None:
 
 
 def _receiver(kit: Any, kind: str, name: str) -> Callable[[], Any]:
-    """What gives the next payload that was sent under *name*, however long that takes."""
+    """Return a callable that waits for the next payload sent under *name*."""
     if kind == "subscribe":
         events = kit.stream(name).subscribe()
         return lambda: next(events).payload
@@ -192,7 +194,7 @@ def _play(kit: Any, kind: str, name: str, other: str, rounds: int, serves: bool)
             _send(kit, kind, other, number)
         assert receive() == number
         if not serves:
-            # Every pause there is between "found nothing" and "asleep" is met some time.
+            # The random pauses cover every moment between "found nothing" and "asleep".
             time.sleep(random.choice((0, 0, 0.0002, 0.0005, 0.001, 0.002)) * random.random())
             _send(kit, kind, other, number)
 
@@ -215,7 +217,7 @@ def _play_in_child(url: str, flavour: str, kind: str, rounds: int) -> None:
 def test_no_wake_is_lost(
     sleeper: EventKit, url: str, flavour: str, elsewhere: Elsewhere, kind: str, rounds: int
 ) -> None:
-    """Two processes that wait for each other's every commit never wait for ever."""
+    """Two processes that wait for each other's every commit never miss one."""
     elsewhere.begin(_play_in_child, with_options(url, fallback_poll=NEVER), flavour, kind, rounds)
     game = background(_play, sleeper, kind, "ping", "pong", rounds, True)
     game.result(PATIENCE + rounds / 20)
@@ -224,7 +226,7 @@ def test_no_wake_is_lost(
 
 @proves("W2")
 def test_listeners_that_come_and_go_disturb_nobody(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
-    """While others attach and leave all the time, whoever stays sees everything."""
+    """A listener that stays hears everything while others attach and leave."""
     stop = threading.Event()
     guests = 0
 
@@ -256,7 +258,7 @@ def _publish_slowly(url: str, count: int) -> None:
 
 @proves("W3")
 def test_idle_waiters_cost_next_to_nothing(kit: EventKit) -> None:
-    """A process full of waiters for which nothing comes does next to nothing."""
+    """A process full of waiters without events uses hardly any CPU."""
     iterators = [kit.stream("t").subscribe() for _ in range(20)] + [kit.queue("q").work() for _ in range(20)]
     for iterator in iterators:
         background(lambda iterator: list(iterator), iterator)
@@ -264,3 +266,105 @@ def test_idle_waiters_cost_next_to_nothing(kit: EventKit) -> None:
     began = time.process_time()
     time.sleep(1)
     assert time.process_time() - began < 0.4
+
+
+_PAUSE = timedelta(seconds=0.3)
+_ABOUT = timedelta(seconds=30)
+
+
+@proves("G7")
+def test_moments_in_a_long_transaction_are_those_of_the_calls(kit: EventKit) -> None:
+    """Late in a transaction, creation, delays, leases and retries count from the time of the call."""
+    stream, queue = kit.stream("t"), kit.queue("q")
+    queue.configure(keep_done=1000)
+    with kit.transaction() as tx:
+        stream.publish("early", tx=tx)
+        for payload in ("lease", "extend", "retry", "ack"):
+            queue.enqueue(payload, tx=tx)
+        time.sleep(_PAUSE.total_seconds())
+        stream.publish("late", tx=tx)
+        stream.publish_many(["late"], tx=tx)
+        queue.enqueue("plain", tx=tx)
+        queue.enqueue("delay", delay=100, expires=200, tx=tx)
+        lease, extend, retry, ack = queue.claim("w", 4, lease=100, tx=tx)
+        queue.extend(extend, 50, tx=tx)
+        queue.retry(retry, delay=100, tx=tx)
+        queue.ack(ack, tx=tx)
+        kit.channel("c").notify("late", tx=tx)
+        stream.save_offset("c", 1, tx=tx)
+
+    early, *later = [event.created_at for event in stream.read()]
+    tasks: dict[str, Any] = {info.payload: info for info in queue.list()}
+    with kit.channel("c").listen(start="earliest") as notifications:
+        later.append(next(notifications).created_at)
+    [consumer] = stream.consumers()
+    later += [
+        consumer.updated_at,
+        tasks["plain"].run_at,
+        tasks["plain"].enqueued_at,
+        tasks["delay"].run_at - timedelta(seconds=100),
+        tasks["delay"].expires_at - timedelta(seconds=200),
+        lease.lease_expires_at - timedelta(seconds=100),
+        tasks["lease"].claimed_at,
+        tasks["extend"].lease_expires_at - timedelta(seconds=50),
+        tasks["retry"].run_at - timedelta(seconds=100),
+        tasks["ack"].finished_at,
+    ]
+    for number, moment in enumerate(later):
+        # A clock with milliseconds that is being adjusted may differ by a few.
+        assert early + _PAUSE * 0.9 <= moment < early + _ABOUT, f"moment {number}"
+
+
+@proves("G7", "Q4", "Q17")
+def test_a_workers_wrong_clock_does_not_matter(kit: EventKit, url: str, flavour: str) -> None:
+    """A process whose clock is a day off writes the same times, waits as long, and keeps its leases."""
+    kit.stream("t").publish("here")
+    with spawn(_work, url, flavour, "behind", -86_400) as behind, spawn(_work, url, flavour, "ahead", 86_400) as ahead:
+        pass
+    assert (behind.result(), ahead.result()) == ("waited", "waited")
+    here, *there = kit.stream("t").read()
+    now = here.created_at
+    assert all(abs(event.created_at - now) < _ABOUT for event in there)
+    for name in ("behind", "ahead"):
+        infos: dict[str, Any] = {info.payload: info for info in kit.queue(name).list()}
+        for moment in (infos["delay"].run_at, infos["expires"].expires_at, infos["leased"].lease_expires_at):
+            assert abs(moment - now - timedelta(seconds=1000)) < _ABOUT
+        assert infos["slow"].state == "done"
+        assert infos["slow"].attempt == 1
+
+
+def _work(url: str, flavour: str, name: str, shift: int) -> str:
+    real = time.time
+    time.time = lambda: real() + shift
+
+    async def settled(result: Any) -> Any:
+        return await result if hasattr(result, "__await__") else result
+
+    async def main(kit: Any) -> Any:
+        queue = kit.queue(name)
+        await settled(queue.configure(keep_done=1000))
+        await settled(kit.stream("t").publish("there"))
+        await settled(queue.enqueue("delay", delay=1000))
+        await settled(queue.enqueue("leased", priority=2))
+        await settled(queue.enqueue("slow", priority=1))
+        await settled(queue.enqueue("expires", expires=1000))
+        await settled(queue.claim("w", lease=1000))
+        [task] = await settled(queue.claim("w", lease=0.6))
+        if flavour == "sync":
+            with queue.handling(task):
+                time.sleep(1)
+        else:
+            async with queue.handling(task):
+                await asyncio.sleep(1)
+        await settled(kit.queue(name + " waited").enqueue("waited", delay=0.3))
+        [task] = await settled(kit.queue(name + " waited").claim("w", wait=30))
+        return task.payload
+
+    async def asynchronous() -> Any:
+        async with eventkit.connect_async(url) as kit:
+            return await main(kit)
+
+    if flavour == "async":
+        return str(asyncio.run(asynchronous()))
+    with eventkit.connect(url) as kit:
+        return str(asyncio.run(main(kit)))

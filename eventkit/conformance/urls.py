@@ -6,6 +6,6 @@ URL; the suite sets them where a test needs it.
 
 
 def with_options(url: str, **options: object) -> str:
-    """*url* with *options* added to its query."""
+    """Return *url* with *options* added to its query."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return f"{url}{'&' if '?' in url else '?'}{query}"

@@ -1,4 +1,4 @@
-"""What can be part of a caller's transaction: every call that takes ``tx=``, and how to see whether it was made."""
+"""Every call that takes ``tx=``, and a view of what it changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
 
 
 def prepare(kit: EventKit) -> Task[Any]:
-    """What the calls change: a consumer, a task that is leased, another one that waits, two schedules."""
+    """Create the rows that the calls change: a consumer, a leased task, a waiting one, two schedules."""
     kit.stream("t").save_offset("consumer", 5)
     kit.schedules.add("s", "@every 1h", "q")
     kit.schedules.add("paused", "@every 1h", "q", paused=True)
@@ -48,7 +48,7 @@ def prepare(kit: EventKit) -> Task[Any]:
 
 
 def visible(kit: EventKit) -> Any:
-    """What anybody can see of what a call may have changed."""
+    """Return all visible state that a call may have changed."""
     stream, queue = kit.stream("t"), kit.queue("q")
     saved = kit.results.get("r")
     return (
@@ -61,7 +61,7 @@ def visible(kit: EventKit) -> Any:
 
 
 def sent(kit: EventKit) -> list[Any]:
-    """The notifications so far."""
+    """Return the notifications so far."""
     end = kit.channel("c").notify("end")
     with kit.channel("c").listen(start="earliest") as notifications:
         sent = []
@@ -71,5 +71,5 @@ def sent(kit: EventKit) -> list[Any]:
 
 
 def events(kit: EventKit) -> list[Any]:
-    """What was published."""
+    """Return the published payloads."""
     return [event.payload for event in kit.stream("t").read()]

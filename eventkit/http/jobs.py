@@ -1,10 +1,10 @@
-"""Jobs: calls of somebody's URL, made by workers.
+"""Webhook jobs: calls of a URL, made by workers.
 
-A job is a task of the queue it names; `eventkit.webhooks` says what it has in it.  Its status is the task's state, and
-when it is done, its queue says for how long it is kept.
+A job is a task of its queue, with the payload of `eventkit.webhooks`.  Its status is the task's state, and the queue's
+settings say how long a finished job is kept.
 
-The right to a job is that to the jobs of its queue, or to the queue: a scope such as ``consume:job:hooks`` or
-``consume:queue:hooks``.  The key that made a job may read it as well; the task has its id in the header `CREATOR`.
+A job needs a right to the jobs of its queue, or to the queue: ``consume:job:hooks`` or ``consume:queue:hooks``.  The
+key that created a job may also read it; the task has the key's id in the header `CREATOR`.
 """
 
 from typing import Annotated, Any
@@ -13,25 +13,23 @@ import msgspec
 from litestar import Request, Response
 from litestar.params import JSONBody, QueryParameter
 
-from .. import arguments
-from ..operations.job import GetJob, ListJobs, ListJobsOf
-from ..records import TaskInfo
+from .. import checks
+from ..operations.admin import GetJob, ListJobs, ListJobsOf
+from ..values import TaskInfo
 from ..webhooks import Job, call_of
-from .answers import Answer
 from .keys import ANYBODY, caller, require
-from .problems import Refusal
 from .queues import State
+from .requests import IS_NAME, IS_NUMBER, Answer, Id, Refusal
 from .routing import route
-from .service import Desk, Service
-from .terms import IS_NAME, IS_NUMBER, Id
+from .service import Service, ServiceContext
 
 CREATOR = "eventkit-key"
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """A job as it stands: *status* is ``scheduled``, ``ready``, ``leased``, ``dead`` or ``done``.
+    """A job: *status* is ``scheduled``, ``ready``, ``leased``, ``dead`` or ``done``.
 
-    *result* is what the URL has answered, *error* the last failure, and *reason* why it is dead.
+    *result* is the response of the URL, *error* the last failure, and *reason* why the job is dead.
     """
 
     id: int
@@ -52,15 +50,15 @@ class JobInfo(msgspec.Struct, frozen=True):
     result: Any
 
 
-QueueName = Annotated[str | None, QueryParameter(**IS_NAME, description="Only those of this queue.")]
-Status = Annotated[State | None, QueryParameter(description="Only those that stand like this.")]
+QueueName = Annotated[str | None, QueryParameter(**IS_NAME, description="Only jobs of this queue.")]
+Status = Annotated[State | None, QueryParameter(description="Only jobs with this status.")]
 Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
-Offset = Annotated[int, QueryParameter(**IS_NUMBER, description="How many to pass over.")]
+Offset = Annotated[int, QueryParameter(**IS_NUMBER, description="Jobs to skip.")]
 
 
 @route("POST", "/jobs", scope="produce", on="job", status=201, also=200)
 async def create_job(request: Request[Any, Any, Any], service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
-    """Have a URL called.  201 for a new job, 200 for one whose key was known."""
+    """Create a job.  201 for a new job, 200 for one with a known key."""
     require(request, "produce", "job", name=data.queue_name)
     require(request, "produce", "queue", name=data.queue_name)
     by = caller(request)
@@ -79,18 +77,18 @@ async def list_jobs(
     limit: Limit = 100,
     offset: Offset = 0,
 ) -> list[JobInfo]:
-    """Jobs in the order in which they were made."""
+    """List jobs in the order of their creation."""
     require(request, "consume", "job", "queue", name=queue)
     if queue is None:
         tasks = await service.execute(ListJobs(status, limit, offset))
     else:
-        tasks = await service.execute(ListJobsOf(arguments.name("queue", queue), status, limit, offset))
+        tasks = await service.execute(ListJobsOf(checks.name("queue", queue), status, limit, offset))
     return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 
 @route("GET", "/jobs/{id:int}", scope="consume", on="job", problems=(404,))
 async def get_job(request: Request[Any, Any, Any], service: Service, id: Id) -> JobInfo:
-    """A job."""
+    """Return a job."""
     task = await _task(service, id)
     if task.headers.get(CREATOR) != caller(request):
         require(request, "consume", "job", "queue", name=task.queue)
@@ -99,28 +97,28 @@ async def get_job(request: Request[Any, Any, Any], service: Service, id: Id) -> 
 
 @route("DELETE", "/jobs/{id:int}", scope="admin", on="job", status=204, problems=(404, 409))
 async def cancel_job(request: Request[Any, Any, Any], service: Service, id: Id) -> None:
-    """Cancel a job that waits."""
+    """Cancel a waiting job."""
     task = await _task(service, id)
     require(request, "admin", "job", "queue", name=task.queue)
     if not await service.queue(task.queue).cancel(id):
-        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}, and only one that waits can be cancelled")
+        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}: only waiting jobs can be cancelled")
 
 
 @route("POST", "/jobs/{id:int}/retry", scope="admin", on="job", problems=(404, 409))
 async def retry_job(request: Request[Any, Any, Any], service: Service, id: Id) -> JobInfo:
-    """Give a dead job a new life, with no attempt made."""
+    """Requeue a dead job, with its attempts reset."""
     task = await _task(service, id)
     require(request, "admin", "job", "queue", name=task.queue)
     if not await service.queue(task.queue).requeue([id]):
-        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}, and only a dead one can be tried again")
+        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}: only dead jobs can be retried")
     return _info(await _task(service, id))
 
 
-async def _task(service: Desk, id: int) -> TaskInfo[Any]:
-    """The task of a job; a task whose payload begins like a job's and is none is not found."""
+async def _task(service: ServiceContext, id: int) -> TaskInfo[Any]:
+    """Return the task of a job; raise `Refusal` if there is none, or if its payload is not a job's."""
     found = await service.execute(GetJob(id))
     if found is None or call_of(found.payload) is None:
-        raise Refusal(404, "unknown_job", f"there is no job {id}: it is done and was not kept, or never was")
+        raise Refusal(404, "unknown_job", f"there is no job {id}: it has finished and was not kept, or never existed")
     return found
 
 

@@ -1,11 +1,10 @@
-"""Who is calling, and whether they may: the guard that is asked before each route.
+"""`Keys`: the guard that authenticates requests and checks their rights.
 
-A key comes as ``Authorization: Bearer ek_…``.  What the database says of it is remembered for a moment, so that a key
-that was revoked is refused within a second, by every process.  Where there has never been a key, a service that only
-this machine reaches lets everybody in.
+Clients send ``Authorization: Bearer ek_…``.  Lookups are cached briefly, so that every process refuses a revoked key
+within a second.  As long as no key was ever added, a service that listens only on loopback allows all requests.
 
-A browser that has signed in has the id of a session instead of the key; the session is in the database, where every
-process finds it, and is good for as long as the secret that began it.
+A browser sends the id of a session instead of the key.  Sessions are in the database, shared by all processes, and are
+valid as long as the secret of their key.
 """
 
 import time
@@ -18,22 +17,22 @@ from urllib.parse import urlsplit
 from litestar import Request
 from litestar.connection import ASGIConnection
 
-from .. import limits
+from .. import locks
+from ..access.keys import fresh_session, hash_of, hash_of_session, id_of, proves
 from ..access.scopes import permits
-from ..access.secrets import fresh_session, hash_of, hash_of_session, id_of, proves
 from ..kit import AsyncKit
 from ..operations import Operation
-from ..operations.api_key import AnyApiKey, ApiKey, BeginSession, EndSession, FindApiKey, FindSession
+from ..operations.coordination import AnyApiKey, ApiKey, BeginSession, EndSession, FindApiKey, FindSession
 from ..operations.schedule import ReadClock
 from ..protocols import AsyncEventKit
 from ..signatures import SignatureRefused, check
-from .problems import Refusal
+from .requests import Refusal
 from .routing import ACCESS, Access
 
 T = TypeVar("T")
 
 REMEMBERED = 0.5
-"""Seconds for which an answer of the database counts."""
+"""Seconds for which a lookup is cached."""
 
 SIGNATURE = "X-Eventkit-Signature"
 
@@ -44,7 +43,7 @@ _KEY = "eventkit_key"
 ANYBODY = "anybody"
 
 SESSION_LASTS = 86_400
-"""Seconds after which a browser has to sign in again."""
+"""Seconds after which a browser must sign in again."""
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -52,15 +51,15 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 class Keys:
     """The guard of a service.
 
-    With *open_without_keys* everybody may do everything as long as there has never been a key.  With *body_secrets*
-    each request whose method may change something has to be signed with one of them, whoever sends it.
+    *open_without_keys* allows all requests as long as no key was ever added.  With *body_secrets* all requests except
+    GET and HEAD must be signed with one of them.
     """
 
     def __init__(
         self, kit: AsyncEventKit, *, open_without_keys: bool = False, body_secrets: Iterable[str] = ()
     ) -> None:
         if not isinstance(kit, AsyncKit):
-            raise TypeError("the service works with an async kit: await eventkit.connect_async(url)")
+            raise TypeError("the service needs an async kit: await eventkit.connect_async(url)")
         self._execute = kit._connection.execute
         self._open_without_keys = open_without_keys
         self._body_secrets = list(body_secrets)
@@ -68,7 +67,7 @@ class Keys:
         self._none_until = 0.0
 
     async def __call__(self, connection: Connection, access: Access) -> None:
-        """Let the request pass, or raise the `Refusal` that is its answer."""
+        """Allow the request, or raise `Refusal`."""
         await self.check(connection, access)
         if (key := connection.scope["state"].get(_KEY)) is not None:
             await self._within_limits(key)
@@ -76,26 +75,26 @@ class Keys:
             await self._signed(connection)
 
     async def check(self, connection: Connection, access: Access) -> None:
-        """Refuse who may not do that; neither counts the request, nor asks for a signature."""
+        """Check the rights of a request, without counting it or verifying its signature."""
         key = await self._caller(connection)
         if key is not None:
             connection.scope["state"][_KEY] = key
             name = None if access.on is None else connection.path_params.get(access.on)
-            # In which queue a job is, its route knows, and looks at the key itself.
+            # The path has no queue of a job, so its routes check the rights themselves.
             if access.on != "job" and not permits(key.scopes, access.scope, access.on, name):
                 raise _forbidden(access.scope, access.on, name)
 
     def allows(self, connection: Connection, access: Access) -> bool:
-        """Whether whoever was let in might do that as well."""
+        """Return whether the caller of a permitted request also has this right to something."""
         key = connection.scope["state"].get(_KEY)
         return key is None or permits(key.scopes, access.scope, access.on, None)
 
     async def locked(self) -> bool:
-        """Whether there has ever been a key, so that it takes one."""
+        """Return whether a key was ever added, which makes keys mandatory."""
         return bool(await self._execute(AnyApiKey()))
 
     async def authenticate(self, presented: str) -> ApiKey | None:
-        """Return the key that *presented* is, or that began the session of that id; None if it is not valid."""
+        """Return the key of a key or session id; None if it is not valid."""
         if (session := hash_of_session(presented)) is not None:
             return await self._recall(session, FindSession(session))
         if (id := id_of(presented)) is None:
@@ -104,24 +103,24 @@ class Keys:
         return held.key if held is not None and proves(presented, held.hashes) else None
 
     async def begin_session(self, presented: str) -> str:
-        """The id of a new session for a key that lets its holder in."""
+        """Begin a session for a valid key and return its id."""
         if (id := id_of(presented)) is None:
-            raise _unauthorized("this is no key: sign in with one that eventkit key add has made")
+            raise _unauthorized("this is not a key: sign in with a key of eventkit key add")
         session = fresh_session()
         await self._execute(BeginSession(hash_of_session(session) or "", id, hash_of(presented), 1000 * SESSION_LASTS))
         return session
 
     async def end_session(self, session: str) -> None:
-        """Let a session in no more; other processes notice within a second."""
+        """End a session; other processes notice within a second."""
         if (hashed := hash_of_session(session)) is not None:
             await self._execute(EndSession(hashed))
             self._known.pop(hashed, None)
 
     async def _recall(self, name: str, operation: Operation[T]) -> T:
-        """The answer to *operation*, which was asked a moment ago at most."""
+        """Return the result of *operation*, cached for `REMEMBERED` seconds."""
         now = time.monotonic()
-        asked, answer = self._known.get(name, (float("-inf"), None))
-        if now - asked > REMEMBERED:
+        at, answer = self._known.get(name, (float("-inf"), None))
+        if now - at > REMEMBERED:
             if len(self._known) >= _MOST:
                 self._known.clear()
             answer = await self._execute(operation)
@@ -130,18 +129,18 @@ class Keys:
         return found
 
     async def _caller(self, connection: Connection) -> ApiKey | None:
-        """Whose request it is; None where everybody may do everything."""
+        """Return the key of the caller; None if the service is open."""
         presented = connection.headers.get("authorization")
         if presented is None:
             if self._open_without_keys and await self._no_key():
                 if not to_this_machine(connection):
-                    raise Refusal(403, "forbidden", "without keys the service answers to localhost and addresses alone")
+                    raise Refusal(403, "forbidden", "without keys only localhost and addresses are valid hosts")
                 return None
-            raise _unauthorized("this takes a key: send Authorization: Bearer ek_…, as eventkit key add makes it")
+            raise _unauthorized("a key is required: send Authorization: Bearer ek_…, see eventkit key add")
         scheme, _, text = presented.partition(" ")
         key = await self.authenticate(text.strip()) if scheme.lower() == "bearer" else None
         if key is None:
-            raise _unauthorized("there is no such key, or it was revoked or has expired: ask for another one")
+            raise _unauthorized("the key is unknown, revoked or expired: request a new one")
         return key
 
     async def _no_key(self) -> bool:
@@ -155,19 +154,19 @@ class Keys:
         return True
 
     async def _within_limits(self, key: ApiKey) -> None:
-        """Count the request, as all services of the database do together."""
+        """Count the request against the limits of the key, which all services of the database share."""
         name = f"eventkit.key:{key.id}"
-        if key.rate is not None and not await self._execute(limits.bucket(name, key.rate, key.burst)):
-            raise _too_many(f"the key may be used {key.rate:g} times a second", max(1, round(1 / key.rate)))
-        if key.quota is not None and not await self._execute(limits.window(name, key.quota, _DAY_MS / 1000)):
+        if key.rate is not None and not await self._execute(locks.bucket(name, key.rate, key.burst)):
+            raise _too_many(f"the key is limited to {key.rate:g} requests per second", max(1, round(1 / key.rate)))
+        if key.quota is not None and not await self._execute(locks.window(name, key.quota, _DAY_MS / 1000)):
             left = _DAY_MS - await self._execute(ReadClock()) % _DAY_MS
-            raise _too_many(f"the key may be used {key.quota:,} times a day", left // 1000 + 1)
+            raise _too_many(f"the key is limited to {key.quota:,} requests per day", left // 1000 + 1)
 
     async def _signed(self, request: "Request[Any, Any, Any]") -> None:
         path = request.scope["raw_path"].decode("ascii")
         query = request.scope["query_string"].decode("ascii")
         subject = f"{request.method} {path}{'?' if query else ''}{query}"
-        # A key in a header has no line break, so none can be moved into the body or out of it.
+        # A header value has no line break, so the key cannot be confused with the body.
         given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"idempotency-key"]
         subject += "".join(f"\n{key}\n" for key in given)
         try:
@@ -182,10 +181,10 @@ class Keys:
 
 
 def to_this_machine(connection: Connection) -> bool:
-    """Whether a request names this machine by ``localhost`` or an address.
+    """Return whether the Host header of a request is ``localhost`` or an address.
 
-    Where no key is needed, a page of somebody else's whose name they have made to mean this machine could otherwise ask
-    for everything, because to a browser it is of the same origin.
+    Without keys, a foreign page whose host name resolves to this machine (DNS rebinding) would otherwise have full
+    access, because the browser considers it to be of the same origin.
     """
     return _is_this_machine(connection.headers.get("host", ""))
 
@@ -200,20 +199,20 @@ def _is_this_machine(host: str) -> bool:
 
 
 async def still_permitted(connection: Connection) -> None:
-    """Refuse a request that goes on, if its key does not let it in any more."""
+    """Raise `Refusal` for a long request whose key has become invalid."""
     guard, access = connection.app.state.get("guard"), connection.route_handler.opt.get(ACCESS)
     if guard is not None and access is not None and access.scope != "open":
         await (guard.check if isinstance(guard, Keys) else guard)(connection, access)
 
 
 def caller(connection: Connection) -> str:
-    """Whose request it is, for ``eventkit.audit``: the id of the key, or ``anybody`` where it takes none."""
+    """Return the caller for ``eventkit.audit``: the id of the key, or ``anybody`` without keys."""
     key = connection.scope["state"].get(_KEY)
     return key.id if isinstance(key, ApiKey) else ANYBODY
 
 
 def require(connection: Connection, right: str, *kinds: str, name: str | None) -> None:
-    """Refuse a caller who may not do that to a thing which the path does not name; one of the *kinds* is enough."""
+    """Raise `Refusal` unless the caller has the right to a thing of one of *kinds* that the path does not name."""
     key = connection.scope["state"].get(_KEY)
     if isinstance(key, ApiKey) and not any(permits(key.scopes, right, kind, name) for kind in kinds):
         raise _forbidden(right, kinds[0], name)
@@ -225,10 +224,10 @@ def _unauthorized(error: str) -> Refusal:
 
 def _forbidden(right: str, kind: str | None, name: str | None) -> Refusal:
     needed = ":".join(part for part in (right, kind, name) if part is not None)
-    return Refusal(403, "forbidden", f"the key may not do this: it takes the scope {needed}")
+    return Refusal(403, "forbidden", f"the key lacks the scope {needed}")
 
 
 def _too_many(error: str, seconds: int) -> Refusal:
     return Refusal(
-        429, "try_later", f"{error}, by all who have it: try again in {seconds} s", {"retry-after": f"{seconds}"}
+        429, "try_later", f"{error}, over all its clients: try again in {seconds} s", {"retry-after": f"{seconds}"}
     )

@@ -1,12 +1,12 @@
-"""Browsers: the pages of which origins may use the service, and under which address browsers know it.
+"""Origins: CORS, protection against cross-site requests, and reverse proxies.
 
-CORS answers browsers that ask before they send: pages of no other origin may read, unless `ServiceSettings` names it,
-and nothing is ever permitted with credentials, which would be the cookie of the dashboard.  But a browser sends simple
-requests without asking.  So a request that may change something is refused if its ``Origin`` or ``Sec-Fetch-Site``
-says that a page of another origin has sent it (`refuse_foreign`).
+CORS lets pages of other origins read responses only if `ServiceSettings` names the origin, and never with credentials,
+which would be the cookie of the dashboard.  But browsers send simple requests without a preflight.  So
+`refuse_foreign` refuses a request that may change something if its ``Origin`` or ``Sec-Fetch-Site`` names a page of
+another origin.
 
-Behind a proxy a request may name another host and scheme than the browser has.  `ServiceSettings.public_origin` says
-what the browser has, and of `ServiceSettings.trusted_proxies` the headers ``X-Forwarded-*`` are believed (`forwarded`).
+Behind a proxy the host and scheme of a request may differ from those in the browser.  `ServiceSettings.public_origin`
+sets the browser's, and `forwarded` trusts the ``X-Forwarded-*`` headers of `ServiceSettings.trusted_proxies`.
 """
 
 import re
@@ -17,7 +17,7 @@ from litestar.config.cors import CORSConfig
 from litestar.connection import ASGIConnection
 from litestar.types import Scope
 
-from .problems import Refusal
+from .requests import Refusal
 from .service import ServiceSettings
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*,]+")
@@ -34,18 +34,18 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 ANY = "*"
 SAFE = ("GET", "HEAD", "OPTIONS")
-"""Methods that change nothing."""
+"""Methods without side effects."""
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 
 def permitted(settings: ServiceSettings) -> CORSConfig | None:
-    """What the framework answers to browsers; None where only pages of its own origin may ask."""
+    """Return the CORS settings of the framework; None if no other origin is permitted."""
     public = settings.public_origin
     for origin in (*settings.cors_origins, *([public] if public else [])):
         if (origin != ANY or origin == public) and not _ORIGIN.fullmatch(origin):
-            raise ValueError(f"{origin!r} is no origin: write it as in https://shop.example:8443, without a path, or *")
+            raise ValueError(f"{origin!r} is not an origin: use * or, for example, https://shop.example:8443")
     if not settings.cors_origins:
         return None
     return CORSConfig(
@@ -58,15 +58,15 @@ def permitted(settings: ServiceSettings) -> CORSConfig | None:
 
 
 def networks(proxies: list[str]) -> Networks:
-    """The addresses and networks that *proxies* names."""
+    """Parse addresses and networks."""
     try:
         return tuple(ip_network(proxy) for proxy in proxies)
     except ValueError as error:
-        raise ValueError(f"trusted_proxies are addresses and networks, as in 10.0.0.0/8: {error}") from None
+        raise ValueError(f"trusted_proxies takes addresses and networks, such as 10.0.0.0/8: {error}") from None
 
 
 def forwarded(scope: Scope, proxies: Networks) -> None:
-    """Give the request the scheme and the host of which a trusted proxy says that the browser has used them."""
+    """Set scheme and host of the request to those that a trusted proxy reports."""
     client = scope.get("client")
     if not (proxies and client and _is_in(client[0], proxies)):
         return
@@ -79,7 +79,7 @@ def forwarded(scope: Scope, proxies: Networks) -> None:
 
 
 def browsed(connection: Connection, settings: ServiceSettings) -> str:
-    """The origin under which the browser has the page that sends or gets this."""
+    """Return the origin at which the browser has the page."""
     if origin := connection.headers.get("origin"):
         return origin
     if is_public(connection, settings):
@@ -88,12 +88,12 @@ def browsed(connection: Connection, settings: ServiceSettings) -> str:
 
 
 def is_public(connection: Connection, settings: ServiceSettings) -> bool:
-    """Whether the request names the host of the public origin."""
+    """Return whether the request names the host of the public origin."""
     return _is_of(settings.public_origin, connection.headers.get("host", ""))
 
 
 def refuse_foreign(connection: Connection, settings: ServiceSettings) -> None:
-    """Refuse a request that may change something and was sent by a page of an origin that is neither ours nor named."""
+    """Refuse a request with side effects from a page of a foreign origin that the settings do not permit."""
     if connection.scope.get("method") in SAFE:
         return
     origin, site = connection.headers.get("origin"), connection.headers.get("sec-fetch-site")
@@ -104,13 +104,13 @@ def refuse_foreign(connection: Connection, settings: ServiceSettings) -> None:
         raise Refusal(
             403,
             "foreign_origin",
-            "a page of another origin has sent this: name its origin in cors_origins, or, if it is the address of the "
-            "service behind a proxy, in public_origin",
+            "the request was sent by a page of another origin: add the origin to cors_origins or, if it is that of the "
+            "service behind a proxy, set public_origin",
         )
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Whether *origin* is at *host*, whose port may be left out where it is the scheme's own."""
+    """Return whether *origin* is at *host*, which may omit the default port of the scheme."""
     scheme, _, netloc = origin.lower().partition("://")
     return bool(netloc) and host.lower().removesuffix(_PORTS.get(scheme, "")) == netloc
 
@@ -119,10 +119,10 @@ def _is_in(client: str, proxies: Networks) -> bool:
     try:
         address = ip_address(client)
     except ValueError:
-        return False  # Not every client has an address: a test's has a name, and one of a Unix socket has nothing.
+        return False  # Clients of a Unix socket or a test have no address.
     return any(address in network for network in proxies)
 
 
 def _last(header: bytes | None) -> bytes:
-    """The value that the nearest proxy has added."""
+    """Return the value that the nearest proxy added."""
     return (header or b"").rpartition(b",")[2].strip()

@@ -1,4 +1,4 @@
-"""Queues: making, configuring, emptying and forgetting them."""
+"""Queues: create, configure, purge and delete them."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,25 +7,24 @@ from litestar import Request
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, UnsetType
 
-from .. import arguments
-from ..operations.queue_settings import CreateQueue
+from .. import checks
+from ..operations.settings import CreateQueue
 from ..queue import changes_of
 from ..retry import Policy
-from ..settings import QueueSettings
 from ..stats import QueueStats
+from ..values import QueueSettings
 from .keys import require
-from .problems import Refusal
+from .requests import AtLeastOne, Count, Name, Refusal, Seconds
 from .routing import route
-from .service import Desk, Service
-from .terms import AtLeastOne, Count, Name, Seconds
+from .service import Service, ServiceContext
 
 State = Literal["scheduled", "ready", "leased", "dead", "done"]
 
-InState = Annotated[State, QueryParameter(name="state", description="Which of them.")]
+InState = Annotated[State, QueryParameter(name="state", description="State of the messages.")]
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """A queue: what it is configured to, and how many tasks it has."""
+    """A queue with its settings and statistics."""
 
     name: str
     settings: QueueSettings
@@ -33,7 +32,7 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of a queue: null is the default again, and what is left out stays.  Durations are seconds."""
+    """Settings of a queue; null restores the default, omitted settings are kept.  Durations are in seconds."""
 
     max_attempts: AtLeastOne | UnsetType | None = UNSET
     lease: Seconds | UnsetType | None = UNSET
@@ -49,48 +48,48 @@ class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     history: bool | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:
-        """What is said."""
-        said = ((name, getattr(self, name)) for name in QueueChanges.__struct_fields__)
-        return {name: value for name, value in said if value is not UNSET}
+        """Return the settings that were sent."""
+        given = ((name, getattr(self, name)) for name in QueueChanges.__struct_fields__)
+        return {name: value for name, value in given if value is not UNSET}
 
 
 class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A queue to be made, with what is to be set of it."""
+    """A queue to create, with its settings."""
 
     name: Name
 
 
-def _may_bury(request: Request[Any, Any, Any], changes: QueueChanges) -> None:
-    """Refuse a caller who may not produce where the dead letters are to go."""
+def _check_dead_letter_queue(request: Request[Any, Any, Any], changes: QueueChanges) -> None:
+    """Refuse a caller without the right to produce into the dead-letter queue."""
     if isinstance(changes.dead_letter_to, str):
         require(request, "produce", "queue", name=changes.dead_letter_to)
 
 
-async def shown(service: Desk, queue: str) -> Queue:
-    """The queue as it is answered."""
+async def shown(service: ServiceContext, queue: str) -> Queue:
+    """Return the queue for a response."""
     handle = service.queue(queue)
     return Queue(queue, await handle.settings(), await handle.stats())
 
 
 @route("GET", "/queues", scope="consume")
 async def list_queues(service: Service) -> dict[str, QueueStats]:
-    """All queues in numbers, by name."""
+    """List all queues with their statistics."""
     return (await service.kit.overview()).queues
 
 
 @route("POST", "/queues", scope="admin", status=201, problems=(409,))
 async def create_queue(request: Request[Any, Any, Any], service: Service, data: JSONBody[NewQueue]) -> Queue:
-    """Make a queue; one that is there already stays as it is, and the answer is 409."""
-    _may_bury(request, data)
-    changes = changes_of(arguments.name("queue", data.name), **data.given())
+    """Create a queue; 409 if it exists."""
+    _check_dead_letter_queue(request, data)
+    changes = changes_of(checks.name("queue", data.name), **data.given())
     if not await service.execute(CreateQueue(data.name, changes)):
-        raise Refusal(409, "queue_exists", f"there is a queue {data.name!r} already: PATCH it to change its settings")
+        raise Refusal(409, "queue_exists", f"queue {data.name!r} already exists: change its settings with PATCH")
     return await shown(service, data.name)
 
 
 @route("GET", "/queues/{queue:str}", scope="consume", on="queue", problems=(404,))
 async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """One queue: its settings, and how many tasks it has."""
+    """Return a queue with its settings and statistics."""
     await service.known(queue)
     return await shown(service, queue)
 
@@ -99,50 +98,50 @@ async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
 async def change_queue(
     request: Request[Any, Any, Any], service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]
 ) -> Queue:
-    """Change the settings that are given; every process obeys at once."""
-    _may_bury(request, data)
+    """Change settings of a queue, for all processes at once."""
+    _check_dead_letter_queue(request, data)
     await (await service.known(queue)).configure(**data.given())
     return await shown(service, queue)
 
 
 @route("DELETE", "/queues/{queue:str}", scope="admin", on="queue", status=204, problems=(404, 409))
 async def delete_queue(service: Service, queue: FromPath[str], force: FromQuery[bool] = False) -> None:
-    """Forget a queue; one that has tasks only with *force*."""
+    """Delete a queue; *force* also deletes tasks that are not done."""
     handle = await service.known(queue)
     service.forget(queue)
     if not await handle.drop(force=force):
-        raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them with it")
+        raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them")
 
 
 @route("GET", "/queues/{queue:str}/stats", scope="consume", on="queue", problems=(404,))
 async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
-    """The queue in numbers, each counted up to 10,000."""
+    """Return statistics of a queue, with counts up to 10,000."""
     return await (await service.known(queue)).stats()
 
 
 @route("POST", "/queues/{queue:str}/purge", scope="admin", on="queue", problems=(404,))
 async def purge_queue(service: Service, queue: FromPath[str], in_state: InState = "ready") -> Count:
-    """Delete the messages in one state."""
+    """Delete all messages in one state."""
     return Count(await (await service.known(queue)).purge(in_state))
 
 
 @route("POST", "/queues/{queue:str}/pause", scope="admin", on="queue", problems=(404,))
 async def pause_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """Take messages in and hand none out, until it is resumed."""
+    """Pause a queue: it accepts messages, but delivers none."""
     await (await service.known(queue)).pause()
     return await shown(service, queue)
 
 
 @route("POST", "/queues/{queue:str}/resume", scope="admin", on="queue", problems=(404,))
 async def resume_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """Hand messages out again."""
+    """Resume a paused queue."""
     await (await service.known(queue)).resume()
     return await shown(service, queue)
 
 
 @route("POST", "/queues/{queue:str}/compact", scope="admin", on="queue", problems=(404,))
 async def compact_queue(service: Service, queue: FromPath[str]) -> Count:
-    """Move what is due or expired in the queue now, and let housekeeping delete what was kept long enough."""
+    """Move due and expired messages of the queue now, and run housekeeping."""
     moved = await (await service.known(queue)).sweep()
     await service.kit.maintain()
     return Count(moved)

@@ -1,18 +1,18 @@
-"""How a route is declared, by every module that has some.
+"""The declaration of routes.
 
 ::
 
     @route("GET", "/queues/{queue:str}/stats", scope="consume", on="queue")
     async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
-        \"""The queue in numbers.\"""
+        \"""Return statistics of a queue.\"""
         return await service.queue(queue).stats()
 
-The function's name is the ``operationId`` of the document, its docstring what is said there, its annotations are the
-types.  *scope* and *on* are what a guard asks of a key: ``produce``, ``consume`` or ``admin``, or ``open`` for what
-anybody may have; and for which kind of thing, whose name is the path's parameter of that name.
+The function's name is the ``operationId`` of the document, the first line of its docstring the summary, its annotations
+are the types.  A guard requires of a key the right *scope*, ``produce``, ``consume`` or ``admin``, or nothing for
+``open``, to the kind of thing *on*, whose name is the path parameter of that name.
 
-A name may have a slash in it, which is percent-encoded in the path.  The framework looks for routes in the decoded
-path, so `hide_slashes` has it find something else there, which `show_slashes` turns back.
+A name may contain a percent-encoded slash.  The framework matches routes by the decoded path, so `hide_slashes`
+replaces slashes of names before that, and `show_slashes` restores them.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import QueryParameter
 from litestar.types import Scope as ASGIScope
 
-from .answers import Answer
-from .bodies import reading
-from .problems import Refusal, documented
+from .requests import Answer, Refusal, documented, reading
 
 Scope = Literal["open", "produce", "consume", "admin"]
 Kind = Literal["queue", "stream", "channel", "job", "schedule", "result", "lock", "limit"]
@@ -37,39 +35,39 @@ _ALWAYS = (400, 401, 403, 415, 422, 429, 503)
 _WITH_BODY = (413,)
 
 ACCESS = "access"
-"""The key under which a route's options have its `Access`."""
+"""The option of a route that holds its `Access`."""
 
 _TAKES = "takes"
-"""The key under which they have the names of the query parameters, and whether there is a body."""
+"""The option that holds the names of its query parameters, and whether it takes a body."""
 
 _SLASH = "\udc2f"
-"""Stands for a slash in a name while the framework looks for the route; no text that was decoded has it."""
+"""Replaces a slash in a name during routing; decoded text cannot contain it."""
 
 
 class Access(NamedTuple):
-    """What a route asks of whoever calls it: the right, and to which kind of thing; None for the service itself."""
+    """The right that a route requires, and the kind of thing; None for the whole service."""
 
     scope: Scope
     on: Kind | None
 
 
 class Route(HTTPRouteHandler):
-    """The framework's, which would make each guard a copy of itself for each request."""
+    """The framework's handler, without the copy of each guard that it makes for each request."""
 
     async def authorize_connection(self, connection: "ASGIConnection[Any, Any, Any, Any]") -> None:
-        """Ask the guards."""
+        """Run the guards."""
         for guard in self.resolve_guards():
             await guard(connection, self)  # type: ignore[misc]
 
     def refuse_undocumented(self, request: "Request[Any, Any, Any]") -> None:
-        """Refuse what the document does not have of this route: a query parameter, or a body."""
+        """Refuse query parameters or a body that the OpenAPI document does not have."""
         queries, bodily = self.opt[_TAKES]
         if unknown := request.query_params.keys() - queries:
-            known = f"this takes {', '.join(sorted(queries))}" if queries else "this takes none"
-            raise Refusal(400, "unknown_parameter", f"there is no query parameter {min(unknown)!r}: {known}")
+            known = f"use {', '.join(sorted(queries))}" if queries else "there are none here"
+            raise Refusal(400, "unknown_parameter", f"unknown query parameter {min(unknown)!r}: {known}")
         headers = request.headers
         if not bodily and ("transfer-encoding" in headers or headers.get("content-length", "0") != "0"):
-            raise Refusal(415, "unsupported_media_type", "this takes no body: send it without one")
+            raise Refusal(415, "unsupported_media_type", "this route takes no body")
 
 
 def route(
@@ -85,9 +83,9 @@ def route(
     live: bool = False,
     **more: Any,
 ) -> Callable[[Callable[..., Any]], HTTPRouteHandler]:
-    """Declare a route, which answers with *status* or *also* another, and with *problems* beside those of any route.
+    """Declare a route with *status*, or *also* another, and *problems* besides those of all routes.
 
-    With *lines* it takes NDJSON as well, and with *live* it answers with server-sent events.
+    *lines* also accepts NDJSON; *live* marks a response of server-sent events.
     """
 
     def declare(function: Callable[..., Any]) -> HTTPRouteHandler:
@@ -117,17 +115,17 @@ def route(
 
 
 def hide_slashes(scope: ASGIScope) -> None:
-    """Have the framework find the route of a path in which slashes of names are percent-encoded."""
+    """Hide percent-encoded slashes of names from the framework's routing."""
     raw = scope.get("raw_path") or b""
     if b"%2f" in raw or b"%2F" in raw:
         path = "/".join(unquote(part.decode("latin-1")).replace("/", _SLASH) for part in raw.split(b"/"))
-        # What the path lacks at its beginning is where the application is mounted.
+        # The path lacks the prefix under which the application is mounted.
         if path.replace(_SLASH, "/").endswith(scope["path"]):
             scope["path"] = path[len(path) - len(scope["path"]) :]
 
 
 def show_slashes(scope: ASGIScope) -> None:
-    """Give names their slashes back; the path keeps them encoded, so that it names the same thing."""
+    """Restore slashes in path parameters; the path keeps them percent-encoded."""
     if _SLASH in scope["path"]:
         scope["path"] = scope["path"].replace(_SLASH, "%2F")
         scope["path_params"] = {
@@ -137,7 +135,7 @@ def show_slashes(scope: ASGIScope) -> None:
 
 
 def _queries_of(function: Callable[..., Any]) -> frozenset[str]:
-    """The names of the function's query parameters."""
+    """Return the names of the function's query parameters."""
     found: set[str] = set()
     for name, annotation in get_type_hints(function, include_extras=True).items():
         if get_origin(annotation) is Annotated:
@@ -146,6 +144,6 @@ def _queries_of(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def _answer_of(function: Callable[..., Any]) -> Any:
-    """What the function answers, without the framework's `Response` around it."""
+    """Return the type of the function's result, without the framework's `Response`."""
     answer: Any = function.__annotations__["return"]
     return get_args(answer)[0] if get_origin(answer) == Response else answer

@@ -1,4 +1,4 @@
-"""Schedules: tasks, or calls of a URL, at certain times."""
+"""Schedules: they enqueue tasks, or webhook jobs, at set times."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,14 +9,13 @@ from litestar import Request
 from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, UnsetType
 
-from ..records import Schedule
-from ..stopping import completed
+from ..plans import completed
+from ..values import Schedule
 from ..webhooks import Job
 from .keys import require
-from .problems import Refusal
+from .requests import Name, Priority, Refusal, Seconds
 from .routing import route
-from .service import Desk, Service
-from .terms import Name, Priority, Seconds
+from .service import Service, ServiceContext
 
 When = Annotated[str, msgspec.Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
 CatchUp = Literal["all", "latest", "none"]
@@ -24,7 +23,7 @@ Retries = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 2)]
 
 
 class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be said of a schedule beside its time."""
+    """The fields of a schedule besides its time."""
 
     tz: Annotated[str, msgspec.Meta(max_length=255)] | UnsetType = UNSET
     queue_name: Name | UnsetType = UNSET
@@ -38,7 +37,7 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     paused: bool | UnsetType = UNSET
 
     def given(self) -> dict[str, Any]:
-        """What is said, as `AsyncSchedules.update` has it."""
+        """Return the fields that were sent, as arguments of `AsyncSchedules.update`."""
         named = {
             "tz": self.tz,
             "queue": self.queue_name,
@@ -55,25 +54,25 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         payload = self.payload if self.payload is UNSET else msgspec.json.decode(self.payload)
         if self.callback_url is UNSET:
             if self.timeout_ms is not UNSET:
-                raise Refusal(422, "invalid", "timeout_ms is for a call: give callback_url with it")
+                raise Refusal(422, "invalid", "timeout_ms needs callback_url")
             return payload
-        said = {"payload": payload, "timeout_ms": self.timeout_ms}
-        call: dict[str, Any] = {name: value for name, value in said.items() if value is not UNSET}
+        fields = {"payload": payload, "timeout_ms": self.timeout_ms}
+        call: dict[str, Any] = {name: value for name, value in fields.items() if value is not UNSET}
         return Job(callback_url=self.callback_url, **call).task_payload
 
 
 class ScheduleChanges(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be changed of a schedule; what is left out stays.
+    """Changes of a schedule; omitted fields are kept.
 
-    *cron_expression* has five fields, six with the seconds first, or is ``@hourly`` and the like or ``@every 30s``, by
-    the clock of *tz*.  With *callback_url* a fire is a job that sends *payload* there; without, a message of it.
+    *cron_expression* has five fields, or six with seconds first, or is ``@hourly`` or ``@every 30s``, in the time zone
+    *tz*.  With *callback_url* a fire creates a job that sends *payload* there, otherwise a message with *payload*.
     """
 
     cron_expression: When | UnsetType = UNSET
 
 
 class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A schedule; its *cron_expression* is as `ScheduleChanges` says."""
+    """A schedule; for *cron_expression* see `ScheduleChanges`."""
 
     name: Name
     cron_expression: When
@@ -82,25 +81,25 @@ class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @route("GET", "/schedules", scope="consume", on="schedule")
 async def list_schedules(service: Service) -> list[Schedule]:
-    """All schedules, by name."""
+    """List all schedules by name."""
     return await service.kit.schedules.list()
 
 
 @route("POST", "/schedules", scope="admin", on="schedule", status=201, problems=(409,))
 async def create_schedule(request: Request[Any, Any, Any], service: Service, data: JSONBody[NewSchedule]) -> Schedule:
-    """Make a schedule; one of that name stays as it is, and the answer is 409."""
+    """Create a schedule; 409 if it exists."""
     require(request, "produce", "queue", name=data.queue_name)
     given = data.given()
-    async with _alone(service):
+    async with _locked(service):
         if await service.kit.schedules.get(data.name) is not None:
-            raise Refusal(409, "schedule_exists", f"there is a schedule {data.name!r} already: PATCH it to change it")
+            raise Refusal(409, "schedule_exists", f"schedule {data.name!r} already exists: change it with PATCH")
         await service.kit.schedules.add(data.name, data.cron_expression, **given)
     return await _schedule(service, data.name)
 
 
 @route("GET", "/schedules/{schedule:str}", scope="consume", on="schedule", problems=(404,))
 async def get_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
-    """A schedule, and when it fires next."""
+    """Return a schedule with its next fire."""
     return await _schedule(service, schedule)
 
 
@@ -108,15 +107,15 @@ async def get_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
 async def change_schedule(
     request: Request[Any, Any, Any], service: Service, schedule: FromPath[str], data: JSONBody[ScheduleChanges]
 ) -> Schedule:
-    """Change what is given of a schedule; another time has its first fire after now.
+    """Change a schedule; with a new time, the next fire is after now.
 
-    It takes the right to produce into the queue that the schedule has, and into the one that is given.
+    It needs the right to produce into the schedule's queue and, if it changes, into the new one.
     """
     if data.queue_name is not UNSET:
         require(request, "produce", "queue", name=data.queue_name)
     when: dict[str, Any] = {} if data.cron_expression is UNSET else {"when": data.cron_expression}
     given = data.given()
-    async with _alone(service):  # No other service changes its queue in between.
+    async with _locked(service):  # Otherwise another service could change its queue meanwhile.
         require(request, "produce", "queue", name=(await _schedule(service, schedule)).queue)
         if not await service.kit.schedules.update(schedule, **when, **given):
             raise _unknown(schedule)
@@ -125,14 +124,14 @@ async def change_schedule(
 
 @route("DELETE", "/schedules/{schedule:str}", scope="admin", on="schedule", status=204, problems=(404,))
 async def delete_schedule(service: Service, schedule: FromPath[str]) -> None:
-    """Forget a schedule."""
+    """Delete a schedule."""
     if not await service.kit.schedules.remove(schedule):
         raise _unknown(schedule)
 
 
 @route("POST", "/schedules/{schedule:str}/pause", scope="admin", on="schedule", problems=(404,))
 async def pause_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
-    """Let a schedule fire no more, until it is resumed."""
+    """Pause a schedule."""
     if not await service.kit.schedules.pause(schedule):
         raise _unknown(schedule)
     return await _schedule(service, schedule)
@@ -140,25 +139,25 @@ async def pause_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
 
 @route("POST", "/schedules/{schedule:str}/resume", scope="admin", on="schedule", problems=(404,))
 async def resume_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
-    """Let a schedule fire again, from now on."""
+    """Resume a paused schedule from now on."""
     if not await service.kit.schedules.resume(schedule):
         raise _unknown(schedule)
     return await _schedule(service, schedule)
 
 
 @asynccontextmanager
-async def _alone(service: Desk) -> AsyncIterator[None]:
-    """Hold the lock with which services make and change schedules one at a time."""
+async def _locked(service: ServiceContext) -> AsyncIterator[None]:
+    """Hold the lock that serializes changes of schedules over all services."""
     lock = service.kit.lock("eventkit:schedules", ttl=10)
     if not await lock.acquire(wait=5):
-        raise Refusal(503, "busy", "another request changes schedules: try again")
+        raise Refusal(503, "busy", "another request is changing schedules: try again")
     try:
         yield
     finally:
         await completed(lock.release())
 
 
-async def _schedule(service: Desk, name: str) -> Schedule:
+async def _schedule(service: ServiceContext, name: str) -> Schedule:
     found = await service.kit.schedules.get(name)
     if found is None:
         raise _unknown(name)
@@ -166,7 +165,7 @@ async def _schedule(service: Desk, name: str) -> Schedule:
 
 
 def _unknown(name: str) -> Refusal:
-    return Refusal(404, "unknown_schedule", f"there is no schedule {name!r}: make it with POST /schedules")
+    return Refusal(404, "unknown_schedule", f"there is no schedule {name!r}: create it with POST /schedules")
 
 
 routes = [

@@ -1,104 +1,192 @@
-"""`Desk`: what every route works with: the kit, and what was set for this application."""
+"""The state of one application: its kit, its settings, and its load limits."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from litestar.di import NamedDependency
 
 from ..channel import Channel
+from ..codec import encode_json
 from ..kit import AsyncKit
 from ..metrics import Registry
 from ..operations import Operation, Probe
-from ..operations.queue_settings import FindQueue
-from ..protocols import AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
+from ..operations.admin import Audited
+from ..operations.coordination import AcquireLock, ReleaseLock
+from ..operations.settings import FindQueue
+from ..protocols import AsyncConnection, AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
 from ..queue import Queue
 from ..stream import Stream
-from .auditing import auditing
-from .bodies import Verbatim
-from .measured import Measured
-from .metrics import ServiceMetrics
-from .pressure import Pressure
-from .problems import Refusal
-from .watch import Watch
+from .metrics import Measured, ServiceMetrics, Watch
+from .requests import Refusal, Verbatim
+
+_CHECK_EVERY = 0.25
+"""Seconds between two checks of the size of the write-ahead log."""
+
+_RECOVERY = 1.0
+"""Seconds after which the service accepts writes again that were too slow."""
+
+_WEIGHT = 0.1
+"""The weight of one write in the moving average."""
+
+
+class Pressure:
+    """The write load of one database, and its limits."""
+
+    def __init__(self, connection: AsyncConnection, max_wal: int, max_commit: float, max_writing: int) -> None:
+        # Backends without a write-ahead log have no limit of its size.
+        self._wal: Any = getattr(connection, "wal_size", lambda: 0)
+        self._max_wal = max_wal
+        self._max_commit = max_commit
+        self._max_writing = max_writing
+        self.writing = 0
+        self.commit = 0.0
+        """The moving average of seconds per write."""
+        self.wal = 0
+        """The bytes of the write-ahead log at the last check."""
+        self.refused = 0
+        self._check_at = self._measured_at = 0.0
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """Measure a write, or raise `Refusal` if the load is too high."""
+        began = monotonic()
+        if reason := self._too_much(began):
+            self.refused += 1
+            raise Refusal(429, "overloaded", f"{reason}: reduce concurrency, or try again later")
+        self.writing += 1
+        try:
+            yield
+        finally:
+            self.writing -= 1
+            self._measured_at = monotonic()
+            self.commit += _WEIGHT * (self._measured_at - began - self.commit)
+
+    def _too_much(self, now: float) -> str | None:
+        if now >= self._check_at:
+            self.wal, self._check_at = self._wal(), now + _CHECK_EVERY
+        if self.wal > self._max_wal:
+            return f"the write-ahead log has {self.wal:,} bytes"
+        if self.writing >= self._max_writing:
+            return f"{self.writing:,} writes are in progress"
+        if self.commit > self._max_commit and now < self._measured_at + _RECOVERY:
+            return f"writes take {self.commit:.1f} s"
+        return None
+
+
+_UNAUDITED = (AcquireLock, ReleaseLock)
+"""Operations that routes use only for mutual exclusion."""
+
+_entry: ContextVar[str | None] = ContextVar("eventkit_audit", default=None)
+
+
+def audit(action: str, by: str, **about: Any) -> None:
+    """Add further writes of this request to the audit log as *action*."""
+    _entry.set(encode_json({"action": action, "by": by, **about}))
+
+
+def stop_auditing() -> None:
+    """Do not audit further writes of this request."""
+    _entry.set(None)
+
+
+def auditing(connection: AsyncConnection) -> AsyncConnection:
+    """Return a connection that audits writes."""
+    return cast(AsyncConnection, _Auditing(connection))
+
+
+class _Auditing:
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    async def execute(self, operation: Operation[Any], tx: Any = None) -> Any:
+        entry = _entry.get()
+        if entry is not None and operation.writes and not isinstance(operation, _UNAUDITED):
+            operation = Audited(operation, entry)
+        return await self._connection.execute(operation, tx)
+
 
 T = TypeVar("T")
 
 _REMEMBERED = 1.0
-"""Seconds for which a queue that was there is taken to be there still."""
+"""Seconds for which the existence of a queue is cached."""
 _NAMES = 10_000
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set of the service.  Durations are seconds."""
+    """Settings of the service.  Durations are in seconds."""
 
     max_body: Annotated[int, msgspec.Meta(ge=1)] = 524_288
-    """The most bytes that the body of a request may have."""
+    """The maximum size of a request body in bytes."""
 
     max_receive: float = 30.0
-    """How long a request may take to arrive, from its first byte to its last."""
+    """The longest time in which a request must arrive."""
 
     max_ending: int = 20
-    """How long requests that are under way have to end, when the service is told to."""
+    """The longest time for open requests at shutdown."""
 
     max_wait: float = 60.0
-    """The longest that a request may wait for something."""
+    """The longest time for which a request may wait."""
 
     heartbeat: float = 15.0
-    """How often a stream of events says that it is there, when there is nothing else to say."""
+    """The interval of keep-alive comments in streams of events."""
 
     slow_reader: float = 30.0
     """How long a stream of events waits for a client to read, before it ends."""
 
     max_listeners: int = 10_000
-    """How many streams of events there may be at once."""
+    """The maximum number of streams of events at once."""
 
     max_wal: int = 268_435_456
-    """The bytes of SQLite's write-ahead log from which on nothing more is taken in."""
+    """The bytes of SQLite's write-ahead log above which writes are refused."""
 
     max_commit: float = 2.0
-    """The mean seconds of a write from which on nothing more is taken in for a second."""
+    """The average seconds per write above which writes are refused for a second."""
 
     max_writing: int = 1_000
-    """How many writes may wait for the database at once."""
+    """The maximum number of writes in progress."""
 
     read_only: bool = False
-    """Whether the dashboard only shows, and changes nothing."""
+    """Whether the dashboard is read-only."""
 
     cors_origins: list[str] = []
-    """The origins whose pages may ask from within a browser, as in ``https://shop.example``; ``*`` is any."""
+    """Origins whose pages may call the service, such as ``https://shop.example``; ``*`` is any."""
 
     public_origin: str = ""
-    """The origin under which browsers have the service behind a proxy, as in ``https://eventkit.example``."""
+    """The origin of the service in browsers behind a proxy, such as ``https://eventkit.example``."""
 
     trusted_proxies: list[str] = []
-    """Addresses and networks of proxies whose ``X-Forwarded-Proto`` and ``X-Forwarded-Host`` are believed."""
+    """Addresses and networks of proxies whose ``X-Forwarded-Proto`` and ``X-Forwarded-Host`` are trusted."""
 
 
 def settings_of(given: dict[str, Any]) -> ServiceSettings:
-    """The settings that *given* is, as a file has them."""
+    """Convert the settings of a file."""
     if unknown := given.keys() - set(ServiceSettings.__struct_fields__):
         known = ", ".join(ServiceSettings.__struct_fields__)
-        raise ValueError(f"the service has no setting {min(unknown)!r}: there are {known}")
+        raise ValueError(f"unknown setting {min(unknown)!r} of the service: use {known}")
     try:
         return msgspec.convert(given, ServiceSettings)
     except msgspec.ValidationError as error:
-        raise ValueError(f"a setting of the service is wrong: {error}") from None
+        raise ValueError(f"invalid setting of the service: {error}") from None
 
 
-class Desk:
-    """A kit as routes use it: payloads go through as the text that they are."""
+class ServiceContext:
+    """A kit for routes, whose payloads are the JSON text of requests."""
 
     def __init__(self, kit: AsyncEventKit, settings: ServiceSettings) -> None:
         if not isinstance(kit, AsyncKit):
-            raise TypeError("the service works with an async kit: await eventkit.connect_async(url)")
+            raise TypeError("the service needs an async kit: await eventkit.connect_async(url)")
         self.settings = settings
         self.metrics = ServiceMetrics()
         self.registries: list[Registry] = [self.metrics]
-        """What is told of whoever reads metrics: ours, and those of what runs beside us."""
+        """The registries that the service exports: its own, and those of workers in its process."""
         self._connection = Measured(auditing(kit._connection), self.metrics)
         measured = AsyncKit(self._connection)
         self.kit: AsyncEventKit = measured
@@ -108,69 +196,69 @@ class Desk:
         self.pressure = Pressure(kit._connection, settings.max_wal, settings.max_commit, settings.max_writing)
         self.listeners = 0
         self.dropped = 0
-        """How many listeners were let go of because they did not read."""
+        """The number of listeners disconnected because they did not read."""
         self.readiness: asyncio.Task[tuple[float, float | Refusal]] | None = None
-        """The latest check of whether commits are noticed."""
+        """The latest check of readiness."""
         self._known: dict[str, float] = {}
 
     @property
     def closing(self) -> bool:
-        """Whether nothing is waited for any more."""
+        """Whether waiting has ended for shutdown."""
         return bool(self._connection.closing)
 
     async def execute(self, operation: Operation[T]) -> T:
-        """The answer to what no handle asks."""
+        """Execute an operation that no handle has."""
         answer: T = await self._connection.execute(operation)
         return answer
 
     @property
     def largest(self) -> int:
-        """The most bytes of JSON text that a payload may have."""
+        """The maximum size of a payload in bytes of JSON text."""
         return self._connection.max_payload
 
     async def sleep(self, probe: Probe, timeout: float | None = None) -> bool:
-        """Wait until *probe* is ready; False when the time has passed, or waiting has ended."""
+        """Wait until *probe* is ready; return False at the timeout or at shutdown."""
         return bool(await self._connection.sleep(probe, timeout))
 
     async def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
-        """The answer, asked for again whenever it may come to something, for *wait* seconds."""
+        """Execute *operation* until it succeeds, each time that *probe* is ready, for *wait* seconds."""
         answer: T = await self._loops.attempt(operation, probe, wait)
         return answer
 
-    def patience(self, wait: float) -> float:
-        """How long a request waits that wants to wait so long."""
+    def capped(self, wait: float) -> float:
+        """Return *wait*, or the longest wait that the settings allow."""
         return min(wait, self.settings.max_wait)
 
     def queue(self, name: str) -> AsyncTaskQueue[Any]:
-        """A queue whose payloads are `msgspec.Raw`."""
+        """Return a queue whose payloads are `msgspec.Raw`."""
         return Queue(self._connection.execute, self._loops, name, self.raw)
 
     def stream(self, topic: str) -> AsyncEventStream[Any]:
-        """A stream whose payloads are `msgspec.Raw`."""
+        """Return a stream whose payloads are `msgspec.Raw`."""
         return Stream(self._connection.execute, self._loops, topic, self.raw)
 
     def channel(self, name: str) -> AsyncNotificationChannel[Any]:
-        """A channel whose payloads are `msgspec.Raw`."""
+        """Return a channel whose payloads are `msgspec.Raw`."""
         return Channel(self._connection.execute, self._loops, name, self.raw)
 
     async def known(self, queue: str) -> AsyncTaskQueue[Any]:
-        """`queue`, or a refusal of one that nobody has made, configured, or enqueued anything in."""
+        """Return the queue; raise `Refusal` if it does not exist."""
         handle, now = self.queue(queue), monotonic()
         if self._known.get(queue, 0.0) < now:
             if not await self.execute(FindQueue(queue)):
-                raise Refusal(404, "unknown_queue", f"there is no queue {queue!r}: make it with POST /queues")
+                raise Refusal(404, "unknown_queue", f"there is no queue {queue!r}: create it with POST /queues")
             if len(self._known) >= _NAMES:
                 self._known.clear()
             self._known[queue] = now + _REMEMBERED
         return handle
 
     def forget(self, queue: str) -> None:
-        """Take nothing about the queue for known."""
+        """Remove a queue from the cache of `known`."""
         self._known.pop(queue, None)
 
     @contextmanager
     def listener(self) -> Iterator[None]:
-        """Around a stream of events."""
+        """Count a stream of events."""
         self.listeners += 1
         try:
             yield
@@ -178,9 +266,9 @@ class Desk:
             self.listeners -= 1
 
     def end_waiting(self) -> None:
-        """Let every request that waits be answered now: nothing is waited for any more."""
+        """End all waits, so that waiting requests are answered now."""
         self._connection.end_sleep()
 
 
-Service = NamedDependency[Desk]
-"""For the signatures of routes, which have it as the parameter ``service``."""
+Service = NamedDependency[ServiceContext]
+"""The type of the parameter ``service`` of routes."""

@@ -1,4 +1,4 @@
-"""Archives of streams: all that a topic ever had, in files of Parquet, for longer than the database keeps it.
+"""Archives of streams: all events of a topic, in files of Parquet, for longer than the database keeps them.
 
 ::
 
@@ -9,10 +9,9 @@ It needs Arrow (``pip install 'eventkit-db[archive]'``) and no Spark: reading a 
 is bound by one disk, which a cluster does not make faster.
 """
 
-from .adoption import Adopted, adopt_archive, adopt_checkpoint
-from .archiving import Archived, archive
-from .checking import Checked, check
-from .replaying import Replayed, replay
+from .archiver import Archived, archive
+from .replayer import Replayed, replay
+from .verification import Adopted, Checked, adopt_archive, adopt_checkpoint, check
 
 __all__ = [
     "Adopted",

@@ -11,16 +11,16 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
 from ..errors import EventkitError
-from ..operations.lake import LakeFile
+from ..operations.archive import LakeFile
 from . import layout
-from .listing import Conflict
 from .store import Store
+from .turn import Conflict
 
 _SCHEMA = pa.schema([*layout.SCHEMA, pa.field("date", pa.date32())])
-"""The day is that of the folder, and in no file."""
+"""The day is in the name of the folder, and in no file."""
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 days"}
-"""Who archives every minute has a commit a minute, and what was replaced is gone after an hour anyway."""
+"""Archiving every minute makes a commit a minute, and replaced files are deleted after an hour anyway."""
 
 
 class Delta:
@@ -35,7 +35,7 @@ class Delta:
         self._uri = store.place.uri(root)
         self._options = store.place.delta_options()
         self._table: Any = None
-        # deltalake takes it for an encoded character, twice, and looks elsewhere.
+        # deltalake decodes % twice as an encoded character, and looks in another folder.
         if "%" in self._uri:
             raise EventkitError(
                 f"deltalake reads nothing in folders with % in their names, such as {self._uri}: "
@@ -43,7 +43,7 @@ class Delta:
             )
 
     def read(self) -> dict[str, int]:
-        """The files that it has, and their rows; it is made if there is none."""
+        """Return the files of the table, and their rows; create the table if there is none."""
         if not deltalake.DeltaTable.is_deltatable(self._uri, self._options):
             schema = deltalake.Schema.from_arrow(_SCHEMA)
             deltalake.DeltaTable.create(
@@ -60,7 +60,7 @@ class Delta:
         return dict(zip(paths, found["num_records"].to_pylist(), strict=True))
 
     def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
-        """One entry in its log."""
+        """Write one entry of the log."""
         now = time.time_ns() // 1_000_000
         actions: list[Any] = [
             AddAction(self._name(file.path), file.bytes, {"date": file.date}, now, not same, _statistics(file))
@@ -83,7 +83,7 @@ class Delta:
 
 
 def _statistics(file: LakeFile) -> str:
-    """By which readers pass over files that have nothing for them."""
+    """Return the statistics by which readers skip files."""
     return msgspec.json.encode(
         {
             "numRecords": file.rows,

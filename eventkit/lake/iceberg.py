@@ -1,8 +1,8 @@
 """The metadata of a table of Apache Iceberg, in the folder of its topic; no catalog is needed.
 
-It is as in catalogs that are folders: ``metadata/v7.metadata.json`` is a version of the table, and which is the newest
-stands in ``metadata/version-hint.text``, so readers need nothing but the folder.  A version is one when it is there
-under its name; a hint that its writer did not live to write is written by the next one.
+Its layout is that of catalogs that are folders: ``metadata/v7.metadata.json`` is a version of the table, and
+``metadata/version-hint.text`` names the newest, so readers need only the folder.  A version exists once its file has
+its name; if its writer died before it wrote the hint, the next writer does.
 """
 
 import posixpath
@@ -24,10 +24,10 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, MapType, NestedField, StringType, TimestamptzType
 
-from ..operations.lake import LakeFile
+from ..operations.archive import LakeFile
 from . import layout
-from .listing import Conflict
 from .store import Store
+from .turn import Conflict
 
 _SCHEMA = Schema(
     NestedField(1, "offset", LongType(), required=True),
@@ -37,13 +37,13 @@ _SCHEMA = Schema(
     NestedField(5, "headers", MapType(7, StringType(), 8, StringType(), value_required=False)),
     NestedField(6, "created_at", TimestamptzType(), required=True),
 )
-"""`layout.SCHEMA`, with the numbers that columns have here."""
+"""`layout.SCHEMA`, with the column numbers of Iceberg."""
 
 _DAYS = PartitionSpec(PartitionField(source_id=6, field_id=1000, transform=DayTransform(), name="date"))
 
 _SETTINGS = {
     "schema.name-mapping.default": _SCHEMA.name_mapping.model_dump_json(),
-    # By which readers pass over files that have nothing for them; of payloads that would be their beginnings.
+    # Readers skip files by metrics; those of payloads would be their beginnings.
     "write.metadata.metrics.default": "none",
     "write.metadata.metrics.column.offset": "full",
     "write.metadata.metrics.column.created_at": "full",
@@ -52,7 +52,7 @@ _SETTINGS = {
 }
 
 _KEPT = timedelta(hours=1)
-"""For which a snapshot can be read when there are newer ones; its files stay no longer either."""
+"""The time for which a snapshot, and its files, are kept when there are newer ones."""
 
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 
@@ -71,7 +71,7 @@ class Iceberg:
         self._files: dict[str, Any] = {}
 
     def read(self) -> dict[str, int]:
-        """The files that it has, and their rows; it is made if there is none."""
+        """Return the files of the table, and their rows; create the table if there is none."""
         names = [posixpath.basename(path) for path in self._store.list(self.folder)]
         self._version = max((int(found[1]) for name in names if (found := _VERSION.fullmatch(name))), default=0)
         if not self._version:
@@ -91,14 +91,14 @@ class Iceberg:
         return {path: file.record_count for path, file in self._files.items()}
 
     def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
-        """One snapshot; those that nobody reads any more are removed."""
+        """Commit one snapshot, and remove those that have expired."""
         table = self._table
         before = table.metadata.snapshots
         with table.transaction() as transaction:
             with ExpireSnapshots(transaction) as expired:
                 expired.older_than(datetime.now(UTC) - _KEPT)
             snapshots = transaction.update_snapshot()
-            # Of many small lists of files an append makes a large one; an overwrite does not.
+            # An append merges many small lists of files into a large one; an overwrite does not.
             with snapshots.overwrite() if gone else snapshots.merge_append() as snapshot:
                 for file in new:
                     path = self._store.place.uri(file.path)
@@ -107,12 +107,12 @@ class Iceberg:
                     snapshot.delete_data_file(self._files[path])
         kept = table.metadata.snapshots
         if over := [one for one in before if one not in kept]:
-            # What an older snapshot shares with any that is kept, it shares with the oldest of them.
+            # Files that an older snapshot shares with any kept one, it shares with the oldest of these.
             for path in self._parts(over) - self._parts(kept[:1]):
                 self._store.remove(path)
 
     def write(self, metadata: Any) -> str:
-        """Write the next version; where it is."""
+        """Write the next version; return its location."""
         self._version += 1
         if self._store.size(self._path()) is not None:
             raise Conflict
@@ -133,7 +133,7 @@ class Iceberg:
             self._store.write(path, hint)
 
     def _parts(self, snapshots: Any) -> set[str]:
-        """The lists of files that snapshots consist of."""
+        """Return the lists of files that snapshots consist of."""
         found = set()
         for snapshot in snapshots:
             found.add(self._inside(snapshot.manifest_list))
@@ -144,7 +144,7 @@ class Iceberg:
         return f"{self.folder}/v{self._version}.metadata.json"
 
     def _inside(self, location: str) -> str:
-        """A path as it is seen from the archive's folder."""
+        """Return a path relative to the archive's folder."""
         return location.removeprefix(self._store.place.uri(""))
 
 

@@ -1,13 +1,13 @@
-"""Where the files of archives are, what they are called, and which columns they have.
+"""The folders, the names and the columns of the files of archives.
 
-An archive is a folder: of this machine, or of whatever else Arrow knows by a URI (``s3://…``, ``gs://…``).  In it a
-topic has a folder, in that each day (in UTC), and there each file is called after the first and the last offset in it,
-whose turn it was when it was written, and a token, so that no two are ever called the same::
+An archive is a folder of this machine, or one that Arrow reaches by a URI (``s3://…``, ``gs://…``).  In it, each
+topic has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
+number of the turn that wrote it, and a token, so that no two ever have the same name::
 
     topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-7-1f0c9a6be2d04a57.parquet
 
-Folders are called as Hive does it, so others find topic and date there.  **A file counts when the manifest has it**
-(`ReadLake`): others may lie there that were never finished, or that others have replaced.
+Folders are named as by Hive, so other tools find topic and date there.  **A file counts if the manifest has it**
+(`ReadLake`): the folder may also have unfinished files, and files that were replaced.
 """
 
 import re
@@ -28,16 +28,16 @@ SCHEMA = pa.schema(
         pa.field("created_at", pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
-"""The columns of a file, which are those that Spark's source ``eventkit`` has; its rows are in the order of offsets."""
+"""The columns of a file, which are those of Spark's source ``eventkit``; its rows are in the order of offsets."""
 
 _NAME = re.compile(r"/date=[\d-]{10}/\.?\d{20}-\d{20}-(\d+)-[0-9a-f]{16}\.parquet(?:\.part)?$")
 
 _LONGEST = 200
-"""Characters of a folder's name, beyond which file systems begin to refuse it."""
+"""The maximum length of a folder's name; some file systems refuse longer ones."""
 
 
 def folder(topic: str) -> str:
-    """The folder of a topic, seen from the archive's."""
+    """Return the folder of a topic, relative to the archive's."""
     name = quote(topic, safe="")
     if len(name) > _LONGEST:
         begin = re.sub("%.?$", "", name[: _LONGEST - 20])
@@ -46,16 +46,16 @@ def folder(topic: str) -> str:
 
 
 def path(topic: str, date: str, first: int, last: int, epoch: int) -> str:
-    """A new file for events of a day (``2026-01-31``), seen from the archive's folder."""
+    """Return the path of a new file for events of a day (``2026-01-31``), relative to the archive's folder."""
     return f"{folder(topic)}/date={date}/{first:020}-{last:020}-{epoch}-{secrets.token_hex(8)}.parquet"
 
 
 def epoch(path: str) -> int | None:
-    """Whose turn it was when the file was written; None for a file that is none of an archive."""
+    """Return the turn in which the file was written; None for a file that is not of an archive."""
     found = _NAME.search(path)
     return int(found[1]) if found else None
 
 
 def date(moment: int) -> str:
-    """The day of a moment in milliseconds."""
+    """Return the day of a time in milliseconds."""
     return datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y-%m-%d")

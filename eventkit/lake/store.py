@@ -1,35 +1,40 @@
-"""The files of an archive, and the folder that they are in: one of this machine, or of an object store."""
+"""The files of an archive: the object store or folder, and reading them."""
 
 import errno
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from pyarrow import fs
+import pyarrow as pa
+from pyarrow import fs, parquet
 
+from ..arrow import compute
 from ..errors import EventkitError
+from ..operations.archive import LakeFile
+from . import layout
 
 _SECRET = re.compile(r"key|secret|token|password|credential|signature", re.IGNORECASE)
-"""Parameters of a URI that are credentials."""
+"""The parameters of a URI that are credentials."""
 
 _CREDENTIALS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 
 _GUESSABLE = 4
-"""Characters from which a credential is looked for in errors; a shorter one is in any text, and no secret."""
+"""The minimum length of a credential that is removed from errors; shorter ones occur in any text and are no secrets."""
 
 
 class Location:
     """A folder: a path, or a URI that Arrow knows, such as ``s3://bucket/folder?endpoint_override=…``.
 
-    Credentials belong in the environment, a profile or a file, where the libraries of the store look for them.  Those
-    in a URI count in this process, and are in no name, error or result.
+    Credentials belong in the environment, a profile or a file, where the libraries of the store read them.  Those in a
+    URI are used in this process, and are in no name, error or result.
     """
 
     def __init__(self, given: str | Path) -> None:
@@ -51,7 +56,7 @@ class Location:
             user = ""
             if ":" in host and uri.scheme == "s3":
                 raise ValueError(
-                    "the name of a bucket holds no colon: leave credentials to the environment, a profile or a file, "
+                    "the name of a bucket holds no colon: pass credentials by the environment, a profile or a file, "
                     "or write / in them as %2F"
                 )
         self._base = f"{uri.scheme}://{user}@{host}{uri.path}" if user else f"{uri.scheme}://{host}{uri.path}"
@@ -60,15 +65,15 @@ class Location:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is in an object store."""
+        """True if it is in an object store."""
         return self._uri is not None and self._uri.scheme != "file"
 
     def uri(self, path: str) -> str:
-        """The name by which the libraries of table formats, and Spark, find a file in it."""
+        """Return the name by which libraries of table formats, and Spark, find a file in it."""
         return f"{self._base}/{path}"
 
     def open(self) -> tuple[Any, str]:
-        """Arrow's file system, and the folder in it."""
+        """Return Arrow's file system, and the folder in it."""
         if self._uri is None:
             return fs.LocalFileSystem(), self.name
         uri = self._uri._replace(query=urlencode(self._parameters(), safe=":/")).geturl()
@@ -81,7 +86,7 @@ class Location:
         return files, root
 
     def delta_options(self) -> dict[str, str]:
-        """The options by which deltalake finds the same store."""
+        """Return the options with which deltalake finds the same store."""
         if self._uri is None or self._uri.scheme != "s3":
             return {}
         parameters = self._parameters()
@@ -93,13 +98,13 @@ class Location:
             user, password = unquote(self._uri.username or ""), unquote(self._uri.password)
             options |= {"aws_access_key_id": user, "aws_secret_access_key": password}
         elif not os.environ.get("AWS_ACCESS_KEY_ID"):
-            # deltalake knows the environment, and the roles of machines, but no profile.
+            # deltalake reads the environment and the roles of machines, but no profile.
             options |= {name: value for name, value in _profile().items() if name in _CREDENTIALS}
         return options
 
-    def without_secrets(self, told: object) -> str:
+    def without_secrets(self, error: object) -> str:
         """Return the text of an error in one line, without the credentials of the URI."""
-        text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(told)).split())
+        text = " ".join(re.sub("\x1b\\[[0-9;]*m", "", str(error)).split())
         if self._uri is not None:
             text = text.replace(self._uri.geturl(), self.name)
         for secret in self._secrets:
@@ -108,7 +113,7 @@ class Location:
         return text
 
     def _parameters(self) -> dict[str, str]:
-        """The parameters of the URI, and, for S3, what the environment or a profile says of endpoint and region."""
+        """Return the parameters of the URI and, for S3, the endpoint and region from the environment or a profile."""
         assert self._uri is not None
         parameters = dict(parse_qsl(self._uri.query, keep_blank_values=True))
         if self._uri.scheme != "s3":
@@ -125,13 +130,13 @@ class Location:
             parameters["endpoint_override"] = host.rstrip("/")
             if separator:
                 parameters["scheme"] = scheme
-            # Without a region Arrow asks Amazon for that of the bucket.
+            # Without a region, Arrow requests the bucket's from Amazon.
             parameters.setdefault("region", "us-east-1")
         return parameters
 
 
 def _profile() -> dict[str, str]:
-    """The settings and credentials of the profile of AWS that counts in this process."""
+    """Return the settings and credentials of the AWS profile that applies to this process."""
     name, home = os.environ.get("AWS_PROFILE") or "default", Path.home() / ".aws"
     found: dict[str, str] = {}
     for variable, file, section in (
@@ -147,7 +152,7 @@ def _profile() -> dict[str, str]:
 
 
 class Store:
-    """Files by their paths in a folder.  A file is there when it is whole, and on the disk."""
+    """Files by their paths in a folder.  A file exists once it is complete and on the disk."""
 
     def __init__(self, location: str | Path | Location) -> None:
         self.place = location if isinstance(location, Location) else Location(location)
@@ -157,19 +162,19 @@ class Store:
             self.files, self._root = self.place.open()
 
     def begin(self, path: str) -> Any:
-        """A stream to a file that is not there yet, and will be when it is `finish`ed under its name."""
+        """Open a stream to a new file, which does not exist until `finish` gives it its name."""
         self.files.create_dir(posixpath.dirname(self._whole(path)), recursive=True)
         return self.files.open_output_stream(self._part(path))
 
     def finish(self, path: str, name: str) -> int:
-        """Give what was begun as *path*, and closed, its name; how many bytes it has."""
+        """Rename the closed file that was begun as *path*; return its size in bytes."""
         part, whole = self._part(path), self._whole(name)
         with self._begun():
             self._settle(part)
             self.files.move(part, whole)
         folder = posixpath.dirname(name)
         self._settle(self._whole(folder))
-        # The folders above change with a new one in them, and this is the first file that could be lost with it.
+        # A new folder changes the folders above it; the first file in it could be lost with them.
         if folder not in self._settled:
             self._settled.add(folder)
             while folder:
@@ -182,15 +187,15 @@ class Store:
         return size
 
     def discard(self, path: str) -> None:
-        """Remove what was begun as *path*."""
+        """Delete the file that was begun as *path*."""
         self._remove(self._part(path))
 
     def open(self, path: str) -> Any:
-        """The file, for reading anywhere in it."""
+        """Open the file for random access."""
         return self.files.open_input_file(self._whole(path))
 
     def read(self, path: str) -> bytes | None:
-        """What is in a small file; None if it is not there."""
+        """Return the content of a small file; None if it does not exist."""
         try:
             with self.open(path) as stream:
                 return bytes(stream.read())
@@ -198,29 +203,29 @@ class Store:
             return None
 
     def write(self, path: str, content: bytes) -> None:
-        """Put a small file where there may be one."""
+        """Write or replace a small file."""
         with self.begin(path) as stream:
             stream.write(content)
         self.finish(path, path)
 
     def move(self, path: str, to: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         self.files.create_dir(posixpath.dirname(self._whole(to)), recursive=True)
         self.files.move(self._whole(path), self._whole(to))
 
     def size(self, path: str) -> int | None:
-        """How many bytes the file has; None if it is not there."""
+        """Return the file's size in bytes; None if it does not exist."""
         info = self.files.get_file_info(self._whole(path))
         return None if info.type == fs.FileType.NotFound else int(info.size)
 
     def list(self, folder: str) -> list[str]:
-        """All files in a folder, and in those in it."""
+        """Return all files in a folder and its subfolders."""
         selector = fs.FileSelector(self._whole(folder), allow_not_found=True, recursive=True)
         found = self.files.get_file_info(selector)
         return [posixpath.relpath(info.path, self._root) for info in found if info.type == fs.FileType.File]
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
         self._remove(self._whole(path))
 
     @contextmanager
@@ -229,18 +234,18 @@ class Store:
         try:
             yield
         except FileNotFoundError as error:
-            reason = "what was begun is not there any more, as when another process archives the same"
+            reason = "the unfinished file is gone; another process may be archiving the same topic"
             raise FileNotFoundError(errno.ENOENT, reason) from error
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:
-        """Tell what the system has to say of the files in a line."""
+        """Raise errors of the file system as `EventkitError`, in one line."""
         try:
             yield
         except OSError as error:
             reason = error.strerror or self.place.without_secrets(error)
             raise EventkitError(
-                f"the archive in {self.location} {what}: {reason}; what counted before counts still"
+                f"the archive in {self.location} {what}: {reason}; the files in its manifest are unchanged"
             ) from (None if self.place.is_remote else error)
 
     def _remove(self, whole: str) -> None:
@@ -255,10 +260,67 @@ class Store:
         return posixpath.join(folder, f".{name}.part")
 
     def _settle(self, whole: str) -> None:
-        """Wait until it is on the disk; elsewhere, what is closed is safe."""
+        """Wait until the file is on the disk; in an object store, closing suffices."""
         if isinstance(self.files, fs.LocalFileSystem):
             handle = os.open(whole, os.O_RDONLY)
             try:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def tables(store: Store, file: LakeFile) -> Iterator[Any]:
+    """Yield the events of a file, some at a time; each page is compared with its checksum."""
+    check(store, file)
+    try:
+        with store.open(file.path) as stream, parquet.ParquetFile(stream, page_checksum_verification=True) as found:
+            if found.metadata.num_rows != file.rows:
+                _damaged(store, file, f"has {found.metadata.num_rows:,} events instead of {file.rows:,}")
+            for group in range(found.num_row_groups):
+                yield found.read_row_group(group).cast(layout.SCHEMA)
+    except (OSError, pa.ArrowException) as error:
+        _damaged(store, file, f"cannot be read ({' '.join(str(error).split())[:200]})")
+
+
+def check(store: Store, file: LakeFile) -> None:
+    """Raise `EventkitError` if a file is missing or has another size."""
+    with store.told("cannot be read"):
+        size = store.size(file.path)
+    if size is None:
+        _damaged(store, file, "is missing")
+    if size != file.bytes:
+        _damaged(store, file, f"has {size:,} bytes instead of {file.bytes:,}")
+
+
+def merged(store: Store, files: Iterable[LakeFile]) -> Iterator[Any]:
+    """Yield the events of files in the order of offsets, even where files of two days overlap; some at a time."""
+    waiting = deque(sorted(files, key=lambda file: file.first))
+    under_way: list[tuple[Any, Iterator[Any]]] = []
+    while waiting or under_way:
+        while waiting and (not under_way or waiting[0].first <= _safe(under_way)):
+            rest = tables(store, waiting.popleft())
+            under_way.append((next(rest), rest))
+        last = _safe(under_way)
+        ready, still = [], []
+        for table, rest in under_way:
+            number = compute.sum(compute.less_equal(table["offset"], last)).as_py()
+            if number:
+                ready.append(table.slice(0, number))
+            left = table.slice(number) if number < table.num_rows else next(rest, None)
+            if left is not None:
+                still.append((left, rest))
+        under_way = still
+        found = pa.concat_tables(ready)
+        yield found if len(ready) == 1 else found.take(compute.sort_indices(found["offset"]))
+
+
+def _safe(under_way: list[tuple[Any, Iterator[Any]]]) -> int:
+    """Return the offset up to which all open files have been read."""
+    return int(min(table["offset"][-1].as_py() for table, _ in under_way))
+
+
+def _damaged(store: Store, file: LakeFile, what: str) -> NoReturn:
+    raise EventkitError(
+        f"{file.path} of the archive in {store.location} {what}: put it back from a backup; until then, no archived "
+        f"event is deleted from the database"
+    )

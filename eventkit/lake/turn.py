@@ -1,18 +1,14 @@
-"""A turn at writing to the archive of a topic, which lasts until somebody else begins one.
+"""The turn of one archiver: the files that it knows, and the lease under which it adds to them."""
 
-The database counts turns, and takes nothing from whoever is not the last.  So a file that was written in an earlier
-turn, and is not in the manifest when a turn begins, never will be, and may go.  A turn is noted in the folder as well:
-a copy of the database knows nothing of what its original has written there since, and must not take it for rubbish.
-"""
-
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 
 import msgspec
 
 from ..errors import EventkitError
-from ..operations.extract import ReadIdentity
-from ..operations.lake import (
+from ..operations.archive import (
     ExtendLake,
     FindRetired,
     ForgetFiles,
@@ -22,25 +18,111 @@ from ..operations.lake import (
     ReadLake,
     SwapFiles,
 )
+from ..operations.batches import ReadIdentity
 from ..operations.position import Position
 from ..protocols import Connection
 from . import layout
-from .listing import Listing
 from .store import Store
 
+if TYPE_CHECKING:
+    from .store import Store
+
+
+Format = Literal["parquet", "delta", "iceberg"]
+"""The formats of an archive: Parquet only, or with a table that lists the same files as the manifest."""
+
+FORMATS: tuple[str, ...] = get_args(Format)
+
+_ATTEMPTS = 5
+"""The number of attempts at a commit, because a writer whose turn has ended may commit as well."""
+
+
+class Conflict(Exception):
+    """Raised when another writer has committed to the table since it was read."""
+
+
+class Table(Protocol):
+    """A table in the folder of a topic."""
+
+    failures: tuple[type[Exception], ...]
+    """The errors of its library, also for files in its folder that it cannot read."""
+
+    folder: str
+    """The folder of its metadata; without it, there is no table."""
+
+    def read(self) -> dict[str, int]:
+        """Return the files of the table, relative to the archive's folder, and the number of rows in each."""
+        ...
+
+    def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
+        """Replace the files *gone* by the files *new*; raise `Conflict` if the table has changed since it was read.
+
+        With *same*, the rows are the same.
+        """
+        ...
+
+
+class Listing:
+    """The synchronization of a topic's table with the manifest."""
+
+    def __init__(self, store: "Store", topic: str, format: str) -> None:
+        self._store = store
+        self._table: Table
+        try:
+            if format == "delta":
+                from .delta import Delta
+
+                self._table = Delta(store, topic)
+            else:
+                from .iceberg import Iceberg
+
+                self._table = Iceberg(store, topic)
+        except ModuleNotFoundError as error:
+            raise EventkitError(
+                f"an archive with a table of {format} takes {error.name}: pip install 'eventkit-db[{format}]'"
+            ) from None
+
+    def follow(self, manifest: Callable[[], list[LakeFile]]) -> None:
+        """Commit the manifest's files to the table.
+
+        The manifest is read after the table: a process with an older manifest has an older table, and commits nothing.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                has = self._table.read()
+                files = manifest()
+                new = [file for file in files if file.path not in has]
+                gone = has.keys() - {file.path for file in files}
+                if new or gone:
+                    same = sum(file.rows for file in new) == sum(has[path] for path in gone)
+                    self._table.commit(new, sorted(gone), same)
+                return
+            except Conflict:
+                continue
+            except self._table.failures as error:
+                self._failed(self._store.place.without_secrets(error)[:200] or type(error).__name__)
+        self._failed("another process keeps writing to it")
+
+    def _failed(self, reason: str) -> NoReturn:
+        raise EventkitError(
+            f"the table of the archive in {self._store.location} cannot be brought in step: {reason}; the archive "
+            f"itself is complete: archive again, and if the error remains, remove {self._table.folder} there"
+        )
+
+
 _GRACE = 3_600_000
-"""Milliseconds for which files that were replaced stay there, for those who read them."""
+"""The milliseconds for which replaced files are kept for their readers."""
 
 
 class Claim(msgspec.Struct):
-    """Whose turn it is, as it stands in the folder."""
+    """The holder of the turn, as recorded in the folder."""
 
     database: str
     turn: int
 
 
 def claim_in(store: Store, topic: str) -> Claim | None:
-    """The turn that is noted in the folder of a topic; None where there is none."""
+    """Return the turn recorded in the folder of a topic; None if there is none."""
     found = store.read(_claim_path(topic))
     try:
         return None if found is None else msgspec.json.decode(found, type=Claim)
@@ -53,7 +135,7 @@ def _claim_path(topic: str) -> str:
 
 
 class Turn:
-    """A turn that has begun.  Every method raises `EventkitError` when somebody else's has begun since."""
+    """A turn that has begun.  Every method raises `EventkitError` when another process has begun the next."""
 
     def __init__(
         self, connection: Connection, topic: str, location: str | Path | None, format: str | None = None
@@ -62,7 +144,7 @@ class Turn:
         self.topic = topic
         lake = connection.execute(ReadLake(topic))
         if location is None and lake is None:
-            raise ValueError(f"topic {topic!r} has no archive yet: say to which folder it is to go")
+            raise ValueError(f"topic {topic!r} has no archive yet: pass the folder for it with to=")
         self.store = Store(lake.location if location is None and lake is not None else location or "")
         chosen = format or (lake.format if lake is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
@@ -75,25 +157,25 @@ class Turn:
         self._list()
 
     def files(self) -> list[LakeFile]:
-        """The files that count, in the order of offsets."""
+        """Return the files in the manifest, in the order of offsets."""
         lake = self._connection.execute(ReadLake(self.topic))
         return lake.files if lake is not None else []
 
     def extend(self, last: int, files: list[LakeFile], read: Position) -> None:
-        """Let files count that have everything up to *last*, if the database still has what was *read* for them."""
+        """Add the files that cover the topic up to *last*, if the database still has the events *read* for them."""
         if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files, read)):
             raise self._ended(files)
         self.covered = last
         self._list()
 
     def swap(self, old: list[LakeFile], new: list[LakeFile]) -> None:
-        """Let *new* count for *old*."""
+        """Replace the files *old* by *new*."""
         if not self._connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
             raise self._ended(new)
         self._list()
 
     def clear(self) -> None:
-        """Remove what was replaced a while ago."""
+        """Delete files that were replaced a while ago."""
         paths = self._connection.execute(FindRetired(self.topic, _GRACE))
         with self.store.told("cannot be written"):
             for path in paths:
@@ -106,7 +188,7 @@ class Turn:
             self._listing.follow(self.files)
 
     def _try(self) -> None:
-        """Write there once, or a folder where that cannot be done would be the archive's for good."""
+        """Write a file there once, because the location cannot be changed after the first turn."""
         path = f"{layout.folder(self.topic)}/_tried"
         self.store.write(path, b"")
         self.store.remove(path)
@@ -122,13 +204,13 @@ class Turn:
         if theirs is not None and theirs.turn >= ours.turn:
             raise EventkitError(
                 f"the archive of topic {self.topic!r} in {self.store.location} goes further than this database, which "
-                f"was restored from a backup, was promoted from a standby or is a copy: if it is to go on from here, "
+                f"was restored from a backup, was promoted from a standby or is a copy: to continue from here, "
                 f"run eventkit adopt --archive {self.topic}"
             )
         self.store.write(_claim_path(self.topic), msgspec.json.encode(ours))
 
     def _sweep(self) -> None:
-        """Remove what earlier turns have left unfinished."""
+        """Delete unfinished files of earlier turns."""
         left = [path for path in self.store.list(layout.folder(self.topic)) if self._is_over(path)]
         if left:
             known = set(self._connection.execute(ListPaths(self.topic)))
@@ -141,11 +223,11 @@ class Turn:
         return epoch is not None and epoch < self.epoch
 
     def _ended(self, files: list[LakeFile]) -> EventkitError:
-        """What there is to say when *files* do not count, and never will."""
+        """Return the error for *files* that were not added, and never will be."""
         for file in files:
             with suppress(OSError):
                 self.store.remove(file.path)
         return EventkitError(
-            f"somebody else has begun to archive topic {self.topic!r}: what was archived until then stays, and theirs "
-            f"goes on behind it; let one at a time archive a topic"
+            f"another process has begun to archive topic {self.topic!r}: the events archived so far stay, and it "
+            f"continues after them; archive a topic from one process at a time"
         )

@@ -1,29 +1,25 @@
-"""What is asked of a database about notification channels."""
+"""Operations on notification channels."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from ..codec import Codec, DecodeError, decode_headers
-from ..records import Notification
-from . import Operation, Origin, Outlook, Plan, Probe, Rows
+from ..values import Notification
+from . import Operation, Origin, Outlook, Plan, Probe, Rows, first
 
 
 class Notify(Operation[int], frozen=True):
-    """Send a notification; its id."""
+    """Send a notification; return its id."""
 
     channel: str
     payload: str
     headers: str | None
-
-    def decode(self, rows: Rows) -> int:
-        """The id."""
-        id: int = rows[0][0]
-        return id
+    decode = first
 
 
 class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
-    """The notifications of some channels after an id, in order."""
+    """Read the notifications of some channels after an id, in order."""
 
     writes: ClassVar[bool] = False
     channels: tuple[str, ...]
@@ -32,7 +28,7 @@ class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
     codec: Codec
 
     def decode(self, rows: Rows) -> list[Notification[Any]]:
-        """One notification a row, with `Undecodable` for a payload that does not decode."""
+        """Return the notifications, with `Undecodable` for a payload that does not decode."""
         decode = self.codec.decode
         try:
             return [
@@ -47,9 +43,10 @@ class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
 
 
 class FollowNotifications(Operation[tuple[list[Notification[Any]], tuple[int, int]]], frozen=True):
-    """The notifications after the last one that was read, given by id and moment; and what is then the last one.
+    """Read the notifications after the last one read, which is given by id and time; return the new last one too.
 
-    A database that has gone back gives ids once more: reading goes on behind the last notification that is no younger.
+    A database restored to an earlier state assigns ids again: reading continues after the last notification that is no
+    younger.
     """
 
     writes: ClassVar[bool] = False
@@ -59,7 +56,7 @@ class FollowNotifications(Operation[tuple[list[Notification[Any]], tuple[int, in
     codec: Codec
 
     def plan(self) -> Plan[tuple[list[Notification[Any]], tuple[int, int]]]:
-        """Read the last one once more with the next ones: while it is there, nothing was lost."""
+        """Read the last one again with the next ones: while it is there, none was lost."""
         (after, created), rows = self.last, []
         if created:
             rows = yield ReadNotifications(self.channels, after - 1, self.limit + 1, self.codec)
@@ -74,7 +71,7 @@ class FollowNotifications(Operation[tuple[list[Notification[Any]], tuple[int, in
 
 
 class FindNotification(Operation[tuple[int, int]], frozen=True):
-    """The channels' last notification up to an id and a moment, by id and moment; zeros where there is none."""
+    """Find the channels' last notification up to an id and a time; return its id and time, or zeros if none."""
 
     writes: ClassVar[bool] = False
     channels: tuple[str, ...]
@@ -82,25 +79,24 @@ class FindNotification(Operation[tuple[int, int]], frozen=True):
     created: int
 
     def decode(self, rows: Rows) -> tuple[int, int]:
-        """The one row."""
         id, created = rows[0]
         return id, created
 
 
 class FindNow(Operation[Origin], frozen=True):
-    """Where what the channels are told from now on begins."""
+    """Find the start of a listener that wants notifications committed from now on."""
 
     writes: ClassVar[bool] = False
     channels: tuple[str, ...]
 
     def decode(self, rows: Rows) -> Origin:
-        """The first row is the last id, and further ones are notifications above it that are visible already."""
+        """Return the last id from the first row; further rows are notifications above it that are visible already."""
         (last,), *seen = rows
         return Origin(last, frozenset(id for (id,) in seen))
 
 
 class NotificationsAhead(Probe, frozen=True):
-    """Whether any of the channels has a notification after an id, or has lost that one, of that moment."""
+    """A probe that is ready when a channel has a notification after an id, or lost the one with that id and time."""
 
     channels: tuple[str, ...]
     after: int
@@ -108,40 +104,35 @@ class NotificationsAhead(Probe, frozen=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The channels."""
         return tuple(f"notification:{channel}" for channel in self.channels)
 
     def decode(self, rows: Rows) -> Outlook:
-        """Ready or not; and when to look for what is committed but has not settled, where that can be."""
+        """Return the outlook, with a delay if a committed notification may not have settled yet."""
         ready, *moments = rows[0]
         return Outlook(bool(ready), *moments)
 
 
 class PruneNotifications(Operation[int], frozen=True):
-    """Drop the channel's notifications older than a duration, and those beyond a number; how many."""
+    """Delete the channel's notifications older than a duration, and those beyond a number; return their number."""
 
     channel: str
     older_than: int | None
     max_keep: int | None
 
     def plan(self) -> Plan[int]:
-        """Find the last of them, and drop up to it."""
+        """Find the last of them, and delete up to it."""
         [(last,)] = yield FindPrunableNotifications(self.channel, self.older_than, self.max_keep)
         return 0 if last is None else len((yield DropNotifications(self.channel, last)))
 
 
 class FindPrunableNotifications(Operation[int | None], frozen=True):
-    """The last id of what `PruneNotifications` would drop; None for nothing."""
+    """Find the last id that `PruneNotifications` would delete; None if there is none."""
 
     writes: ClassVar[bool] = False
     channel: str
     older_than: int | None
     max_keep: int | None
-
-    def decode(self, rows: Rows) -> int | None:
-        """The id."""
-        last: int | None = rows[0][0]
-        return last
+    decode = first
 
 
 class DropNotifications(Operation[None], frozen=True):

@@ -1,8 +1,8 @@
-"""What is asked of a database to hand out tasks.
+"""Operations that hand out tasks.
 
-A claim is a plan: it takes the best of what is ready, where one statement can; or it reads the *gate* (may anything
-be handed out, is anything due?), moves what is due, and leases what the gate lets through.
-Only a claim, a sweep and plain SQL ever move tasks that are due.
+A claim is a plan.  It takes the first ready tasks in one statement if it can.  Otherwise it reads the *gate* (may any
+be handed out, are any due?), moves due tasks, and leases as many as the gate allows.  Only a claim, a sweep and plain
+SQL ever move due tasks.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from os import urandom
 from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
-from ..records import Task
+from ..values import Task
 from . import Operation, Outlook, Plan, Probe, Rows
-from .finish import ReleaseMany, Remove, bury, settle_dead
+from .finish import ReleaseMany, Remove, mark_dead, settle_dead
 
 MOVED_AT_ONCE = 1000
 
@@ -23,7 +23,7 @@ _priority = itemgetter(5)
 
 
 class Gate(NamedTuple):
-    """What a claim has to know of its queue.  Durations and moments in milliseconds."""
+    """The state of a queue that a claim needs.  Durations and times are in milliseconds."""
 
     paused: bool
     lease: int
@@ -38,7 +38,7 @@ class Gate(NamedTuple):
     now: int
 
     def tokens_now(self) -> float | None:
-        """The tokens in the bucket by now; None without a rate."""
+        """Return the tokens in the bucket by now; None without a rate."""
         if self.rate is None:
             return None
         depth = self.burst if self.burst is not None else max(1.0, self.rate)
@@ -47,7 +47,7 @@ class Gate(NamedTuple):
         return min(depth, self.tokens + max(0, self.now - self.refilled_at) * self.rate / 1000)
 
     def most(self, limit: int) -> int:
-        """How many of *limit* tasks may be handed out now."""
+        """Return how many of *limit* tasks may be handed out now."""
         if self.paused:
             return 0
         if self.max_running is not None:
@@ -58,7 +58,7 @@ class Gate(NamedTuple):
         return max(0, limit)
 
     def next_token_at(self) -> int | None:
-        """When the bucket will hold a whole token; None if it does, or without a rate."""
+        """Return when the bucket will hold a whole token; None if it does, or without a rate."""
         tokens = self.tokens_now()
         if self.rate is None or tokens is None or tokens + 1e-6 >= 1:
             return None
@@ -66,30 +66,30 @@ class Gate(NamedTuple):
 
 
 class ReadGate(Operation[Gate], frozen=True):
-    """Whether the queue may hand out tasks, and whether any are due to be moved first.
+    """Read whether the queue may hand out tasks, and whether any are due to be moved first.
 
-    Until the transaction ends, no other claim spends what a queue with limits has left.
+    Until the transaction ends, no other claim can use the remaining allowance of a queue with limits.
     """
 
     queue: str
 
     def decode(self, rows: Rows) -> Gate:
-        """The gate of the one row."""
+        """Return the gate."""
         return Gate(*rows[0])
 
 
 class Promote(Operation[None], frozen=True):
-    """Move what is due: scheduled and lapsed tasks become ready, exhausted and expired ones die."""
+    """Move due tasks: scheduled and lapsed tasks become ready, exhausted and expired ones die."""
 
     queue: str
     limit: int
 
 
 class Take(Operation[None], frozen=True):
-    """Give the best ready tasks to a worker, as far as one statement can.
+    """Lease the first ready tasks to a worker, if one statement can.
 
-    That is, if the queue has no limits and nothing has to be moved first; or whatever there is, where a database has
-    functions that do the rest of a claim.  A lease that is not given is the queue's.
+    It can if the queue has no limits and no task has to be moved first, or if the database has functions that do the
+    rest of a claim.  The default lease is the queue's.
     """
 
     queue: str
@@ -100,7 +100,7 @@ class Take(Operation[None], frozen=True):
 
 
 class Lease(Operation[None], frozen=True):
-    """Give the best ready tasks to a worker."""
+    """Lease the first ready tasks to a worker."""
 
     queue: str
     worker: str
@@ -111,7 +111,7 @@ class Lease(Operation[None], frozen=True):
 
 
 class SpendTokens(Operation[None], frozen=True):
-    """Store what is left in the queue's bucket, if it has one."""
+    """Store the remaining tokens of the queue's bucket, if it has one."""
 
     queue: str
     tokens: float | None
@@ -119,7 +119,7 @@ class SpendTokens(Operation[None], frozen=True):
 
 
 class Claim(Operation[list[Task[Any]]], frozen=True):
-    """Lease up to *limit* tasks to *worker*, best first.  *token* proves the claim."""
+    """Lease up to *limit* tasks to *worker*, in order.  *token* proves the claim."""
 
     first_alone: ClassVar[bool] = True
     may_fail_to_read: ClassVar[bool] = True
@@ -131,7 +131,10 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
     codec: Codec
 
     def plan(self) -> Plan[list[Task[Any]]]:
-        """What can be taken at once; or the gate, what is due, and the lease.  Others take the place of poison."""
+        """Take tasks in one statement, or else by gate, promotion and lease.
+
+        Claim others for payloads that do not decode.
+        """
         tasks: list[Task[Any]] = []
         while len(tasks) < self.limit:
             rows = yield Take(self.queue, self.worker, self.limit - len(tasks), self.lease, self.token)
@@ -142,11 +145,13 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         return tasks or (yield from self._through_the_gate())
 
     def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
-        """The release of the tasks, so that somebody else gets them at once."""
+        """Return the release of the tasks, so that another worker can claim them at once."""
         return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
 
     def _through_the_gate(self) -> Plan[list[Task[Any]]]:
         gate = Gate(*(yield ReadGate(self.queue))[0])
+        if gate.refilled_at is not None and gate.refilled_at > gate.now:  # The clock was ahead when it was set.
+            yield SpendTokens(self.queue, gate.tokens_now(), gate.now)
         if gate.due:
             yield from promote(self.queue, max(MOVED_AT_ONCE, self.limit))
         lease = gate.lease if self.lease is None else self.lease
@@ -158,7 +163,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
             if not (yield from self._decode_into(tasks, rows)):
                 break
         tokens = gate.tokens_now()
-        # Also without a rate: whoever counts what is running in an older snapshot then fails to serialize.
+        # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
         if tasks and (tokens is not None or gate.max_running is not None):
             yield SpendTokens(self.queue, None if tokens is None else tokens - len(tasks), gate.now)
         return tasks
@@ -167,7 +172,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         return (yield Lease(self.queue, self.worker, wanted, lease, self.token, max_attempts))
 
     def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
-        """Append the tasks of *rows*, best first; bury those that do not decode and say how many."""
+        """Append the tasks of *rows*, in order; mark those dead that do not decode, and return their number."""
         if len(rows) > 1:
             rows.sort(key=_due_then_id)
             if any(row[5] != rows[0][5] for row in rows):
@@ -184,7 +189,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
                 tasks.append(Task(*columns))
             except DecodeError as error:
                 poisonous += 1
-                yield from bury(row[0], self.token, "poison", str(error))
+                yield from mark_dead(row[0], self.token, "poison", str(error))
         return poisonous
 
 
@@ -197,7 +202,7 @@ class Receive(Operation[list[Task[Any]]], frozen=True):
     codec: Codec
 
     def plan(self) -> Plan[list[Task[Any]]]:
-        """A claim, and the removal of what it came to."""
+        """Claim tasks, and delete them."""
         claim = Claim(self.queue, "receive", self.limit, None, self.token, self.codec)
         tasks = yield from claim.plan()
         if tasks:
@@ -206,12 +211,12 @@ class Receive(Operation[list[Task[Any]]], frozen=True):
 
 
 class Sweep(Operation[int], frozen=True):
-    """Move everything that is due; how many tasks moved."""
+    """Move all due tasks; return their number."""
 
     queue: str
 
     def plan(self) -> Plan[int]:
-        """Promotion until nothing is due."""
+        """Promote tasks until none is due."""
         total = 0
         while moved := (yield from promote(self.queue, MOVED_AT_ONCE)):
             total += moved
@@ -219,17 +224,16 @@ class Sweep(Operation[int], frozen=True):
 
 
 class ReadOutlook(Probe, frozen=True):
-    """Whether a claim would come to something now, or when it may."""
+    """A probe that is ready when a claim would return a task."""
 
     queue: str
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The queue."""
         return (f"task:{self.queue}",)
 
     def decode(self, rows: Rows) -> Outlook:
-        """Ready, or due at the earliest moment at which a row changes by itself or a token is there."""
+        """Return the outlook, due at the first time at which a row changes by itself or a token is added."""
         *gate_row, ready, wake_at = rows[0]
         gate = Gate(*gate_row)
         if gate.due or (ready and gate.most(1)):
@@ -248,11 +252,10 @@ class ReadOutlooks(Probe, frozen=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The queues."""
         return tuple(f"task:{queue}" for queue in self.queues)
 
     def plan(self) -> Plan[Outlook]:
-        """Ready if one of them is, or due when the first one is."""
+        """Return ready if one of them is, or the earliest due time."""
         moments: list[int] = []
         now = 0
         for queue in self.queues:
@@ -266,12 +269,12 @@ class ReadOutlooks(Probe, frozen=True):
 
 
 def fresh_token() -> int:
-    """A number that nobody can have by chance."""
+    """Return a number that cannot be guessed."""
     return int.from_bytes(urandom(8)) >> 1
 
 
 def promote(queue: str, limit: int) -> Plan[int]:
-    """Move up to *limit* due tasks, copy those that died where the queue says; how many moved."""
+    """Move up to *limit* due tasks, and copy the dead ones to the queue's dead_letter_to; return the number moved."""
     rows = yield Promote(queue, limit)
     yield from settle_dead(queue, [(id, lane) for id, state, lane in rows if state == "dead"])
     return len(rows)

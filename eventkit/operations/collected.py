@@ -1,22 +1,19 @@
-"""What a session has collected, for whichever topics, queues and channels: a statement for each kind.
-
-Nobody waits for the offsets and ids, so what is made for many has no answer.
-"""
+"""Operations that a transaction runs together: rows of a session, chained tasks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from . import Operation, Plan, Rows
+from . import Operation, Plan, nothing
 from .channel import Notify
 from .enqueue import PLAIN, Enqueue, EnqueueMany, EnqueuePlain, TaskRow
 from .stream import Publish, PublishPlain
 
 CollectedEvent = tuple[str, str, str | None, str | None, str | None]
-"""``topic``, and what `EventRow` has."""
+"""``topic``, followed by an `EventRow`."""
 
 CollectedTask = tuple[str, str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
-"""``queue``, and what `TaskRow` has."""
+"""``queue``, followed by a `TaskRow`."""
 
 CollectedNotification = tuple[str, str, str | None]
 """``channel, payload, headers``."""
@@ -26,9 +23,7 @@ class PublishAll(Operation[None], frozen=True):
     """Append events to their topics, in this order."""
 
     events: list[CollectedEvent]
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class EnqueueAll(Operation[None], frozen=True):
@@ -37,7 +32,7 @@ class EnqueueAll(Operation[None], frozen=True):
     tasks: list[CollectedTask]
 
     def plan(self) -> Plan[None]:
-        """One statement, which adds nothing where one of the queues has a bound; then queue by queue."""
+        """Run one statement, which adds nothing if one of the queues has a bound; then add them queue by queue."""
         if (yield self):
             return
         queues: dict[str, list[TaskRow]] = {}
@@ -51,13 +46,11 @@ class NotifyAll(Operation[None], frozen=True):
     """Send notifications to their channels, in this order."""
 
     notifications: list[CollectedNotification]
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 def publish(events: list[CollectedEvent]) -> Operation[Any]:
-    """What writes *events*: the shortest way there is."""
+    """Return the cheapest operation that writes *events*."""
     if len(events) == 1:
         [(topic, payload, key, headers, dedup)] = events
         if dedup is None:
@@ -69,7 +62,7 @@ def publish(events: list[CollectedEvent]) -> Operation[Any]:
 
 
 def enqueue(tasks: list[CollectedTask]) -> Operation[Any]:
-    """What writes *tasks*: the shortest way there is."""
+    """Return the cheapest operation that writes *tasks*."""
     if len(tasks) == 1:
         [(queue, payload, headers, priority, max_attempts, *others)] = tasks
         if not any(other is not None for other in others):
@@ -81,7 +74,7 @@ def enqueue(tasks: list[CollectedTask]) -> Operation[Any]:
 
 
 def notify(notifications: list[CollectedNotification]) -> Operation[Any]:
-    """What writes *notifications*: the shortest way there is."""
+    """Return the cheapest operation that writes *notifications*."""
     if len(notifications) == 1:
         return Notify(*notifications[0])
     return NotifyAll(notifications)
@@ -89,3 +82,17 @@ def notify(notifications: list[CollectedNotification]) -> Operation[Any]:
 
 def _same(column: tuple[Any, ...], value: Any) -> bool:
     return column.count(value) == len(column)
+
+
+class AckThen(Operation[bool], frozen=True):
+    """Finish a task by *ack* and enqueue *tasks* in any queues, or do nothing if the lease was lost."""
+
+    ack: Operation[bool]
+    tasks: list[CollectedTask]
+
+    def plan(self) -> Plan[bool]:
+        """Ack first: no other worker can finish the row from then on, and it makes room for the others."""
+        if not (yield from self.ack.plan()):
+            return False
+        yield from enqueue(self.tasks).plan()
+        return True

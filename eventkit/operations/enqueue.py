@@ -1,4 +1,4 @@
-"""What is asked of a database to put tasks into a queue."""
+"""Operations that put tasks into a queue."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from itertools import chain, repeat
 from typing import ClassVar
 
 from ..errors import QueueFull
-from ..records import Enqueued
+from ..values import Enqueued
 from . import Operation, Outlook, Plan, Probe, Rows
 
 TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
-"""``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``: JSON text, and
-milliseconds from now or since 1970."""
+"""``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``.
+
+JSON text, and milliseconds from now or since 1970.
+"""
 
 PLAIN = (None, 0, None, None, None, None, None, None)
-"""What `TaskRow` says beside the payload of a task of which nothing else is said."""
+"""The fields of `TaskRow` after the payload, for a task that has nothing but a payload."""
 
 
 class Enqueue(Operation[Enqueued], frozen=True):
@@ -27,25 +29,25 @@ class Enqueue(Operation[Enqueued], frozen=True):
     max_attempts: int | None
 
     def decode(self, rows: Rows) -> Enqueued:
-        """The new id; none means no room."""
+        """Return the new id; no row means no room."""
         if not rows or rows[0][0] is None:
             raise full(self.queue)
         return Enqueued(rows[0][0], True)
 
 
 class EnqueuePlain(Operation[list[Enqueued]], frozen=True):
-    """Add tasks of which nothing but the payload is said, to a queue without a bound."""
+    """Add tasks that have nothing but a payload, to a queue without a bound."""
 
     first_alone: ClassVar[bool] = True
     queue: str
     payloads: list[str]
 
     def plan(self) -> Plan[list[Enqueued]]:
-        """One statement, which adds nothing where there is a bound; then the longer way."""
+        """Run one statement, which adds nothing if there is a bound; then check the bound and add them."""
         rows = yield self
         if not rows and self.payloads:
             return (yield from EnqueueMany(self.queue, [(payload, *PLAIN) for payload in self.payloads]).plan())
-        # As `Enqueued(id, True)` for each, in half the time.
+        # Equal to `Enqueued(id, True)` for each, in half the time.
         return list(map(tuple.__new__, repeat(Enqueued), zip(chain.from_iterable(rows), repeat(True))))
 
 
@@ -56,7 +58,7 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
     tasks: list[TaskRow]
 
     def plan(self) -> Plan[list[Enqueued]]:
-        """One statement, a look for the holders of taken keys, and a look at the bound where there is one."""
+        """Add the tasks, find the holders of taken keys, and check the bound if there is one."""
         bounded = yield from check_batch(self.queue, len(self.tasks))
         rows = yield self
         if bounded and rows:
@@ -89,13 +91,13 @@ class EnqueueOne(Operation[Enqueued], frozen=True):
     task: TaskRow
 
     def plan(self) -> Plan[Enqueued]:
-        """`EnqueueMany` for one."""
+        """Run `EnqueueMany` for one task."""
         [answer] = yield from EnqueueMany(self.queue, [self.task]).plan()
         return answer
 
 
 class FindKeys(Operation[None], frozen=True):
-    """The ids that hold the keys, by a task or by a reservation."""
+    """Find the ids that hold the keys, by a task or by a reservation."""
 
     writes: ClassVar[bool] = False
     queue: str
@@ -103,32 +105,30 @@ class FindKeys(Operation[None], frozen=True):
 
 
 class ReadRoom(Operation[None], frozen=True):
-    """The queue's bound, and how many tasks count towards it; no row where there is no bound.
+    """Read the queue's bound, and how many tasks count towards it; no row if there is no bound.
 
-    Until the transaction ends, nobody else fills the room.
+    Until the transaction ends, no other process can fill the room.
     """
 
     queue: str
 
 
 class RoomAhead(Probe, frozen=True):
-    """Whether *count* more tasks fit into the queue."""
+    """A probe that is ready when *count* more tasks fit into the queue."""
 
     queue: str
     count: int
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The queue."""
         return (f"task:{self.queue}",)
 
     def decode(self, rows: Rows) -> Outlook:
-        """Ready when they fit."""
         return Outlook(bool(rows[0][0]))
 
 
 def check_batch(queue: str, count: int) -> Plan[bool]:
-    """Whether the queue has a bound; a batch that can never fit is refused before anything is written."""
+    """Return whether the queue has a bound; raise `QueueFull` for a batch that can never fit."""
     bounds = yield ReadRoom(queue)
     for bound, _ in bounds:
         if count > bound:
@@ -142,14 +142,14 @@ def check_batch(queue: str, count: int) -> Plan[bool]:
 
 
 def check_bound(queue: str) -> Plan[None]:
-    """Refuse what has just been written if it is too much; the transaction then takes it back."""
+    """Raise `QueueFull` if the rows just written exceed the bound; the transaction then rolls back."""
     for bound, size in (yield ReadRoom(queue)):
         if size > bound:
             raise full(queue)
 
 
 def full(queue: str) -> QueueFull:
-    """The error for a queue without room."""
+    """Return the error for a queue without room."""
     return QueueFull(
         f"queue {queue!r} has reached its max_size: wait for room with enqueue(..., wait=seconds), "
         f"run more workers, or configure a larger max_size"

@@ -1,7 +1,7 @@
-"""What is asked of a database about tasks that were claimed, and to remove tasks.
+"""Operations on claimed tasks, and operations that delete tasks.
 
-Everything a worker says about its task is fenced by the claim's token: once the lease has run out, no
-statement here finds the row.
+Each statement of a worker about its task is fenced by the claim's token: once the lease has run out, it does not find
+the row.
 """
 
 from __future__ import annotations
@@ -10,41 +10,43 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ..retry import delay_after
-from . import Operation, Plan, Rows
+from . import Operation, Plan, Rows, flag, nothing
 
 _LANES = 1000
-"""How many lanes are looked at in one transaction, because a database may lock each of them.  Those beyond, after a
-purge, have their turn without being told."""
+"""The maximum number of lanes to unblock in one transaction, because a database may lock each of them.
+
+After a purge, the tasks of further lanes become ready without a wake.
+"""
 
 Held = tuple[int, int]
 """The id of a claimed task, and the token of the claim."""
 
 Ended = tuple[int, int, str | None]
-"""What `Held` has, and the result as JSON text."""
+"""A `Held`, followed by the result as JSON text."""
 
 
 class Ack(Operation[bool], frozen=True):
-    """Finish a task.  The statement deletes it if nothing of it has to stay, which is the common case."""
+    """Finish a task.  The statement deletes it if no row has to stay, which is the common case."""
 
     first_alone: ClassVar[bool] = True
     id: int
     token: int
 
     def plan(self) -> Plan[bool]:
-        """The deletion; or the longer way of a task with a key, or of a queue that keeps what is done."""
+        """Delete the task; or finish one with a key, or one of a queue that keeps done tasks."""
         if (yield self):
             return True
         return bool((yield from finish([(self.id, self.token, None)])))
 
 
 class AckMany(Operation[list[int]], frozen=True):
-    """Finish tasks; the ids of those that were still ours, in ascending order."""
+    """Finish tasks; return the ids of those whose lease was still held, in ascending order."""
 
     first_alone: ClassVar[bool] = True
     held: list[Held]
 
     def plan(self) -> Plan[list[int]]:
-        """One deletion for those of which nothing stays, and the longer way for the rest."""
+        """Delete the tasks that leave no row, and finish the others."""
         done = [id for (id,) in (yield self)]
         if len(done) < len(self.held):
             gone = set(done)
@@ -55,31 +57,30 @@ class AckMany(Operation[list[int]], frozen=True):
 class FinishMany(Operation[list[int]], frozen=True):
     """`AckMany` where some of the tasks have keys, or in a caller's transaction.
 
-    All of them go the longer way, which locks them in the order of their ids before anything else: what would be
-    a deadlock is repeated only where the transaction is ours.
+    It locks all tasks in the order of their ids first, because a deadlock in the caller's transaction cannot be
+    retried.
     """
 
     held: list[Held]
 
     def plan(self) -> Plan[list[int]]:
-        """The longer way."""
         return sorted((yield from finish([(id, token, None) for id, token in self.held])))
 
 
 class Finish(Operation[None], frozen=True):
-    """Mark tasks done, each with its result; their ids, and whether their queue keeps them."""
+    """Mark tasks done, each with its result; return their ids, and whether their queue keeps them."""
 
     held: list[Ended]
 
 
 class ForgetDone(Operation[None], frozen=True):
-    """Delete a few done tasks of these tasks' queues that were kept long enough."""
+    """Delete a few done tasks of these tasks' queues whose retention has ended."""
 
     ids: list[int]
 
 
 def finish(held: list[Ended]) -> Plan[list[int]]:
-    """Mark tasks done, then remove those that nobody asked to keep; the ids that were still ours."""
+    """Mark tasks done, then delete those that no queue keeps; return the ids of those whose lease was still held."""
     rows = yield Finish(held)
     ids = [id for id, _ in rows]
     if ids:
@@ -94,31 +95,31 @@ def finish(held: list[Ended]) -> Plan[list[int]]:
 
 
 class Remove(Operation[None], frozen=True):
-    """Delete tasks, whatever their state.  Their keys stay reserved."""
+    """Delete tasks in any state.  Their keys stay reserved."""
 
     ids: list[int]
 
     def plan(self) -> Plan[None]:
-        """The reservation of their keys, then the deletion."""
+        """Reserve their keys, then delete them."""
         yield ReserveKeys(self.ids)
         yield ForgetKeys(2 * len(self.ids))
         yield self
 
 
 class Revoke(Operation[None], frozen=True):
-    """Take a task from its holder, if it has one: when it is deleted then, it was cancelled and not finished."""
+    """Take a task from its holder, if it has one: a later deletion is then a cancellation."""
 
     id: int
 
 
 class ReserveKeys(Operation[None], frozen=True):
-    """Keep the keys of tasks taken beyond their rows, for what is left of the queue's key_ttl."""
+    """Reserve the keys of tasks beyond their rows, for the rest of the queue's key_ttl."""
 
     ids: list[int]
 
 
 class ForgetKeys(Operation[None], frozen=True):
-    """Delete a few reservations that have run out, so that the table stays as small as what is reserved."""
+    """Delete a few expired reservations, so that the table stays small."""
 
     limit: int
 
@@ -130,14 +131,11 @@ class Bury(Operation[bool], frozen=True):
     token: int
     reason: str
     error: str | None
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether it was still ours."""
-        return bool(rows)
+    decode = flag
 
 
 class Fail(Operation[bool], frozen=True):
-    """Make a held task a dead letter, and copy it where its queue says."""
+    """Make a held task a dead letter, and copy it to the queue's dead_letter_to."""
 
     id: int
     token: int
@@ -145,12 +143,11 @@ class Fail(Operation[bool], frozen=True):
     reason: str = "failed"
 
     def plan(self) -> Plan[bool]:
-        """The funeral."""
-        return (yield from bury(self.id, self.token, self.reason, self.error))
+        return (yield from mark_dead(self.id, self.token, self.reason, self.error))
 
 
-def bury(id: int, token: int, reason: str, error: str | None) -> Plan[bool]:
-    """Make a held task a dead letter, copy it where its queue says, and let the next of its lane go; was it ours?"""
+def mark_dead(id: int, token: int, reason: str, error: str | None) -> Plan[bool]:
+    """Make a held task a dead letter, copy it, and unblock its lane; return whether the lease was still held."""
     rows = yield Bury(id, token, reason, error)
     if rows:
         yield CopyDead([id])
@@ -160,33 +157,33 @@ def bury(id: int, token: int, reason: str, error: str | None) -> Plan[bool]:
 
 
 class Unblock(Operation[None], frozen=True):
-    """Let the first of each lane go, if it was held back: somebody before it is gone, or may be."""
+    """Make the first task of each lane ready if it was held back: its predecessor is gone, or may be."""
 
     queue: str
     lanes: list[str]
 
 
 def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
-    """Let those go that waited for the end of tasks of these lanes; a task of no lane keeps nobody waiting."""
+    """Unblock the tasks that wait for tasks of these lanes; a task without a lane blocks no other."""
     if ended := sorted({lane for lane in lanes if lane is not None}):
         yield Unblock(queue, ended[:_LANES])
 
 
 def settle_dead(queue: str, died: list[tuple[int, str | None]]) -> Plan[None]:
-    """Copy the tasks of the queue that have just died, by id and lane, where it says, and let the next of lanes go."""
+    """Copy the queue's tasks that have just died, given by id and lane, and unblock their lanes."""
     if died:
         yield CopyDead([id for id, _ in died])
         yield from unblock(queue, [lane for _, lane in died])
 
 
 class CopyDead(Operation[None], frozen=True):
-    """Enqueue copies of dead tasks in the queues that theirs name as ``dead_letter_to``; tell who waits for results."""
+    """Enqueue copies of dead tasks in their queues' ``dead_letter_to``; wake the waiters for their results."""
 
     ids: list[int]
 
 
 class ReadHeld(Operation[None], frozen=True):
-    """Attempt, max_attempts and retry policy of a held task; no row if it is no longer ours."""
+    """Read attempt, max_attempts and retry policy of a held task; no row if the lease was lost."""
 
     writes: ClassVar[bool] = False
     id: int
@@ -203,7 +200,7 @@ class Postpone(Operation[None], frozen=True):
 
 
 class Retry(Operation[bool], frozen=True):
-    """Put a held task back for another attempt, or bury it if it has had them all."""
+    """Put a held task back for another attempt, or mark it dead if it has used them up."""
 
     id: int
     token: int
@@ -211,13 +208,13 @@ class Retry(Operation[bool], frozen=True):
     error: str | None
 
     def plan(self) -> Plan[bool]:
-        """What the queue says of retries, then the one or the other."""
+        """Read the attempts and the policy, then postpone the task or mark it dead."""
         held = yield ReadHeld(self.id, self.token)
         if not held:
             return False
         attempt, max_attempts, policy = held[0]
         if attempt >= max_attempts:
-            yield from bury(self.id, self.token, "exhausted", self.error)
+            yield from mark_dead(self.id, self.token, "exhausted", self.error)
         else:
             delay = delay_after(attempt, policy) if self.delay is None else self.delay
             yield Postpone(self.id, self.token, delay, self.error)
@@ -229,51 +226,39 @@ class Release(Operation[bool], frozen=True):
 
     id: int
     token: int
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether it was still ours."""
-        return bool(rows)
+    decode = flag
 
 
 class Snooze(Operation[bool], frozen=True):
-    """Put a held task back for *delay* milliseconds later, as if it had not been claimed."""
+    """Put a held task back, due in *delay* milliseconds, as if it had not been claimed."""
 
     id: int
     token: int
     delay: int
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether it was still ours."""
-        return bool(rows)
+    decode = flag
 
 
 class ReleaseMany(Operation[None], frozen=True):
     """Put held tasks back as if they had not been claimed."""
 
     held: list[Held]
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class Extend(Operation[bool], frozen=True):
-    """Let a lease end *lease* milliseconds from now."""
+    """Set a lease to end *lease* milliseconds from now."""
 
     id: int
     token: int
     lease: int
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether the task was still ours."""
-        return bool(rows)
+    decode = flag
 
 
 class ExtendMany(Operation[list[int]], frozen=True):
-    """Let leases end no earlier than *lease* milliseconds from now; the ids of the tasks that were still ours."""
+    """Set leases to end no earlier than *lease* milliseconds from now; return the ids of those still held."""
 
     held: list[Held]
     lease: int
 
     def decode(self, rows: Rows) -> list[int]:
-        """One id a row."""
         return [row[0] for row in rows]

@@ -1,8 +1,7 @@
-"""What is asked of a database to put it in order: moving what is due, deleting what says nothing any more.
+"""Operations of maintenance: move due tasks, delete expired rows.
 
-`upkeep` is all there is to do, as operations to execute one after the other, each in a transaction of its own.  Those
-that change something are chores: each takes a bounded number of rows, so that its transaction is short, and answers
-how many it has found.
+`upkeep` yields all of them, to execute one after the other, each in a transaction of its own.  Those that change rows
+are chores: each takes a bounded number of rows, so that its transaction is short, and returns how many it found.
 """
 
 from __future__ import annotations
@@ -10,88 +9,70 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, ClassVar
 
-from ..findings import Maintained
-from . import Operation, Plan, Rows
+from ..stats import Maintained
+from . import Operation, Plan, Rows, all_rows, column
 from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, promote
 from .finish import ForgetKeys, Remove
 from .stream import FindPrunable, drop_events
-from .tick import BoundSchedules
 
 
 class _Chore(Operation[int], frozen=True):
-    """Some of the work; how many rows it came to, which are fewer than `limit` when the work is done."""
+    """A part of the work; it returns a number of rows, less than `limit` when the work is done."""
 
     kind: ClassVar[str]
     limit: int = MOVED_AT_ONCE
 
     def decode(self, rows: Rows) -> int:
-        """As many as rows."""
+        """Return the number of rows."""
         return len(rows)
 
 
 class FindDueQueues(Operation[list[str]], frozen=True):
-    """The queues in which tasks are due, have lapsed or have expired and were not moved yet."""
+    """Find the queues that have due, lapsed or expired tasks which were not moved yet."""
 
     writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> list[str]:
-        """One name a row."""
-        return [name for (name,) in rows]
+    decode = column
 
 
 class MoveDue(_Chore, frozen=True, kw_only=True):
-    """Move what is due in the queue."""
+    """Move the queue's due tasks."""
 
     kind: ClassVar[str] = "moved"
     queue: str
 
     def plan(self) -> Plan[int]:
-        """One step of a sweep."""
         return (yield from promote(self.queue, self.limit))
 
 
 class BoundLeases(_Chore, frozen=True):
-    """Have leases of tasks that a clock ahead of ours has claimed end at most their length from now."""
-
-    kind: ClassVar[str] = "moved"
-
-
-class BoundRates(_Chore, frozen=True):
-    """Have windows and buckets that a clock ahead of ours has counted go on from now."""
-
-    kind: ClassVar[str] = "moved"
-
-
-class BoundBuckets(_Chore, frozen=True):
-    """Have the buckets of queues that a clock ahead of ours has filled go on from now."""
+    """Shorten leases that a clock ahead of the present one has granted to at most their length from now."""
 
     kind: ClassVar[str] = "moved"
 
 
 class DropKeys(_Chore, frozen=True):
-    """Delete reservations of keys that have ended."""
+    """Delete expired reservations of keys."""
 
     kind: ClassVar[str] = "keys"
 
     def plan(self) -> Plan[int]:
-        """The oldest of them."""
         return len((yield ForgetKeys(self.limit)))
 
 
 class DropDone(_Chore, frozen=True):
-    """Delete tasks that were kept when they were done, for as long as their queue says; all, if it says so no more."""
+    """Delete done tasks whose retention has ended; all of them if their queue no longer keeps any."""
 
     kind: ClassVar[str] = "done"
 
 
 class DropDead(_Chore, frozen=True):
-    """Delete dead letters that were kept for as long as their queue says."""
+    """Delete dead letters whose retention by their queue has ended."""
 
     kind: ClassVar[str] = "dead"
 
     def plan(self) -> Plan[int]:
-        """A look for them, and their removal, after which their keys may still be reserved."""
+        """Find them, and delete them; their keys may still be reserved afterwards."""
         ids = [id for (id,) in (yield self)]
         if ids:
             yield from Remove(ids).plan()
@@ -99,47 +80,44 @@ class DropDead(_Chore, frozen=True):
 
 
 class DropResults(_Chore, frozen=True):
-    """Delete results that have expired."""
+    """Delete expired results."""
 
     kind: ClassVar[str] = "results"
 
 
 class DropRates(_Chore, frozen=True):
-    """Delete windows that are over, and buckets that are full again."""
+    """Delete past rate limit windows, and full token buckets."""
 
     kind: ClassVar[str] = "limits"
 
 
 class DropSeen(_Chore, frozen=True):
-    """Forget messages that inboxes have remembered for as long as they were told to."""
+    """Delete the ids of messages that inboxes have remembered for long enough."""
 
     kind: ClassVar[str] = "inbox"
 
 
 class DropLeftStaged(_Chore, frozen=True):
-    """Delete what was put aside for a batch a day ago, and not taken since."""
+    """Delete rows that were staged a day ago, and not taken since."""
 
     kind: ClassVar[str] = "staged"
 
 
 class DropWritten(_Chore, frozen=True):
-    """Forget the marks of batches that were to be kept until now."""
+    """Delete the expired marks of batches."""
 
     kind: ClassVar[str] = "written"
 
 
 class FindStaleTopics(Operation[Rows], frozen=True):
-    """The topics of which something may have to go: ``topic, retain, max_keep, keep_unconsumed``."""
+    """Find the topics that may have events to prune: ``topic, retain, max_keep, keep_unconsumed``."""
 
     writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> Rows:
-        """A topic a row."""
-        return rows
+    decode = all_rows
 
 
 class PruneTopic(_Chore, frozen=True, kw_only=True):
-    """Drop the topic's first events up to an offset, as long as its settings stay what they were."""
+    """Delete the topic's first events up to an offset, while its settings are unchanged."""
 
     kind: ClassVar[str] = "events"
     topic: str
@@ -149,23 +127,20 @@ class PruneTopic(_Chore, frozen=True, kw_only=True):
     last: int
 
     def plan(self) -> Plan[int]:
-        """How far this step goes, which nobody else takes meanwhile, and the step."""
+        """Lock the range of this step against other processes, and delete it."""
         [(last,)] = yield self
         return (yield from drop_events(self.topic, last))
 
 
 class FindStaleChannels(Operation[Rows], frozen=True):
-    """The channels of which something may have to go: ``channel, retain, max_keep``."""
+    """Find the channels that may have notifications to prune: ``channel, retain, max_keep``."""
 
     writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> Rows:
-        """A channel a row."""
-        return rows
+    decode = all_rows
 
 
 class PruneChannel(_Chore, frozen=True, kw_only=True):
-    """Drop the channel's first notifications up to an id, as long as its settings stay what they were."""
+    """Delete the channel's first notifications up to an id, while its settings are unchanged."""
 
     kind: ClassVar[str] = "notifications"
     channel: str
@@ -175,12 +150,10 @@ class PruneChannel(_Chore, frozen=True, kw_only=True):
 
 
 def upkeep() -> Generator[Operation[Any], Any, Maintained]:
-    """All there is to do, and what was found."""
+    """Yield all operations of maintenance, and return what was found."""
     found = dict.fromkeys(Maintained.__struct_fields__, 0)
-    for bound in (BoundLeases, BoundRates, BoundBuckets):
-        yield from _exhaust(bound(), found)
-    found["moved"] += yield BoundSchedules()
-    # Keys that have ended go before dead letters, which take some along that would not be counted.
+    yield from _exhaust(BoundLeases(), found)
+    # Expired keys go before dead letters, whose deletion removes some uncounted.
     for queue in (yield FindDueQueues()):
         yield from _exhaust(MoveDue(queue=queue), found)
     for drop in (DropKeys, DropDone, DropDead, DropResults, DropRates, DropSeen, DropLeftStaged, DropWritten):

@@ -1,23 +1,34 @@
-"""What is asked of a database to deliver the messages of an outbox, and who is next where order matters.
-
-An outbox is a queue.  A message with a key is a task of a *lane*, and claims that respect lanes hand out one task of
-each at a time: a task waits while an earlier one of its lane is there, whatever that waits for.
-
-A ready task of a lane is a ticket: it is worth a look, and whoever takes it gets the first of the lane.  Those that
-have to wait are held back where claims do not meet them, and the end of the one before lets the next one go.  So a
-lane in which much waits costs the others nothing.
-"""
+"""Operations on outboxes and inboxes."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any, ClassVar
 
-from ..records import Task
 from ..stats import OutboxStats
-from . import Operation, Outlook, Plan, Probe, Rows
+from ..values import Task
+from . import Operation, Outlook, Plan, Probe, Rows, flag, nothing
 from .claim import Claim, ReadOutlook
 from .finish import finish, unblock
+
+
+class See(Operation[bool], frozen=True):
+    """Record that the consumer has seen the message; return whether it is the first time."""
+
+    consumer: str
+    message_id: str
+    decode = flag
+
+
+class PruneInbox(Operation[int], frozen=True):
+    """Forget messages that the consumer saw longer ago; return their number."""
+
+    consumer: str
+    older_than: int
+
+    def decode(self, rows: Rows) -> int:
+        return len(rows)
+
 
 _HELD_BACK_AT_ONCE = 1000
 _DRAWS = 10
@@ -33,30 +44,28 @@ class AddMessage(Operation[str], frozen=True):
     message_id: str
 
     def decode(self, rows: Rows) -> str:
-        """The message's id, which was given."""
+        """Return the message's id, which the caller chose."""
         return self.message_id
 
 
 class OpenOutbox(Operation[None], frozen=True):
-    """Settle how often and when a delivery is tried, where nobody has configured it otherwise."""
+    """Store the default retry policy of deliveries, unless the queue is configured."""
 
     queue: str
     max_attempts: int
     retry: str
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class DrawTickets(Operation[None], frozen=True):
-    """The best ready tasks: their ids and lanes, and whether nobody else is looking at the lane."""
+    """Draw the first ready tasks: their ids and lanes, and whether this transaction has the lane."""
 
     queue: str
     limit: int
 
 
 class LeaseFirst(Operation[None], frozen=True):
-    """Give a worker the first task of each lane, unless one of the lane is under way, and the tasks with these ids."""
+    """Lease the first task of each lane to a worker, unless one of it is running, and the tasks with these ids."""
 
     queue: str
     worker: str
@@ -68,7 +77,7 @@ class LeaseFirst(Operation[None], frozen=True):
 
 
 class HoldBack(Operation[None], frozen=True):
-    """Put the ready tasks of these lanes aside until one before them has ended."""
+    """Hold back the ready tasks of these lanes until an earlier one has ended."""
 
     queue: str
     lanes: list[str]
@@ -76,7 +85,7 @@ class HoldBack(Operation[None], frozen=True):
 
 
 class PutOff(Operation[None], frozen=True):
-    """Put tasks aside for a moment, because somebody else is looking at their lanes."""
+    """Postpone tasks for a moment, because another transaction has their lanes."""
 
     ids: list[int]
 
@@ -87,11 +96,10 @@ class ClaimInOrder(Claim, frozen=True):
     first_alone: ClassVar[bool] = False
 
     def plan(self) -> Plan[list[Task[Any]]]:
-        """Always through the gate."""
         return (yield from self._through_the_gate())
 
     def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
-        """Tickets are drawn until enough has come of them.  Each is leased or put aside, so nobody draws it again."""
+        """Draw tickets until enough tasks are leased.  Each is leased or set aside, so that no claim draws it again."""
         leased: Rows = []
         for _ in range(_DRAWS):
             tickets = yield DrawTickets(self.queue, wanted - len(leased))
@@ -110,7 +118,7 @@ class ClaimInOrder(Claim, frozen=True):
 
 
 class AckInLane(Operation[bool], frozen=True):
-    """Finish a task of a lane and let the next one go."""
+    """Finish a task of a lane and unblock the next one."""
 
     id: int
     token: int
@@ -118,7 +126,7 @@ class AckInLane(Operation[bool], frozen=True):
     lane: str
 
     def plan(self) -> Plan[bool]:
-        """The deletion, or the longer way of a queue that keeps what is done; then the next one."""
+        """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
         done = bool((yield self)) or bool((yield from finish([(self.id, self.token, None)])))
         if done:
             yield from unblock(self.queue, [self.lane])
@@ -126,30 +134,28 @@ class AckInLane(Operation[bool], frozen=True):
 
 
 class Lookout(Probe, frozen=True):
-    """`ReadOutlook` for somebody who may be told to stop, and then has to look as well."""
+    """`ReadOutlook` for a worker that may be stopped, and then has to check as well."""
 
     queue: str
     stopped: threading.Event
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The queue."""
         return (f"task:{self.queue}",)
 
     def plan(self) -> Plan[Outlook]:
-        """The queue's outlook, unless it does not matter any more."""
+        """Return the queue's outlook, or ready after a stop."""
         rows = yield ReadOutlook(self.queue)
         return Outlook(True) if self.stopped.is_set() else ReadOutlook(self.queue).decode(rows)
 
 
 class ReadOutbox(Operation[OutboxStats], frozen=True):
-    """The outbox in numbers, beside what this process has counted of late: deliveries, failures, mean latency."""
+    """Read the outbox's numbers, besides those that this process counts: deliveries, failures, mean latency."""
 
     writes: ClassVar[bool] = False
     queue: str
     counted: tuple[int, int, float | None]
 
     def decode(self, rows: Rows) -> OutboxStats:
-        """The numbers of the one row, and those counted."""
         pending, delivering, dead, age = rows[0]
         return OutboxStats(pending, delivering, dead, None if age is None else max(0, age) / 1000, *self.counted)

@@ -1,8 +1,8 @@
-"""How far a reader of a topic has come, with the proof of what it has read.
+"""The position of a reader in a topic, with the proof of what it has read.
 
 A database goes back when an asynchronous standby is promoted or a backup is restored: events that were read are gone,
-and later events are given the same offsets.  A reader that only compared numbers would skip those, so a position that
-outlives a connection carries what identifies the last event read, and is verified before it is used again.
+and later events get the same offsets.  A reader that only compared numbers would skip those, so a position that
+outlives a connection identifies the last event read, and is verified before it is used again.
 """
 
 from __future__ import annotations
@@ -10,61 +10,69 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
 
-from ..arguments import MOST
+from ..checks import MOST
 from ..errors import DatabaseReplaced
 from . import Operation, Plan, Rows
 
 
 class WentBack(DatabaseReplaced):
-    """Raised to a reader when the database no longer has what it has read."""
+    """Raised to a reader when the database no longer has the events that it read."""
 
 
 class Position(NamedTuple):
-    """Everything up to *offset* has been read, in the database *database*.
+    """A position: everything up to *offset* has been read, in the database *database*.
 
-    The proof is the last event at or below the offset, by its own offset, its moment in milliseconds and a digest of
-    its content, where that is known.  Of an event that was pruned there is no moment either.
+    The proof is the last event at or below the offset: its own offset, its time in milliseconds, and a digest of its
+    content if that is known.  A pruned event has no time either.  A position that is never stored has a hash instead of
+    the digest, which only this process can compare, in a tenth of the time.
     """
 
     database: str
     offset: int
     event: int = 0
     created: int = 0
-    digest: str = ""
+    digest: str | int = ""
 
     @classmethod
     def read_back(cls, fields: Any) -> Position | None:
-        """The position whose fields were stored by name; None for anything else."""
+        """Return the position whose fields were stored by name; None for anything else."""
         try:
             return cls(**fields)
         except TypeError:
             return None
 
     def at(self, event: int, created: int) -> Position:
-        """The position of a reader that has handled this event, of which it does not know the text."""
+        """Return the position of a reader that has handled this event, of unknown text."""
         return Position(self.database, event, event, created)
 
     def after(
         self, event: int, key: str | None, payload: str | bytes, headers: str | bytes | None, created: int
     ) -> Position:
-        """The position of a reader that has read on, up to this event."""
+        """Return the position of a reader that has read up to this event."""
         return Position(self.database, event, event, created, digest(key, payload, headers))
+
+    def past(self, rows: Rows) -> Position:
+        """Return the position after the last of *rows*, for this process alone; without rows, this one."""
+        if not rows:
+            return self
+        event, *content, created = rows[-1]
+        return Position(self.database, event, event, created, hash(tuple(content)))
 
     def proved_by(
         self, event: int, key: str | None, payload: str | bytes, headers: str | bytes | None, created: int
     ) -> bool:
-        """Whether this is the last event that was read.
+        """Return whether this is the last event that was read.
 
-        A later moment is another event with the same content.  `testing.advance` moves moments back.
+        An event with a later time is another event with the same content.  `testing.advance` moves times back.
         """
-        return (
-            event == self.event
-            and created <= self.created
-            and (not self.digest or digest(key, payload, headers) == self.digest)
-        )
+        if event != self.event or created > self.created:
+            return False
+        if isinstance(self.digest, int):
+            return hash((key, payload, headers)) == self.digest
+        return not self.digest or digest(key, payload, headers) == self.digest
 
     def lost(self, topic: str, remedy: str) -> WentBack:
-        """The error for a reader whose position is not one of the database any more."""
+        """Return the error for a reader whose position is not in the database any more."""
         return WentBack(
             f"the database has gone back: event {self.event} of topic {topic!r}, which was read, is gone or is another "
             f"one. A backup was restored, or an asynchronous standby was promoted: {remedy}"
@@ -80,19 +88,19 @@ def digest(key: str | None, payload: str | bytes, headers: str | bytes | None) -
 
 
 class ReadPosition(Operation[Position], frozen=True):
-    """The position at an offset, with the proof that the database has for it now."""
+    """Read the position at an offset, with the proof that the database has for it now."""
 
     writes: ClassVar[bool] = False
     topic: str
     offset: int
 
     def plan(self) -> Plan[Position]:
-        """The last event at or below the offset."""
+        """Read the last event at or below the offset."""
         return _position((yield ReadProof(self.topic, self.offset, MOST)), self.offset)
 
 
 class VerifyPosition(Operation[bool], frozen=True):
-    """Whether the database still has what a reader has read, as far as that can be known.
+    """Return whether the database still has what a reader has read, if that can be known.
 
     The events may have been pruned, which is no loss to a reader that has read them.
     """
@@ -113,7 +121,7 @@ class VerifyPosition(Operation[bool], frozen=True):
 
 
 class FindFork(Operation[Position], frozen=True):
-    """Where a database that has gone back parted from the one that *position* was read in.
+    """Find where a database that has gone back parted from the one in which *position* was read.
 
     Events that were published since are younger than all that was read.
     """
@@ -123,14 +131,14 @@ class FindFork(Operation[Position], frozen=True):
     position: Position
 
     def plan(self) -> Plan[Position]:
-        """The last event that is no younger than the last one read."""
+        """Read the last event that is no younger than the last one read."""
         rows = yield ReadProof(self.topic, self.position.event, self.position.created)
         _, pruned_to, event, *_ = rows[0]
         return _position(rows, max(pruned_to, event or 0))
 
 
 class ReadProof(Operation[None], frozen=True):
-    """The database's identity, how far the topic is pruned, and its last event up to an offset and a moment."""
+    """Read the database's identity, how far the topic is pruned, and its last event up to an offset and a time."""
 
     writes: ClassVar[bool] = False
     topic: str

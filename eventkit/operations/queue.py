@@ -1,4 +1,4 @@
-"""What is asked of a database about a queue as a whole: looking into it, and clearing it."""
+"""Operations on tasks: history, preview, cancel, requeue, purge."""
 
 from __future__ import annotations
 
@@ -7,26 +7,107 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ..arguments import as_datetime
+from ..checks import as_datetime
 from ..codec import Codec, as_text, encode_json
-from ..findings import DeadLetters
-from ..records import TaskInfo
-from ..stats import QueueStats
-from . import Operation, Plan, Rows
+from ..errors import Unavailable
+from ..stats import DeadLetters, QueueStats
+from ..values import TaskInfo
+from . import Operation, Plan, Rows, first
 from .channel import Notify
 from .claim import Sweep
 from .finish import ForgetKeys, Remove, Revoke, unblock
-from .history import Abandon, HoldHistory, settle
+
+
+class HoldHistory(Operation[None], frozen=True):
+    """Lock the choice of queues that keep a history until the transaction ends.
+
+    The row says whether triggers are *needed* once *queue* has its new setting; whether they *are* there; and, if a
+    role without the privilege would have to change them, the remedy.
+    """
+
+    queue: str
+    history: bool
+
+
+class Abandon(Operation[None], frozen=True):
+    """Record the deletion of the queue's claimed tasks as a cancellation until the transaction ends."""
+
+    queue: str
+
+
+class RecordEnqueued(Operation[None], frozen=True):
+    """Record each new task."""
+
+
+class RecordMoved(Operation[None], frozen=True):
+    """Record each task that changes its state."""
+
+
+class RecordGone(Operation[None], frozen=True):
+    """Record each task that is deleted, finished or not."""
+
+
+class ForgetEnqueued(Operation[None], frozen=True):
+    """Undo `RecordEnqueued`."""
+
+
+class ForgetMoved(Operation[None], frozen=True):
+    """Undo `RecordMoved`."""
+
+
+class ForgetGone(Operation[None], frozen=True):
+    """Undo `RecordGone`."""
+
+
+class SettleHistory(Operation[None], frozen=True):
+    """Create or drop the triggers for *queue* to keep a history, or to stop doing so."""
+
+    queue: str
+    history: bool
+
+    def plan(self) -> Plan[None]:
+        yield from settle((yield HoldHistory(self.queue, self.history)))
+
+
+class StopHistory(Operation[None], frozen=True):
+    """Record nothing, regardless of the queues' settings, until `KeepHistory`."""
+
+    def plan(self) -> Plan[None]:
+        for _, there, obstacle in (yield HoldHistory("", False)):
+            yield from settle([(False, there, obstacle)])
+
+
+class KeepHistory(Operation[None], frozen=True):
+    """Record again what queues are configured to."""
+
+    def plan(self) -> Plan[None]:
+        yield from settle((yield HoldHistory("", False)))
+
+
+def settle(held: Rows) -> Plan[None]:
+    """Create or drop the triggers, as `HoldHistory` has found; a missing privilege prevents only their creation."""
+    [(needed, there, obstacle)] = held
+    if needed and not there:
+        if obstacle is not None:
+            raise Unavailable(obstacle)
+        yield RecordEnqueued()
+        yield RecordMoved()
+        yield RecordGone()
+    if there and not needed and obstacle is None:
+        yield ForgetEnqueued()
+        yield ForgetMoved()
+        yield ForgetGone()
+
 
 CANCELLED = "eventkit:cancelled"
-"""The channel on which workers hear that a task of theirs was cancelled."""
+"""The channel of notifications that a leased task was cancelled."""
 
 MOST_COUNTED = 10_000
-"""How far `ReadStats` counts."""
+"""The maximum number that `ReadStats` counts."""
 
 
 def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
-    """The task of a row that has what `TaskInfo` has."""
+    """Return the task of a row that has the fields of `TaskInfo`."""
     columns = list(row)
     columns[3], columns[5] = codec.decode_or_wrap(row[3], row[5])
     columns[4] = row[4] and as_text(row[4])
@@ -35,7 +116,7 @@ def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
 
 
 class GetTask(Operation[TaskInfo[Any] | None], frozen=True):
-    """One task of the queue, in whatever state."""
+    """Read one task of the queue, in any state."""
 
     writes: ClassVar[bool] = False
     queue: str
@@ -43,7 +124,6 @@ class GetTask(Operation[TaskInfo[Any] | None], frozen=True):
     codec: Codec
 
     def decode(self, rows: Rows) -> TaskInfo[Any] | None:
-        """The task, or None."""
         return task_info(rows[0], self.codec) if rows else None
 
 
@@ -54,58 +134,55 @@ class _ManyTasks(Operation[list[TaskInfo[Any]]], frozen=True):
     codec: Codec
 
     def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
-        """One task a row."""
         return [task_info(row, self.codec) for row in rows]
 
 
 class ListTasks(_ManyTasks, frozen=True):
-    """The queue's tasks by id, those in one state if it is given, after an id."""
+    """Read the queue's tasks by id, all or those in one state, after an id."""
 
     state: str | None
     after: int
 
 
 class PeekTasks(_ManyTasks, frozen=True):
-    """The tasks a claim would hand out, best first."""
+    """Read the tasks that a claim would return, in its order."""
 
 
 class ListDead(_ManyTasks, frozen=True):
-    """The queue's dead letters, newest first."""
+    """Read the queue's dead letters, newest first."""
 
     writes: ClassVar[bool] = True
 
     def plan(self) -> Plan[list[TaskInfo[Any]]]:
-        """A sweep, which buries what has expired by now, and a look."""
+        """Sweep, which marks expired tasks dead, and read."""
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
 
 
 class FindQueues(Operation[dict[int, str]], frozen=True):
-    """The queues of tasks, by their ids; of tasks that are there, in whatever state."""
+    """Find the queues of tasks by their ids, for existing tasks in any state."""
 
     writes: ClassVar[bool] = False
     ids: list[int]
 
     def decode(self, rows: Rows) -> dict[int, str]:
-        """One a row."""
         return dict(rows)
 
 
 class ReadStats(Operation[QueueStats], frozen=True):
-    """The queue in numbers, each counted up to `MOST_COUNTED`."""
+    """Read the queue's numbers, each counted up to `MOST_COUNTED`."""
 
     writes: ClassVar[bool] = False
     queue: str
     limit: int = MOST_COUNTED + 1
 
     def decode(self, rows: Rows) -> QueueStats:
-        """The numbers of the one row."""
         *counts, age, paused = rows[0]
         return queue_stats(counts, age, paused)
 
 
 def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> QueueStats:
-    """The numbers: what is due but not moved yet has been counted apart, and is put where it belongs."""
+    """Return the numbers; due tasks that were not moved yet are counted apart, and are added here to their states."""
     scheduled, ready, leased, dead, done, _, due_ready, was_ready, due_dead = counts
     numbers = [scheduled, max(0, ready + due_ready - was_ready), leased, dead + due_dead, done]
     approximate = max(*counts, *numbers) > MOST_COUNTED
@@ -115,30 +192,26 @@ def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> Queue
 
 
 class ReadSize(Operation[int], frozen=True):
-    """How many tasks are scheduled, ready or leased."""
+    """Read the number of scheduled, ready and leased tasks."""
 
     writes: ClassVar[bool] = False
     queue: str
-
-    def decode(self, rows: Rows) -> int:
-        """The number."""
-        size: int = rows[0][0]
-        return size
+    decode = first
 
 
 class ReadNextDue(Operation[datetime | None], frozen=True):
-    """When the queue's next task is due: past or present if one is ready."""
+    """Read when the queue's next task is due: past or present if one is ready."""
 
     writes: ClassVar[bool] = False
     queue: str
 
     def decode(self, rows: Rows) -> datetime | None:
-        """The moment; None for a queue in which nothing waits."""
+        """Return the time; None if no task waits."""
         return None if rows[0][0] is None else as_datetime(rows[0][0])
 
 
 class Cancel(Operation[bool], frozen=True):
-    """Delete a task that waits, or with *running* one that is leased, whose worker is told; its key stays reserved."""
+    """Delete a waiting task, or with *running* a leased one, and notify its worker; the key stays reserved."""
 
     writes: ClassVar[bool] = True
     queue: str
@@ -146,7 +219,7 @@ class Cancel(Operation[bool], frozen=True):
     running: bool
 
     def plan(self) -> Plan[bool]:
-        """A look whether it may go, then its removal, and word of it to whoever runs it."""
+        """Lock the task, delete it, and notify its worker."""
         for lane, leased in (yield self):
             yield Revoke(self.id)
             yield from Remove([self.id]).plan()
@@ -158,14 +231,14 @@ class Cancel(Operation[bool], frozen=True):
 
 
 class Purge(Operation[int], frozen=True):
-    """Delete the queue's tasks in one state, those that finished long enough ago if that is said; how many."""
+    """Delete the queue's tasks in one state, only those that finished long enough ago if a time is given."""
 
     queue: str
     state: str
     older_than: int | None
 
     def plan(self) -> Plan[int]:
-        """A sweep, so that the states are those of this moment; the reservation of their keys; the deletion."""
+        """Sweep, so that the states are current; reserve the keys; delete."""
         yield from Sweep(self.queue).plan()
         if self.state == "leased":
             yield Abandon(self.queue)
@@ -177,7 +250,7 @@ class Purge(Operation[int], frozen=True):
 
 
 class ReserveKeysOfState(Operation[None], frozen=True):
-    """Keep the keys of what `Purge` is about to delete."""
+    """Reserve the keys of the tasks that `Purge` is about to delete."""
 
     queue: str
     state: str
@@ -185,26 +258,26 @@ class ReserveKeysOfState(Operation[None], frozen=True):
 
 
 class Requeue(Operation[int], frozen=True):
-    """Give dead tasks, all or these, a new life: ready, with no attempt made."""
+    """Make dead tasks, all or these, ready again with their attempts reset."""
 
     queue: str
     every: bool
     ids: list[int]
 
     def plan(self) -> Plan[int]:
-        """A sweep, which buries what has expired by now, and the new life."""
+        """Sweep, which marks expired tasks dead, and requeue."""
         yield from Sweep(self.queue).plan()
         return len((yield self))
 
 
 class Drop(Operation[bool], frozen=True):
-    """Forget the queue, its settings, its keys and, with *force*, all tasks that are left in it."""
+    """Delete the queue, its settings, its keys and, with *force*, all tasks left in it."""
 
     queue: str
     force: bool
 
     def plan(self) -> Plan[bool]:
-        """A look for tasks, unless they do not matter; then everything, the keys after the tasks that have them."""
+        """Find tasks unless *force*; then delete everything, the keys after the tasks that have them."""
         if not self.force and (yield FindTasks(self.queue)):
             return False
         held = yield HoldHistory(self.queue, False)
@@ -217,14 +290,14 @@ class Drop(Operation[bool], frozen=True):
 
 
 class FindTasks(Operation[None], frozen=True):
-    """A row if the queue has a task that is not done."""
+    """Return a row if the queue has a task that is not done."""
 
     writes: ClassVar[bool] = False
     queue: str
 
 
 class DropTasks(Operation[None], frozen=True):
-    """Delete the queue's tasks, in whatever state."""
+    """Delete the queue's tasks, in any state."""
 
     queue: str
 
@@ -242,16 +315,15 @@ class DropSettings(Operation[None], frozen=True):
 
 
 class ListDeadByError(Operation[list[DeadLetters]], frozen=True):
-    """How many dead tasks of the queue there are of each reason and error, most first."""
+    """Count the queue's dead tasks by reason and error, highest first."""
 
     queue: str
     limit: int
 
     def decode(self, rows: Rows) -> list[DeadLetters]:
-        """One group a row."""
         return [DeadLetters(*row) for row in rows]
 
     def plan(self) -> Plan[list[DeadLetters]]:
-        """A sweep, which buries what has expired by now, and a look."""
+        """Sweep, which marks expired tasks dead, and count."""
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))

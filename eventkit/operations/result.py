@@ -1,6 +1,6 @@
-"""What is asked of a database about results: saving them, and waiting for them.
+"""Operations on results: save them, and wait for them.
 
-An *id* is JSON: the number of a task, or a string.  Whoever waits for a task's result is also told of its death.
+An *id* is JSON: the number of a task, or a string.  A waiter for a task's result is also woken by its death.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..errors import TaskFailed
-from . import Operation, Outlook, Plan, Probe, Rows
+from . import Operation, Outlook, Plan, Probe, Rows, nothing
 from .claim import Sweep
 from .finish import Ack, AckMany, Held, finish
 
@@ -24,20 +24,16 @@ class SaveResult(Operation[None], frozen=True):
     id: str
     value: str
     ttl: int
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class SaveTaskResult(Operation[None], frozen=True):
-    """Save a value under an id for an hour, or for as long as the queue keeps what is done if that is longer."""
+    """Save a value under an id for an hour, or for as long as the queue keeps done tasks if that is longer."""
 
     id: str
     value: str
     queue: str
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class AckWithResult(Operation[bool], frozen=True):
@@ -49,7 +45,7 @@ class AckWithResult(Operation[bool], frozen=True):
     result: str
 
     def plan(self) -> Plan[bool]:
-        """An ack, by the short way if it suffices, and the result if the task was still ours."""
+        """Ack the task, in one statement if possible, and save the result if the lease was still held."""
         if not (yield Ack(self.id, self.token)) and not (yield from finish([(self.id, self.token, self.result)])):
             return False
         yield SaveTaskResult(str(self.id), self.result, self.queue)
@@ -63,9 +59,9 @@ class SaveTaskResults(Operation[None], frozen=True):
 
 
 class AckManyWithResults(Operation[list[int]], frozen=True):
-    """Finish tasks and save the results of those that have one, all of it or nothing; the ids that were still ours.
+    """Finish tasks and save their results, all or none; return the ids of those whose lease was still held.
 
-    Where *careful*, all of them go the longer way, as in `FinishMany`.
+    With *careful*, lock all of them in order first, as `FinishMany` does.
     """
 
     held: list[Held]
@@ -73,7 +69,7 @@ class AckManyWithResults(Operation[list[int]], frozen=True):
     careful: bool
 
     def plan(self) -> Plan[list[int]]:
-        """An ack by the short way where it suffices, and the results of the tasks that were still ours."""
+        """Ack the tasks, in one statement if possible, and save the results of those whose lease was still held."""
         done = [] if self.careful else [id for (id,) in (yield AckMany(self.held))]
         if len(done) < len(self.held):
             gone, texts = set(done), {id: text for id, text, _ in self.results}
@@ -85,26 +81,25 @@ class AckManyWithResults(Operation[list[int]], frozen=True):
 
 
 class GetResult(Operation[Any], frozen=True):
-    """The value saved under an id, or *default*."""
+    """Read the value saved under an id, or *default*."""
 
     writes: ClassVar[bool] = False
     id: str
     default: Any
 
     def decode(self, rows: Rows) -> Any:
-        """The value of the one row, if there is one."""
         return msgspec.json.decode(rows[0][0]) if rows else self.default
 
 
 class AwaitResult(Operation[tuple[Any] | TaskFailed | None], frozen=True):
-    """The value saved under an id, or the failure of the *task* that is dead; None if there is neither yet."""
+    """Read the value saved under an id, or the failure of the dead *task*; None if there is neither yet."""
 
     first_alone: ClassVar[bool] = True
     id: str
     task: int | None
 
     def plan(self) -> Plan[tuple[Any] | TaskFailed | None]:
-        """A look; if the task is dead by the clock, it is moved first, in case somebody is just finishing it."""
+        """Read; if the task is dead by the clock, move it and read again: a worker may just have finished it."""
         [(value, queue, moved, reason, error)] = yield self
         if value is None and queue is not None and not moved:
             yield from Sweep(queue).plan()
@@ -115,17 +110,16 @@ class AwaitResult(Operation[tuple[Any] | TaskFailed | None], frozen=True):
 
 
 class ResultAhead(Probe, frozen=True):
-    """Whether there is a result, or its task is dead; or when the task may die by the clock."""
+    """A probe that is ready when there is a result or its task is dead, and due when the task may die by the clock."""
 
     id: str
     task: int | None
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The result.  Tasks that die announce themselves under it too."""
+        """The result.  A dying task announces itself under it too."""
         return (f"result:{self.id}",)
 
     def decode(self, rows: Rows) -> Outlook:
-        """The outlook of the one row."""
         ready, due, now = rows[0]
         return Outlook(bool(ready), due, now)

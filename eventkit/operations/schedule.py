@@ -1,24 +1,23 @@
-"""What is asked of a database to keep schedules; `tick` is what fires them.
-
-The database knows when a schedule fires next, and nothing of cron expressions: whoever writes a schedule says it.
-"""
+"""Operations on schedules, and the tick that fires them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from ..arguments import as_datetime, moment
-from ..codec import Codec
-from ..cron import parse
-from ..records import Schedule
-from . import Operation, Outlook, Plan, Probe, Rows
+from ..checks import as_datetime, moment
+from ..codec import Codec, decode_headers, encode_headers
+from ..cron import Cron, Interval, When, parse
+from ..values import FIRE, SCHEDULE, Fire, Schedule
+from . import Operation, Outlook, Plan, Probe, Rows, first, flag, nothing
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a schedule says: when it fires, and what task that makes.  *payload* and *headers* are JSON text."""
+    """The settings of a schedule: when it fires, and the task it creates.  *payload* and *headers* are JSON text."""
 
     when: str
     tz: str
@@ -31,37 +30,33 @@ class Settings(msgspec.Struct, frozen=True):
     catch_up: str
 
     def next_after(self, milliseconds: int) -> int:
-        """The first fire after a moment."""
+        """Return the first fire after a time."""
         return moment("a fire", parse(self.when, self.tz).after(as_datetime(milliseconds)))
 
 
 class ReadClock(Operation[int], frozen=True):
-    """What time the database has."""
+    """Read the database's clock."""
 
     writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> int:
-        """Milliseconds since 1970."""
-        now: int = rows[0][0]
-        return now
+    decode = first
 
 
 class AddSchedule(Operation[None], frozen=True):
-    """Keep a schedule, in the place of one of the same name."""
+    """Add a schedule, or replace the one with the same name."""
 
     name: str
     settings: Settings
     paused: bool
 
     def plan(self) -> Plan[None]:
-        """The time, and the schedule with its next fire."""
+        """Read the clock, and write the schedule with its next fire."""
         [(now,)] = yield ReadClock()
         next_at = None if self.paused else self.settings.next_after(now)
         yield WriteSchedule(self.name, next_at, *msgspec.structs.astuple(self.settings))
 
 
 class WriteSchedule(Operation[None], frozen=True):
-    """Make a schedule.  One that is there keeps its next fire where its time is the same, and stays paused."""
+    """Write a schedule.  An existing one keeps its next fire if *when* and *tz* are the same, and stays paused."""
 
     name: str
     next_at: int | None
@@ -74,20 +69,18 @@ class WriteSchedule(Operation[None], frozen=True):
     expires: int | None
     max_attempts: int | None
     catch_up: str
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class ChangeSchedule(Operation[bool], frozen=True):
-    """Change some settings of a schedule, or whether it is *paused*; False if there is none of that name."""
+    """Change some settings of a schedule, or *paused*; return False if there is none with that name."""
 
     name: str
     changes: dict[str, Any]
     paused: bool | None = None
 
     def plan(self) -> Plan[bool]:
-        """The schedule as it is, and as it shall be."""
+        """Read and lock the schedule, and rewrite it."""
         rows = yield HoldSchedule(self.name)
         if not rows:
             return False
@@ -105,50 +98,46 @@ class ChangeSchedule(Operation[bool], frozen=True):
 
 
 class HoldSchedule(Operation[None], frozen=True):
-    """A schedule, as `Settings` has it, and its next fire.  Until the transaction ends, nobody else changes it."""
+    """Read a schedule's `Settings` and next fire, and lock it until the transaction ends."""
 
     name: str
 
 
 class RewriteSchedule(WriteSchedule, frozen=True):
-    """Let a schedule that is there be like this."""
+    """Replace all settings of an existing schedule."""
 
 
 class RemoveSchedule(Operation[bool], frozen=True):
-    """Forget a schedule; False if there is none of that name."""
+    """Delete a schedule; return False if there is none with that name."""
 
     name: str
-
-    def decode(self, rows: Rows) -> bool:
-        """A row is gone."""
-        return bool(rows)
+    decode = flag
 
 
 class GetSchedule(Operation[Schedule | None], frozen=True):
-    """A schedule."""
+    """Read a schedule."""
 
     writes: ClassVar[bool] = False
     name: str
     codec: Codec
 
     def decode(self, rows: Rows) -> Schedule | None:
-        """None if there is none of that name."""
+        """Return the schedule; None if there is none with that name."""
         return _schedule(self.codec, rows[0]) if rows else None
 
 
 class ListSchedules(Operation[list[Schedule]], frozen=True):
-    """All schedules, by name."""
+    """Read all schedules, by name."""
 
     writes: ClassVar[bool] = False
     codec: Codec
 
     def decode(self, rows: Rows) -> list[Schedule]:
-        """One for each row."""
         return [_schedule(self.codec, row) for row in rows]
 
 
 class ReadUpcoming(Operation[list[datetime]], frozen=True):
-    """The next *count* moments at which a schedule fires, if nobody changes it."""
+    """Return the next *count* times at which a schedule fires, if it is not changed."""
 
     writes: ClassVar[bool] = False
     name: str
@@ -156,7 +145,7 @@ class ReadUpcoming(Operation[list[datetime]], frozen=True):
     codec: Codec
 
     def plan(self) -> Plan[list[datetime]]:
-        """The schedule's next fire, and those that follow."""
+        """Read the schedule's next fire, and compute those that follow."""
         rows = yield GetSchedule(self.name, self.codec)
         schedule = _schedule(self.codec, rows[0]) if rows else None
         if schedule is None or schedule.next_at is None:
@@ -169,25 +158,23 @@ class ReadUpcoming(Operation[list[datetime]], frozen=True):
 
 
 class ReadSoonest(Operation[datetime | None], frozen=True):
-    """When the next schedule fires."""
+    """Read when the next schedule fires."""
 
     writes: ClassVar[bool] = False
 
     def decode(self, rows: Rows) -> datetime | None:
-        """The moment; None where no schedule will fire."""
+        """Return the time; None if no schedule will fire."""
         return None if rows[0][0] is None else as_datetime(rows[0][0])
 
 
 class SchedulesAhead(Probe, frozen=True):
-    """Whether a tick would come to something now, or when it will."""
+    """A probe that is ready when a tick would fire a schedule, and due at the next fire."""
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """All schedules."""
         return ("schedule:all",)
 
     def decode(self, rows: Rows) -> Outlook:
-        """Ready, or due at the soonest fire."""
         ready, due, now = rows[0]
         return Outlook(True, None, now) if ready else Outlook(False, due, now)
 
@@ -200,3 +187,151 @@ def _schedule(codec: Codec, row: tuple[Any, ...]) -> Schedule:
     return Schedule(
         name, when, tz, queue, value, names, priority, seconds, max_attempts, catch_up, paused, next_at, *history
     )
+
+
+MOST_FIRES = 64
+"""The maximum number of missed fires that ``catch_up="all"`` creates at once."""
+
+LATE = 60_000
+"""The milliseconds by which a fire may be late with ``catch_up="none"``."""
+
+MOST_COUNTED = 10_000
+"""The maximum number of missed fires of a cron expression that are counted: each has to be searched for."""
+
+_AT_ONCE = 100
+"""The schedules in one transaction, or fewer where `MOST_COUNTED` fires were searched for."""
+
+FiredTask = tuple[str, str, str | None, int, int | None, int, int | None]
+"""``queue, payload, headers, priority, max_attempts, run_at, expires_at``."""
+
+Move = tuple[str, int, int | None, int, int]
+"""``name, next_at, last_at``, and what to add to ``fired`` and ``skipped``."""
+
+
+class Ticked(NamedTuple):
+    """The fires of a tick, its time, and whether there may be *more* to fire."""
+
+    fires: list[Fire]
+    moment: int | None
+    more: bool
+
+
+class Tick(Operation[Ticked], frozen=True):
+    """Fire what is due at *moment*, or now.  A tick now also repairs schedules set by a clock that was ahead."""
+
+    moment: int | None
+    limit: int = _AT_ONCE
+
+    def plan(self) -> Plan[Ticked]:
+        """Read the due schedules, enqueue their tasks, and move them to their next fires."""
+        due = yield self
+        if not due:
+            return Ticked([], self.moment, False)
+        # Each row has its own time, and the last row may be read later than the first.
+        now: int = max(row[-1] for row in due)
+        fires: list[tuple[str, str, int]] = []
+        tasks: list[FiredTask] = []
+        moves: list[Move] = []
+        searched = 0
+        for name, *row, next_at, _ in due:
+            settings = Settings(*row)
+            when = parse(settings.when, settings.tz)
+            if next_at > now:  # The clock was ahead when it was set.
+                moves.append((name, min(next_at, _first_after(when, next_at, now)), None, 0, 0))
+                continue
+            came = missed(when, next_at, now)
+            moments = came.caught_up(settings.catch_up, now)
+            fires += [(name, settings.queue, at) for at in moments]
+            tasks += _tasks(name, settings, moments)
+            moves.append((name, came.following, max(moments, default=None), len(moments), came.number - len(moments)))
+            searched += came.searched
+            if searched >= MOST_COUNTED:
+                break
+        ids = (yield EnqueueFires(tasks)) if tasks else []
+        yield MoveSchedules(moves)
+        more = len(moves) < len(due) or len(due) == self.limit
+        return Ticked([Fire(*fire, id) for fire, (id,) in zip(fires, ids, strict=True)], now, more)
+
+
+class EnqueueFires(Operation[None], frozen=True):
+    """Move the schedules on to their next fires."""
+
+    tasks: list[FiredTask]
+
+
+class MoveSchedules(Operation[None], frozen=True):
+    """Move the schedules on to their next fires."""
+
+    moves: list[Move]
+
+
+class Missed(NamedTuple):
+    """The fires since the last tick: the *oldest*, the *newest*, and the *number* of all."""
+
+    oldest: list[int]
+    newest: int
+    number: int
+    following: int
+    """The first fire in the future."""
+    searched: int
+    """The number of fires that were found by a search."""
+
+    def caught_up(self, catch_up: str, now: int) -> list[int]:
+        """Return the fires to create."""
+        if catch_up == "all":
+            return self.oldest
+        if catch_up == "latest" or now - self.newest <= LATE:
+            return [self.newest]
+        return []
+
+
+def missed(when: When, first: int, now: int) -> Missed:
+    """Return the fires from *first*, which is one, up to *now*."""
+    if isinstance(when, Interval):
+        length = int(when.length.total_seconds()) * 1000
+        number = (now - first) // length + 1
+        oldest = [first + n * length for n in range(min(number, MOST_FIRES))]
+        newest = first + (number - 1) * length
+        return Missed(oldest, newest, number, newest + length, len(oldest))
+    found = list(islice(_moments(when, first, now), MOST_COUNTED))
+    newest = found[-1] if len(found) < MOST_COUNTED else _newest(when, found[-1], now)
+    return Missed(found[:MOST_FIRES], newest, len(found), _after(when, now), len(found))
+
+
+def _tasks(schedule: str, settings: Settings, moments: list[int]) -> Iterator[FiredTask]:
+    names = decode_headers(settings.headers)
+    for at in moments:
+        headers = encode_headers({**names, SCHEDULE: schedule, FIRE: as_datetime(at).isoformat()})
+        expires_at = None if settings.expires is None else at + settings.expires
+        yield (settings.queue, settings.payload, headers, settings.priority, settings.max_attempts, at, expires_at)
+
+
+def _first_after(when: When, known: int, now: int) -> int:
+    """Return the first fire after *now*, where *known* is a later one."""
+    if isinstance(when, Interval):
+        length = int(when.length.total_seconds()) * 1000
+        return now + ((known - now) % length or length)
+    return _after(when, now)
+
+
+def _after(cron: Cron, milliseconds: int) -> int:
+    return moment("a fire", cron.after(as_datetime(milliseconds)))
+
+
+def _moments(cron: Cron, first: int, now: int) -> Iterator[int]:
+    while first <= now:
+        yield first
+        first = _after(cron, first)
+
+
+def _newest(cron: Cron, known: int, now: int) -> int:
+    """Return the last fire up to *now*, where *known* is one."""
+    none_since = now
+    while known < none_since:
+        middle = (known + none_since) // 2
+        found = _after(cron, middle)
+        if found <= now:
+            known = found
+        else:
+            none_since = middle
+    return known

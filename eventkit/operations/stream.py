@@ -1,4 +1,4 @@
-"""What is asked of a database about streams."""
+"""Operations on streams: publish, read, consumers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..errors import Truncated
-from ..records import Consumer, Event
-from . import Operation, Origin, Outlook, Plan, Probe, Rows
+from ..values import Consumer, Event
+from . import Operation, Origin, Outlook, Plan, Probe, Rows, column, first, first_or_none, flag, nothing
 from .position import Position, ReadPosition, VerifyPosition
 
 EventRow = tuple[str, str | None, str | None, str | None]
@@ -15,41 +15,34 @@ EventRow = tuple[str, str | None, str | None, str | None]
 
 
 class Publish(Operation[int], frozen=True):
-    """Append one event; its offset."""
+    """Append one event; return its offset."""
 
     topic: str
     key: str | None
     payload: str
     headers: str | None
-
-    def decode(self, rows: Rows) -> int:
-        """The offset."""
-        offset: int = rows[0][0]
-        return offset
+    decode = first
 
 
 class PublishPlain(Operation[list[int]], frozen=True):
-    """Append events of which nothing but the payload is said; their offsets, in order."""
+    """Append events that have nothing but a payload; return their offsets, in order."""
 
     topic: str
     payloads: list[str]
-
-    def decode(self, rows: Rows) -> list[int]:
-        """The offsets."""
-        return [offset for (offset,) in rows]
+    decode = column
 
 
 class PublishMany(Operation[list[int]], frozen=True):
-    """Append events; their offsets, in order.
+    """Append events; return their offsets, in order.
 
-    A row whose dedup id the topic has already gets the first one's offset and appends nothing.
+    A row whose dedup id is in the topic gets the first event's offset and appends nothing.
     """
 
     topic: str
     events: list[EventRow]
 
     def plan(self) -> Plan[list[int]]:
-        """One statement, and a look for the first offsets of duplicates where there are any."""
+        """Append them, and find the first offsets of duplicates if there are any."""
         rows = yield self
         if len(rows) == len(self.events):
             return [row[0] for row in rows]
@@ -60,19 +53,19 @@ class PublishMany(Operation[list[int]], frozen=True):
 
 
 class PublishOne(Operation[int], frozen=True):
-    """Append one event that may be a duplicate; its offset, or the first one's."""
+    """Append one event that may be a duplicate; return its offset, or the first one's."""
 
     topic: str
     event: EventRow
 
     def plan(self) -> Plan[int]:
-        """`PublishMany` for one."""
+        """Run `PublishMany` for one event."""
         [offset] = yield from PublishMany(self.topic, [self.event]).plan()
         return offset
 
 
 class FindDuplicates(Operation[None], frozen=True):
-    """The offsets of the events that bear one of the dedup ids."""
+    """Find the offsets of the events that have one of the dedup ids."""
 
     writes: ClassVar[bool] = False
     topic: str
@@ -80,7 +73,7 @@ class FindDuplicates(Operation[None], frozen=True):
 
 
 class ReadEvents(Operation[list[Event[Any]]], frozen=True):
-    """The events after an offset, in order."""
+    """Read the events after an offset, in order."""
 
     writes: ClassVar[bool] = False
     topic: str
@@ -90,7 +83,7 @@ class ReadEvents(Operation[list[Event[Any]]], frozen=True):
     skip: bool
 
     def decode(self, rows: Rows) -> list[Event[Any]]:
-        """One event a row, with `Undecodable` for a payload that does not decode."""
+        """Return the events, with `Undecodable` for a payload that does not decode."""
         decode = self.codec.decode
         topic = self.topic
         try:
@@ -105,13 +98,13 @@ class ReadEvents(Operation[list[Event[Any]]], frozen=True):
             ]
 
     def plan(self) -> Plan[list[Event[Any]]]:
-        """The rows; and where they begin behind a gap, a look whether the gap was pruned."""
+        """Read the rows; if they begin after a gap, check whether the gap was pruned."""
         rows = yield self
         yield from self.check_gap(rows)
         return self.decode(rows)
 
     def check_gap(self, rows: Rows) -> Plan[None]:
-        """Raise `Truncated` if events in front of *rows* were pruned."""
+        """Raise `Truncated` if events before *rows* were pruned."""
         if self.after and not self.skip and (not rows or rows[0][0] != self.after + 1):
             pruned = yield ReadPrunedTo(self.topic)
             if pruned and pruned[0][0] > self.after:
@@ -119,14 +112,14 @@ class ReadEvents(Operation[list[Event[Any]]], frozen=True):
 
 
 class ResumePosition(Operation[Position], frozen=True):
-    """The position of a client that has seen an event, of which only the offset is known."""
+    """Read the position of a client that has seen an event, given by its offset only."""
 
     writes: ClassVar[bool] = False
     topic: str
     offset: int
 
     def plan(self) -> Plan[Position]:
-        """An offset beyond the head is one of the database as it was, and no event proves it."""
+        """Read the proof; an offset beyond the head is of an earlier state of the database, and no event proves it."""
         position = yield from ReadPosition(self.topic, self.offset).plan()
         [(head,)] = yield ReadHead(self.topic)
         return position if self.offset <= head else Position(position.database, self.offset, self.offset)
@@ -135,7 +128,8 @@ class ResumePosition(Operation[Position], frozen=True):
 class Page(NamedTuple):
     """Events, and the position after them.
 
-    *rewound* is where the consumer was saved, and the events begin, if the database has gone back behind the reader.
+    *rewound* is the consumer's new offset, after which the events begin, if the database has gone back behind the
+    reader.
     """
 
     events: list[Event[Any]]
@@ -144,7 +138,7 @@ class Page(NamedTuple):
 
 
 class FollowEvents(Operation[Page], frozen=True):
-    """The events behind a position, which is verified in the same step."""
+    """Read the events after a position, which is verified in the same step."""
 
     writes: ClassVar[bool] = False
     topic: str
@@ -155,13 +149,12 @@ class FollowEvents(Operation[Page], frozen=True):
     skip: bool
 
     def plan(self) -> Plan[Page]:
-        """Read the last event once more with the next ones: while it is there, nothing was lost nor pruned."""
+        """Read the last event again with the next ones: while it is there, none was lost or pruned."""
         known = self.position
         rewound: Position | None = None
-        rows: Rows = []
-        if known.created and known.event == known.offset:
-            rows = yield ReadEvents(self.topic, known.offset - 1, self.limit + 1, self.codec, self.skip)
-        reading = ReadEvents(self.topic, known.offset, self.limit, self.codec, self.skip)
+        again = int(known.created > 0 and known.event == known.offset)
+        reading = ReadEvents(self.topic, known.offset - again, self.limit + again, self.codec, self.skip)
+        rows: Rows = (yield reading) if again else []
         if rows and known.proved_by(*rows[0]):
             del rows[0]
         else:
@@ -170,23 +163,23 @@ class FollowEvents(Operation[Page], frozen=True):
                     raise known.lost(self.topic, "subscribe again from where you want to be")
                 saved = yield ReadOffset(self.topic, self.consumer)
                 known = yield from ReadPosition(self.topic, saved[0][0] if saved else 0).plan()
-                # An offset beyond all events is one of the database as it was.
+                # An offset beyond all events is from an earlier state of the database.
                 known = rewound = known._replace(offset=known.event)
-                reading = ReadEvents(self.topic, known.offset, self.limit, self.codec, self.skip)
+            reading = ReadEvents(self.topic, known.offset, self.limit, self.codec, self.skip)
             rows = yield reading
             yield from reading.check_gap(rows)
-        return Page(reading.decode(rows), known.after(*rows[-1]) if rows else known, rewound)
+        return Page(reading.decode(rows), known.past(rows), rewound)
 
 
 class ReadPrunedTo(Operation[None], frozen=True):
-    """The highest offset ever pruned from the topic."""
+    """Read the highest offset ever pruned from the topic."""
 
     writes: ClassVar[bool] = False
     topic: str
 
 
 class EventsAhead(Probe, frozen=True):
-    """Whether the topic has an event after an offset, or has lost the last *event* that was read, of that moment."""
+    """A probe that is ready when the topic has an event after an offset, or has lost the last *event* that was read."""
 
     topic: str
     after: int
@@ -200,102 +193,84 @@ class EventsAhead(Probe, frozen=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The topic."""
         return (f"event:{self.topic}",)
 
     def decode(self, rows: Rows) -> Outlook:
-        """Ready or not; and when to look for what is committed but has not settled, where that can be."""
+        """Return the outlook, with a delay if a committed event may not have settled yet."""
         ready, *moments = rows[0]
         return Outlook(bool(ready), *moments)
 
 
 class ReadHead(Operation[int], frozen=True):
-    """The highest settled offset of the topic; 0 when there never was one."""
+    """Read the highest settled offset of the topic; 0 if there never was one."""
 
     writes: ClassVar[bool] = False
     topic: str
-
-    def decode(self, rows: Rows) -> int:
-        """The offset."""
-        offset: int = rows[0][0]
-        return offset
+    decode = first
 
 
 class FindLatest(Operation[Origin], frozen=True):
-    """Where what is published from now on begins."""
+    """Find the start of a reader that wants events committed from now on."""
 
     writes: ClassVar[bool] = False
     topic: str
 
     def decode(self, rows: Rows) -> Origin:
-        """The first row is the head, and further ones are events above it that are visible already."""
+        """Return the head from the first row; further rows are events above it that are visible already."""
         (head,), *seen = rows
         return Origin(head, frozenset(offset for (offset,) in seen))
 
 
 class FindOffset(Operation[int], frozen=True):
-    """The offset after which everything created at or after a moment lies."""
+    """Find the offset after which all events created at or after a time lie."""
 
     writes: ClassVar[bool] = False
     topic: str
     moment: int
-
-    def decode(self, rows: Rows) -> int:
-        """The offset."""
-        offset: int = rows[0][0]
-        return offset
+    decode = first
 
 
 class ReadOffset(Operation[int], frozen=True):
-    """Where the consumer is; 0 if it is unknown."""
+    """Read the consumer's offset; 0 if it has none."""
 
     writes: ClassVar[bool] = False
     topic: str
     consumer: str
 
     def decode(self, rows: Rows) -> int:
-        """The offset."""
         return rows[0][0] if rows else 0
 
 
 class SaveOffset(Operation[bool], frozen=True):
-    """Move the consumer forward; False if it is there or beyond already."""
+    """Move the consumer forward; return False if it is already at or beyond the offset."""
 
     topic: str
     consumer: str
     offset: int
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether it moved."""
-        return bool(rows)
+    decode = flag
 
 
 class SaveHandled(Operation[bool], frozen=True):
-    """Move the consumer forward to an event of that moment; False if it is there or beyond, or the event is lost."""
+    """Move the consumer forward to an event of that time; return False if it is at or beyond, or the event is lost."""
 
     topic: str
     consumer: str
     offset: int
     created: int
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether it moved."""
-        return bool(rows)
+    decode = flag
 
 
 class Seek(Operation[None], frozen=True):
-    """Move the consumer anywhere."""
+    """Move the consumer to any offset."""
 
     topic: str
     consumer: str
     offset: int
-
-    def decode(self, rows: Rows) -> None:
-        """Nothing to say."""
+    decode = nothing
 
 
 class AcquireConsumer(Operation[bool], frozen=True):
-    """Take a consumer's name for *ttl* milliseconds, if no one holds it; whether it was free.
+    """Acquire a consumer's name for *ttl* milliseconds, if it is free; return whether it was.
 
     A stream that is read as a whole has partition 0 only.
     """
@@ -306,18 +281,15 @@ class AcquireConsumer(Operation[bool], frozen=True):
     holder: str
     token: int
     ttl: int
-
-    def decode(self, rows: Rows) -> bool:
-        """Whether the name is ours."""
-        return bool(rows)
+    decode = flag
 
     def undo(self, answer: bool) -> Operation[Any] | None:
-        """The release, so that a standby gets the name at once."""
+        """Return the release, so that a standby gets the name at once."""
         return LeaveConsumer(self.topic, self.consumer, self.partition, self.token, 0, 0) if answer else None
 
 
 class RenewConsumer(Operation[None], frozen=True):
-    """Let the lease of a consumer's name end *ttl* milliseconds from now; no row if another holder has it."""
+    """Set the lease of a consumer's name to end *ttl* milliseconds from now; no row if another holder has it."""
 
     topic: str
     consumer: str
@@ -338,7 +310,7 @@ class KeepConsumer(Operation[bool], frozen=True):
     created: int
 
     def plan(self) -> Plan[bool]:
-        """The renewal first: it locks the lease, so that nothing is saved beside another holder."""
+        """Renew first: that locks the lease, so that no other holder saves at the same time."""
         held = yield RenewConsumer(self.topic, self.consumer, self.partition, self.token, self.ttl)
         if held and self.offset:
             yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
@@ -355,7 +327,7 @@ class ReleaseConsumer(Operation[None], frozen=True):
 
 
 class LeaveConsumer(Operation[None], frozen=True):
-    """Save a consumer's offset, unless that is 0, and let another holder have the name."""
+    """Save a consumer's offset, unless that is 0, and release the name."""
 
     topic: str
     consumer: str
@@ -365,7 +337,7 @@ class LeaveConsumer(Operation[None], frozen=True):
     created: int
 
     def plan(self) -> Plan[None]:
-        """Nothing is saved where the lease was lost."""
+        """Release first: nothing is saved if the lease was lost."""
         held = yield ReleaseConsumer(self.topic, self.consumer, self.partition, self.token)
         if held and self.offset:
             yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
@@ -378,14 +350,11 @@ class ReadConsumerHolder(Operation[str | None], frozen=True):
     topic: str
     consumer: str
     partition: int
-
-    def decode(self, rows: Rows) -> str | None:
-        """The holder; None for a name that is free."""
-        return rows[0][0] if rows else None
+    decode = first_or_none
 
 
 class ConsumerAhead(Probe, frozen=True):
-    """Whether a consumer's name is free, or when its lease will end, which is for *ttl* milliseconds at a time."""
+    """A probe that is ready when a consumer's name is free, and due when its lease of *ttl* milliseconds ends."""
 
     topic: str
     consumer: str
@@ -394,28 +363,25 @@ class ConsumerAhead(Probe, frozen=True):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """The consumer."""
         return (f"consumer:{self.topic}:{self.consumer}",)
 
     def decode(self, rows: Rows) -> Outlook:
-        """Ready if no one holds the name."""
         until, now = rows[0]
         return Outlook(until is None, until, now)
 
 
 class ListConsumers(Operation[list[Consumer]], frozen=True):
-    """The topic's consumers by name."""
+    """Read the topic's consumers by name."""
 
     writes: ClassVar[bool] = False
     topic: str
 
     def decode(self, rows: Rows) -> list[Consumer]:
-        """One consumer a row."""
         return [Consumer(*row) for row in rows]
 
 
 class Prune(Operation[int], frozen=True):
-    """Drop the oldest events of the topic: those older than a duration, and those beyond a number."""
+    """Delete the oldest events of the topic: those older than a duration, and those beyond a number."""
 
     topic: str
     older_than: int | None
@@ -423,28 +389,24 @@ class Prune(Operation[int], frozen=True):
     keep_unconsumed: bool
 
     def plan(self) -> Plan[int]:
-        """Find the last offset to drop, and drop up to it."""
+        """Find the last offset to delete, and delete up to it."""
         [(last,)] = yield FindPrunable(self.topic, self.older_than, self.max_keep, self.keep_unconsumed)
         return (yield from drop_events(self.topic, last))
 
 
 class FindPrunable(Operation[int | None], frozen=True):
-    """The last offset of what `Prune` would drop; None for nothing."""
+    """Find the last offset that `Prune` would delete; None if there is none."""
 
     writes: ClassVar[bool] = False
     topic: str
     older_than: int | None
     max_keep: int | None
     keep_unconsumed: bool
-
-    def decode(self, rows: Rows) -> int | None:
-        """The offset."""
-        last: int | None = rows[0][0]
-        return last
+    decode = first
 
 
 def drop_events(topic: str, last: int | None) -> Plan[int]:
-    """Drop the topic's events up to an offset, and remember it for readers behind; how many events."""
+    """Delete the topic's events up to an offset, and record it for readers behind it; return the number of events."""
     if last is None:
         return 0
     dropped = yield DropEvents(topic, last)
@@ -460,7 +422,7 @@ class DropEvents(Operation[None], frozen=True):
 
 
 class RememberPruned(Operation[None], frozen=True):
-    """Note that the topic is pruned up to an offset."""
+    """Record that the topic is pruned up to an offset."""
 
     topic: str
     last: int

@@ -1,4 +1,4 @@
-"""For authors of backends: what a package has, for the kit to work on its database."""
+"""For authors of backends: the interface that a backend's package provides to the kit."""
 
 from __future__ import annotations
 
@@ -6,50 +6,53 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
-from ..findings import Finding
 from ..operations import Operation, Probe
-from ..stopping import Stop
-from .terms import T
+from ..plans import Stop
+from ..stats import Finding
+from .iterators import T
 
 
 class Connection(Protocol):
-    """A backend's connection: it executes operations, and sleeps on probes."""
+    """A backend's connection: it executes operations, and waits on probes."""
 
     @property
     def max_payload(self) -> int:
-        """The most bytes of JSON text that a payload may have."""
+        """The maximum size of a payload, in bytes of JSON text."""
         ...
 
     @property
     def closing(self) -> bool:
-        """Whether `end_sleep` was called."""
+        """True after `end_sleep` was called."""
         ...
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
-        """The answer to *operation*: its plan, run in *tx* or in a transaction of its own, whole or not at all."""
+        """Execute an operation in *tx*, or in a transaction of its own, and return its answer.
+
+        All of it takes effect or none.
+        """
         ...
 
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
-        """Wait until *probe* is ready; False when *timeout* seconds have passed, *stop* is set, or sleeping has ended.
+        """Wait until *probe* is ready; return False after *timeout* seconds, when *stop* is set, or after `end_sleep`.
 
-        No commit after the call goes unnoticed, whichever process makes it.
+        The wait notices every commit made after the call, in any process.
         """
         ...
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """What `EventKit.transaction` gives."""
+        """Return the context manager of `EventKit.transaction`."""
         ...
 
     def rouse(self) -> None:
-        """Let every `sleep` that is under way look at its probe again."""
+        """Make every `sleep` in progress check its probe again."""
         ...
 
     def end_sleep(self) -> None:
-        """Let every `sleep` return False, now and from now on."""
+        """Make every `sleep` return False, now and from now on."""
         ...
 
     def close(self) -> None:
-        """Let go of the database; every call after that raises `Closed`."""
+        """Close the database; every later call raises `Closed`."""
         ...
 
 
@@ -78,15 +81,15 @@ class AsyncConnection(Protocol):
 class Backend(Protocol):
     """A package that serves a URL scheme, found by the entry point group ``eventkit.backends``.
 
-    A module with these names is one.
+    A module with these names is a backend.
     """
 
     capabilities: frozenset[str]
 
     def connect(self, url: str, *, create: bool = True, incomplete: bool = False) -> Connection:
-        """A connection; the schema is made first if there is none and *create* is true.
+        """Return a connection; create the schema first if it is missing and *create* is true.
 
-        Unless *incomplete* is true, a database for which `ReadIncomplete` has an answer is `Unavailable`.
+        Raise `Unavailable` for a database that `ReadCondition` reports as incomplete, unless *incomplete* is true.
         """
         ...
 
@@ -96,24 +99,24 @@ class Backend(Protocol):
 
 
 class Care(Protocol):
-    """What a backend's package may have beside that, for whoever looks after its databases by the command line."""
+    """Optional functions of a backend's package, used by the maintenance commands of the CLI."""
 
     def diagnose(self, url: str) -> list[Finding]:
-        """What stands well and ill with the database, and what to do about it."""
+        """Return the diagnostics of the database: what is in order, what is not, and the remedies."""
         ...
 
     def compact(self, url: str) -> tuple[int, int]:
-        """Give space that nothing takes any more back to the system; how many bytes there were, and are."""
+        """Return unused space to the operating system; return the size in bytes before and after."""
         ...
 
     def backup(self, url: str, path: str, progress: Callable[[int, int], object]) -> None:
-        """Copy the database to a new file while others use it; *progress* is told how far it is, and how much it is."""
+        """Copy the database to a new file while others use it; call *progress* with the amount copied and the total."""
         ...
 
 
 class Bulk(Protocol):
-    """What a backend's package may have beside that, for whoever reads millions of rows."""
+    """Optional functions of a backend's package for reading millions of rows."""
 
     def arrow(self, url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence[str]], Any]]:
-        """What executes an operation that reads; its answer is a ``pyarrow.Table`` with those columns."""
+        """Return a function that executes a reading operation, and returns a ``pyarrow.Table`` of the given columns."""
         ...

@@ -6,20 +6,14 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, Self, overload
 
-from ..arguments import Duration
-from ..findings import Maintained
-from ..looks import LimitInfo, WorkerInfo
-from ..records import Message, Notification, Task
-from ..stats import Overview
-from .channels import AsyncNotificationChannel, NotificationChannel
-from .locks import AsyncLock, Lock
+from ..checks import Duration
+from ..stats import LimitInfo, Maintained, Overview, WorkerInfo
+from ..values import Message, Notification, Task
+from .coordination import AsyncLock, AsyncResults, AsyncSchedules, Lock, Results, Schedules
+from .iterators import AsyncSubscription, P, Subscription
 from .outboxes import AsyncInbox, AsyncOutbox, Inbox, Outbox
 from .queues import AsyncTaskQueue, TaskQueue
-from .results import AsyncResults, Results
-from .schedules import AsyncSchedules, Schedules
-from .streams import AsyncEventStream, EventStream
-from .subscriptions import AsyncSubscription, Subscription
-from .terms import P
+from .streams import AsyncEventStream, AsyncNotificationChannel, EventStream, NotificationChannel
 
 
 class EventKit(Protocol):
@@ -65,35 +59,39 @@ class EventKit(Protocol):
     ) -> Subscription[Task[Any]]:
         """Iterate over the tasks of several queues for ever, claiming up to *batch* at a time from one of them.
 
-        Names, or names with weights: of two queues that have tasks, the one of twice the weight has twice as many
-        handed out, and none waits for ever.  With *strict*, a queue has its turn when those named before it have
-        nothing.  Within a queue, the order is that of `TaskQueue.work`.
+        *queues* are names, or names with weights: of two queues that have tasks, the one with twice the weight gets
+        twice as many claims, and no queue starves.  With *strict*, a queue is served only while the queues listed
+        before it are empty.  Within a queue, the order is that of `TaskQueue.work`.
         """
         ...
 
     def inbox(self, consumer: str) -> Inbox: ...
 
     def lock(self, name: str, ttl: Duration = 60) -> Lock:
-        """A lock among all processes, to be acquired.  Whoever has it loses it after *ttl* seconds, or renews it."""
+        """Return a lock among all processes, not acquired yet.
+
+        Its holder loses it after *ttl* seconds unless it renews it.
+        """
         ...
 
     def rate_limit(self, name: str, limit: int, per: Duration) -> bool:
-        """Whether this is one of the first *limit* calls in the present window of *per* seconds, in whatever process.
+        """Return whether this is one of the first *limit* calls, in any process, in the current *per* seconds.
 
-        Windows follow the database's clock.  Calls that are refused do not count.
+        Windows follow the database's clock.  Refused calls do not count.
         """
         ...
 
     def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool:
-        """Take a token from a bucket that all processes share; False if there is none.
+        """Take a token from a bucket that all processes share; return False if it is empty.
 
-        It gets *rate* tokens a second, and holds *burst* of them: a second's worth by default, and one at least.
+        The bucket gains *rate* tokens a second and holds at most *burst*: by default one second's worth, and at least
+        one.
         """
         ...
 
     @property
     def results(self) -> Results:
-        """What tasks, or anything else with a name, came to."""
+        """The results of tasks, and other named values."""
         ...
 
     @property
@@ -102,33 +100,31 @@ class EventKit(Protocol):
         ...
 
     def run_scheduler(self) -> None:
-        """Fire schedules when they are due, for ever; any number of processes may.  Ends when the kit is closed."""
+        """Fire schedules when they are due, until the kit is closed.  Any number of processes may run it."""
         ...
 
     def maintain(self) -> Maintained:
-        """Put the database in order: move what is due in any queue, and delete what says nothing any more.
+        """Move due and expired tasks in all queues, and delete expired rows.
 
-        In transactions of at most 1,000 rows, between which others have their turn.  Any number of processes may.
+        Each transaction changes at most 1,000 rows, so that other writers can proceed.  Any number of processes may run
+        it.
         """
         ...
 
     def run_maintenance(self, every: Duration = 60) -> None:
-        """`maintain` once in *every* seconds, for ever; of any number of processes one does it.
-
-        Ends when the kit is closed.
-        """
+        """Call `maintain` once in *every* seconds until the kit is closed; of several processes, one does it."""
         ...
 
     def overview(self) -> Overview:
-        """All queues, topics, schedules, locks and results in numbers, in one statement."""
+        """Return the numbers of all queues, topics, schedules, locks and results, from one statement."""
         ...
 
     def workers(self) -> list[WorkerInfo]:
-        """Who works, by name: each `App`'s worker, heard of every ten seconds, and whoever has tasks leased."""
+        """Return the workers by name: those of an `App`, which report every ten seconds, and holders of leases."""
         ...
 
     def limits(self, limit: int = 1000) -> list[LimitInfo]:
-        """The windows and buckets that have something to say, by name."""
+        """Return the rate limit windows and token buckets that hold a count at present, by name."""
         ...
 
     def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
@@ -136,11 +132,11 @@ class EventKit(Protocol):
         ...
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """A transaction for ``tx=`` without SQLAlchemy: committed at the end, rolled back on an error."""
+        """Open a transaction for ``tx=`` without SQLAlchemy: it commits at the end, and rolls back on an error."""
         ...
 
     def close(self) -> None:
-        """Save what was handled, end every iterator, and let go of the database.  May be called again."""
+        """Save the consumers' offsets, end every iterator, and close the database.  May be called again."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -190,9 +186,9 @@ class AsyncEventKit(Protocol):
     ) -> AsyncSubscription[Task[Any]]:
         """Iterate over the tasks of several queues for ever, claiming up to *batch* at a time from one of them.
 
-        Names, or names with weights: of two queues that have tasks, the one of twice the weight has twice as many
-        handed out, and none waits for ever.  With *strict*, a queue has its turn when those named before it have
-        nothing.  Within a queue, the order is that of `TaskQueue.work`.
+        *queues* are names, or names with weights: of two queues that have tasks, the one with twice the weight gets
+        twice as many claims, and no queue starves.  With *strict*, a queue is served only while the queues listed
+        before it are empty.  Within a queue, the order is that of `TaskQueue.work`.
         """
         ...
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ..arguments import Duration
-from ..settings import InboxSettings
+from ..checks import Duration
 from ..stats import OutboxStats
+from ..values import InboxSettings
+from .iterators import KEEP, P
 from .queues import AsyncTaskQueue, TaskQueue
-from .terms import KEEP, P
 
 
 class Outbox(Protocol[P]):
     """An outbox: messages written in the application's transactions, and delivered elsewhere once these commit.
 
-    Each message is delivered at least once, with the same ``message_id`` at every attempt.  With ``ordered=True`` the
+    Each message is delivered at least once, with the same ``message_id`` at every attempt.  With ``ordered=True``, the
     messages of one key are delivered one after the other, in the order in which they were added.
     """
 
@@ -23,29 +23,29 @@ class Outbox(Protocol[P]):
 
     @property
     def queue(self) -> TaskQueue[P]:
-        """The queue that the outbox stands on: its settings, its dead letters, `pause` and `resume`."""
+        """The queue of the outbox's messages: its settings, its dead letters, `pause` and `resume`."""
         ...
 
     def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> str:
-        """Add a message inside the caller's transaction; its ``message_id``."""
+        """Add a message inside the caller's transaction; return its ``message_id``."""
         ...
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> None:
-        """Call *deliver* with each message, for ever, claiming up to *batch* at a time.
+        """Call *deliver* with each message, until `stop` or the kit is closed, claiming up to *batch* at a time.
 
-        A delivery has succeeded when *deliver* returns.  When it raises, the message is tried again after 5, 10, 20
-        and 40 seconds, and is a dead letter then, with the traceback; unless the queue is configured otherwise.
-        `Retry` and `Permanent` say what to do.  Ends after `stop`, or when the kit is closed: what was begun is
-        finished, and what was claimed beyond that is given back.
+        A delivery succeeds when *deliver* returns.  When it raises, the message is retried after 5, 10, 20 and 40
+        seconds, and is a dead letter after that, with the traceback, unless the queue is configured otherwise.
+        *deliver* may raise `Retry` and `Permanent`.  At the end, the delivery in progress is finished, and the other
+        claimed messages are released.
         """
         ...
 
     def stop(self) -> None:
-        """Let every `run` of this handle end, those begun later too.  May be called from anywhere; waits for nobody."""
+        """End every `run` of this handle, later ones too.  Any thread may call it; it does not wait."""
         ...
 
     def stats(self) -> OutboxStats:
-        """The outbox in numbers."""
+        """Return the outbox's numbers."""
         ...
 
 
@@ -69,27 +69,27 @@ class AsyncOutbox(Protocol[P]):
 
 
 class Inbox(Protocol):
-    """What a consumer has seen, so that a message which comes twice has one effect."""
+    """The messages that a consumer has seen, so that a message delivered twice has one effect."""
 
     consumer: str
 
     def once(self, message_id: str, tx: Any) -> bool:
-        """Whether the consumer sees the message for the first time.  True once, if that transaction commits.
+        """Return whether the consumer sees the message for the first time: True once, if the transaction commits.
 
-        Whoever asks while another transaction has the message waits for its end.
+        A caller waits while another transaction holds the same message.
         """
         ...
 
     def prune(self, *, older_than: Duration) -> int:
-        """Forget what was seen longer ago; how many messages.  One of them would count as new from then on."""
+        """Forget messages seen longer ago; return their number.  A forgotten message counts as new if redelivered."""
         ...
 
     def configure(self, *, retain: Duration | None = KEEP) -> None:
-        """Let `EventKit.maintain` forget what was seen longer ago than *retain*; None is to remember it for ever."""
+        """Let `EventKit.maintain` forget messages seen longer ago than *retain*; None keeps them for ever."""
         ...
 
     def settings(self) -> InboxSettings:
-        """What the inbox is configured to."""
+        """Return the inbox's settings."""
         ...
 
 

@@ -7,18 +7,15 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
-from ..arguments import Duration
-from ..findings import DeadLetters
-from ..records import Enqueued, NewTask, Task, TaskInfo
+from ..checks import Duration
 from ..retry import Policy
-from ..settings import QueueSettings
-from ..stats import QueueStats
-from .subscriptions import AsyncSubscription, Subscription
-from .terms import KEEP, NO_RESULT, Ids, P, TaskInfos
+from ..stats import DeadLetters, QueueStats
+from ..values import Enqueued, NewTask, QueueSettings, Task, TaskInfo
+from .iterators import KEEP, NO_RESULT, AsyncSubscription, Ids, P, Subscription, TaskInfos
 
 
 class TaskQueue(Protocol[P]):
-    """A queue: each task is run until it is acked, fails for good, or has used up its attempts."""
+    """A queue: a worker runs each task until it is acked, fails for good, or has used up its attempts."""
 
     name: str
 
@@ -36,20 +33,21 @@ class TaskQueue(Protocol[P]):
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Enqueued:
-        """Add a task; its id, and whether this call created it.
+        """Add a task; return its id, and whether this call created it.
 
-        It is due after *delay*, or at *run_at*, or now; it is never handed out after *expires*.  While a task
-        with the same *key* is live or dead, and for the queue's ``key_ttl`` after it was enqueued, no second
-        one is created.  `QueueFull` if the queue is full, after up to *wait* seconds.
+        The task is due after *delay*, or at *run_at*, or now; no worker gets it after *expires*.  While a task with the
+        same *key* is live or dead, and for the queue's ``key_ttl`` after it was enqueued, no second one is created.  If
+        the queue is full, wait up to *wait* seconds for room, then raise `QueueFull`.
         """
         ...
 
     def enqueue_many(
         self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
     ) -> list[Enqueued]:
-        """Add tasks, all or none; an answer for each.
+        """Add tasks, all or none; return one answer for each.
 
-        `QueueFull` if there is no room for all of them after up to *wait* seconds; at once for more than ``max_size``.
+        If there is no room for all of them, wait up to *wait* seconds, then raise `QueueFull`; for more tasks than
+        ``max_size``, raise it at once.
         """
         ...
 
@@ -64,12 +62,12 @@ class TaskQueue(Protocol[P]):
     ) -> list[Task[P]]:
         """Lease up to *limit* tasks: higher priority first, then earlier due, then lower id.
 
-        Waits up to *wait* seconds for the first one.  A task whose lease runs out can be claimed by others.
+        Wait up to *wait* seconds for the first one.  Another worker can claim a task once its lease has run out.
         """
         ...
 
     def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]:
-        """Claim and delete in one step: at most once, and gone if this process dies."""
+        """Claim and delete tasks in one step: each is delivered at most once, and is lost if this process dies."""
         ...
 
     def new(
@@ -84,55 +82,55 @@ class TaskQueue(Protocol[P]):
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> NewTask:
-        """A task of this queue, checked, and not enqueued yet: for ``ack(then=)``, or this queue's `enqueue_many`."""
+        """Return a validated task of this queue, not enqueued yet, for ``ack(then=)`` or the queue's `enqueue_many`."""
         ...
 
     def ack(self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> bool:
-        """Finish a task; False if its lease has run out.
+        """Finish a task; return False if its lease has run out.
 
-        The task is deleted, or kept for as long as the queue's ``keep_done`` says.  A *result*, which may be None, is
-        saved under the task's id for `Results.get` and `Results.wait`: for an hour, or as long as the task is kept if
-        that is longer.  What is *then* to be done, in whichever queues, as `new` gives it, is enqueued in the same
-        step; a task whose key is taken is not enqueued again.
+        The task is deleted, or kept for the queue's ``keep_done``.  A *result*, which may be None, is saved under the
+        task's id for `Results.get` and `Results.wait`: for an hour, or for as long as the task is kept if that is
+        longer.  The tasks in *then*, made by `new` and of any queue, are enqueued in the same step; a task whose key is
+        taken is not enqueued again.
         """
         ...
 
     def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None) -> Ids:
-        """Finish tasks; the ids of those whose lease had not run out.
+        """Finish tasks; return the ids of those whose lease had not run out.
 
-        *results* has those that are to be saved, by the tasks' ids.
+        *results* maps the ids of tasks to the results to save.
         """
         ...
 
     def retry(
         self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
     ) -> bool:
-        """Put a task back for another attempt, after *delay* or when the queue's policy says.
+        """Put a task back for another attempt, after *delay* or by the queue's retry policy.
 
-        A task that has had all its attempts is dead.  False if its lease has run out.
+        A task that has used up its attempts is dead.  Return False if its lease has run out.
         """
         ...
 
     def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool:
-        """Make a task a dead letter now; False if its lease has run out."""
+        """Make a task a dead letter now; return False if its lease has run out."""
         ...
 
     def release(self, task: Task[Any], tx: Any = None) -> bool:
-        """Put a task back as if it had not been claimed; False if its lease has run out."""
+        """Put a task back as if it had not been claimed; return False if its lease has run out."""
         ...
 
     def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool:
-        """Put a task back for *delay* seconds later, as if it had not been claimed; False if its lease has run out."""
+        """Put a task back, due in *delay* seconds, as if it had not been claimed; False if its lease has run out."""
         ...
 
     def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool:
-        """Let the lease end *seconds* from now; False if it has run out."""
+        """Set the lease to end *seconds* from now; return False if it has run out."""
         ...
 
     def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
-        """Delete a task that waits, or with *running* one that is leased; False if there is none.
+        """Delete a waiting task, or with *running* a leased one; return False if there is none.
 
-        Of one that was leased, whoever listens to the channel ``eventkit:cancelled`` is told: its *queue* and *id*.
+        For a leased task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
         """
         ...
 
@@ -143,59 +141,59 @@ class TaskQueue(Protocol[P]):
         ...
 
     def handling(self, task: Task[P]) -> AbstractContextManager[Task[P], bool]:
-        """Around the work on a task: extends its lease while the body runs, and acks it at the end.
+        """Extend the task's lease while the body runs, and ack the task at the end.
 
-        `Retry`, `Snooze` and `Permanent` raised in the body say what to do; any other `Exception` means a retry by the
-        queue's policy; it is logged and goes no further.  Anything else releases the task and goes on.
+        The body raises `Retry`, `Snooze` or `Permanent` to choose another outcome.  Any other `Exception` is logged and
+        suppressed, and the task is retried by the queue's policy.  A `BaseException` releases the task and propagates.
         """
         ...
 
     def get(self, id: int) -> TaskInfo[P] | None:
-        """The task with this id, in whatever state."""
+        """Return the task with this id, in any state; None if there is none."""
         ...
 
     def peek(self, limit: int = 1) -> TaskInfos[P]:
-        """What a claim would hand out, best first."""
+        """Return the tasks that a claim would return, in its order."""
         ...
 
     def dead(self, limit: int = 100) -> TaskInfos[P]:
-        """Dead letters, newest first."""
+        """Return dead letters, newest first."""
         ...
 
     def dead_by_error(self, limit: int = 100) -> list[DeadLetters]:
-        """How many dead letters there are of each reason and error, most first."""
+        """Return the number of dead letters for each reason and error, highest first."""
         ...
 
     def stats(self) -> QueueStats:
-        """The queue in numbers."""
+        """Return the queue's numbers."""
         ...
 
     def size(self) -> int:
-        """How many tasks are scheduled, ready or leased."""
+        """Return the number of scheduled, ready and leased tasks."""
         ...
 
     def next_due(self) -> datetime | None:
-        """When the next task is due, or was; None if nothing waits."""
+        """Return when the next waiting task is or was due; None if no task waits."""
         ...
 
     def sweep(self) -> int:
-        """Move whatever is due or expired, as the next claim would; how many tasks."""
+        """Move due and expired tasks, as the next claim would; return their number."""
         ...
 
     def purge(self, state: str = "ready") -> int:
-        """Delete the tasks in one state; how many."""
+        """Delete the tasks in one state; return their number."""
         ...
 
     def purge_dead(self, older_than: Duration | None = None) -> int:
-        """Delete dead letters, those that died so long ago if it is said; how many."""
+        """Delete dead letters, or only those that died longer ago than *older_than*; return their number."""
         ...
 
     def requeue(self, ids: Iterable[int] | None = None) -> int:
-        """Make dead tasks, all or these, ready again with no attempt made; how many."""
+        """Make dead tasks, all or those with these ids, ready again with their attempts reset; return their number."""
         ...
 
     def pause(self) -> None:
-        """Accept tasks and hand out none, until `resume`."""
+        """Stop handing out tasks until `resume`; the queue still accepts them."""
         ...
 
     def resume(self) -> None:
@@ -218,26 +216,26 @@ class TaskQueue(Protocol[P]):
         dead_letter_to: str | None = KEEP,
         history: bool | None = KEEP,
     ) -> None:
-        """Store settings of the queue, which every process obeys from then on.
+        """Store settings of the queue, which every process follows from then on.
 
-        None is the default again; what is left out stays as it is.
+        None restores the default.  Omitted settings stay as they are.
         """
         ...
 
     def settings(self) -> QueueSettings:
-        """What the queue is configured to."""
+        """Return the queue's settings."""
         ...
 
     def drop(self, *, force: bool = False) -> bool:
-        """Forget the queue: its settings, its keys, and what is done.
+        """Delete the queue: its settings, its keys, and its finished tasks.
 
-        False, and nothing is done, if there are other tasks in it, unless *force* deletes those too.
+        If it has other tasks, change nothing and return False, unless *force* deletes those too.
         """
         ...
 
     # Last, because below it ``list`` would mean this method to a type checker.
     def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> TaskInfos[P]:
-        """Tasks by id after *after*, those in one state if it is given."""
+        """Return tasks in the order of their ids, from after the id *after*, all or those in one state."""
         ...
 
 

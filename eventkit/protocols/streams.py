@@ -1,4 +1,4 @@
-"""Streams: events that are kept, in order, and the consumers that read them."""
+"""Streams and channels: events that are kept, in order, and notifications for listeners."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from ..arguments import Duration
-from ..records import Consumer, Event, NewEvent
-from ..settings import StreamSettings
-from .subscriptions import AsyncSubscription, Subscription
-from .terms import KEEP, P
+from ..checks import Duration
+from ..values import ChannelSettings, Consumer, Event, NewEvent, Notification, StreamSettings
+from .iterators import KEEP, AsyncSubscription, P, Subscription
 
 
 class EventStream(Protocol[P]):
@@ -27,22 +25,22 @@ class EventStream(Protocol[P]):
         dedup: str | None = None,
         tx: Any = None,
     ) -> int:
-        """Append an event; its offset.
+        """Append an event; return its offset.
 
-        Offsets grow, are never reused once committed, and may have holes.  Whoever has read up to one never
-        later finds an event at or below it.  Publishing a *dedup* id that the topic still holds writes
-        nothing and gives the first one's offset.
+        Offsets grow, are never reused once committed, and may have gaps.  A reader that has read up to an offset never
+        later finds an event at or below it.  Publishing a *dedup* id that the topic still holds writes nothing and
+        returns the first event's offset.
         """
         ...
 
     def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]:
-        """Append events, all or none, in this order; their offsets."""
+        """Append events, all or none, in this order; return their offsets."""
         ...
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]:
-        """The first *limit* events after the offset *after*.
+        """Return the first *limit* events after the offset *after*.
 
-        `Truncated` if events behind *after* were pruned, unless ``on_truncated="skip"`` or *after* is 0.
+        If events after *after* were pruned, raise `Truncated`, unless ``on_truncated="skip"`` or *after* is 0.
         """
         ...
 
@@ -57,49 +55,49 @@ class EventStream(Protocol[P]):
         on_truncated: str = "raise",
         exclusive: bool = True,
     ) -> Subscription[Event[P]]:
-        """Iterate over the events there are and those to come, without a gap or a duplicate between.
+        """Iterate over the existing events and then the new ones, without a gap or a duplicate.
 
-        *start* is ``"committed"`` (after the consumer's saved offset), ``"earliest"``, ``"latest"``, an offset
-        or a moment.  A handled event is saved as the consumer's offset after the loop has asked for the next
-        one: every *save_every_n* events, every *save_every_s* seconds, when there is nothing to do, and at
-        the end; with both 0, never.
+        *start* is ``"committed"`` (after the consumer's saved offset), ``"earliest"``, ``"latest"``, an offset or a
+        time.  An event counts as handled when the loop asks for the next one.  The consumer's offset is saved every
+        *save_every_n* events, every *save_every_s* seconds, when no event is waiting, and at the end; with both 0,
+        never.
 
-        A consumer's name has one holder at a time, who gets the events.  Another subscriber waits as a standby, and
-        goes on from the saved offset when the holder ends or has died.  A holder that was replaced gets `LeaseLost`.
-        With *exclusive* false each subscriber gets all events, under one name as well.
+        A consumer's name has one holder at a time, which gets the events.  Another subscriber waits as a standby, and
+        continues from the saved offset when the holder ends or dies.  A holder that was replaced gets `LeaseLost`.
+        With *exclusive* false, every subscriber gets all events, even under the same name.
         """
         ...
 
     def offset(self, consumer: str) -> int:
-        """Where the consumer is; 0 if it is unknown."""
+        """Return the consumer's saved offset; 0 if it has none."""
         ...
 
     def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool:
-        """Move the consumer forward; False if it is there or beyond already."""
+        """Move the consumer forward; return False if it is already at or beyond *offset*."""
         ...
 
     def seek(self, consumer: str, offset: int, tx: Any = None) -> None:
-        """Move the consumer anywhere."""
+        """Move the consumer to any offset."""
         ...
 
     def head(self) -> int:
-        """The highest offset at or below which nothing will appear any more; 0 for a new topic."""
+        """Return the highest offset at or below which no new event can appear; 0 for a new topic."""
         ...
 
     def offset_at(self, moment: datetime) -> int:
-        """The *after* that yields everything created at or after *moment*."""
+        """Return the *after* with which `read` returns all events created at or after *moment*."""
         ...
 
     def consumers(self) -> list[Consumer]:
-        """The consumers that have saved an offset, by name."""
+        """Return the consumers that have saved an offset, by name."""
         ...
 
     def prune(
         self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
     ) -> int:
-        """Drop events older than *older_than*, and all but the newest *max_keep*; how many.
+        """Delete events older than *older_than*, and all but the newest *max_keep*; return their number.
 
-        With *keep_unconsumed*, what a consumer has still to read stays.
+        With *keep_unconsumed*, events that a consumer has still to read are kept.
         """
         ...
 
@@ -110,15 +108,15 @@ class EventStream(Protocol[P]):
         max_keep: int | None = KEEP,
         keep_unconsumed: bool | None = KEEP,
     ) -> None:
-        """Store what `EventKit.maintain` prunes from then on: events older than *retain*, and all but *max_keep*.
+        """Store what `EventKit.maintain` prunes: events older than *retain*, and all but the newest *max_keep*.
 
-        None is the default again: to keep all for ever, or to keep what a consumer has still to read.  What is left
-        out stays as it is.
+        None restores the default: keep all events for ever, and keep those that a consumer has still to read.  Omitted
+        settings stay as they are.
         """
         ...
 
     def settings(self) -> StreamSettings:
-        """What the stream is configured to."""
+        """Return the stream's settings."""
         ...
 
 
@@ -178,3 +176,52 @@ class AsyncEventStream(Protocol[P]):
     ) -> None: ...
 
     async def settings(self) -> StreamSettings: ...
+
+
+class NotificationChannel(Protocol[P]):
+    """A channel: its listeners receive the notifications that are committed while they listen."""
+
+    name: str
+
+    def notify(self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> int:
+        """Send a notification to all listeners; return its id.  Ids grow."""
+        ...
+
+    def listen(self, *, start: str | int = "now") -> Subscription[Notification[P]]:
+        """Iterate over the notifications that are committed after this call.
+
+        *start* may also be ``"earliest"``, or the id after which to start.
+        """
+        ...
+
+    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int:
+        """Delete notifications older than *older_than*, and all but the newest *max_keep*; return their number."""
+        ...
+
+    def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> None:
+        """Store what `EventKit.maintain` prunes: notifications older than *retain*, and all but the newest *max_keep*.
+
+        By default, a channel keeps one day.  None means to keep all of them for ever.  Omitted settings stay as they
+        are.
+        """
+        ...
+
+    def settings(self) -> ChannelSettings:
+        """Return the channel's settings."""
+        ...
+
+
+class AsyncNotificationChannel(Protocol[P]):
+    """`NotificationChannel`, awaited."""
+
+    name: str
+
+    async def notify(self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> int: ...
+
+    def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
+
+    async def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int: ...
+
+    async def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> None: ...
+
+    async def settings(self) -> ChannelSettings: ...

@@ -1,9 +1,8 @@
-"""What a query needs of each topic, as Spark's own optimizer has found.
+"""The columns and rows of each topic that a query needs, taken from the plan of Spark's optimizer.
 
-Spark brings conditions as near to the tables as its rules allow, and tables down to the columns that are used.  So a
-condition that stands right above a table, in the plan that it is about to run, holds for every row that can matter
-there, and only such conditions count here.  What is not recognised is needed in whole; and whatever is read, Spark
-applies its conditions once more.
+Spark pushes conditions towards the tables as far as its rules allow, and selects the columns that are used.  A
+condition directly above a table in the optimized plan holds for every row that can matter, and only such conditions
+count here.  An unrecognised plan needs everything; and Spark applies its conditions again in any case.
 """
 
 import json
@@ -16,7 +15,7 @@ COLUMNS = frozenset({"offset", "topic", "key", "payload", "headers", "created_at
 
 
 class Need(NamedTuple):
-    """Some columns of the events behind *after* up to *last*, from a moment in milliseconds on, of some keys."""
+    """Some columns of the events after *after* up to *last*, from a time in milliseconds on, of some keys."""
 
     columns: frozenset[str] = COLUMNS
     after: int = 0
@@ -25,7 +24,7 @@ class Need(NamedTuple):
     keys: tuple[str, ...] = ()
 
     def narrowed(self, column: str, operator: str, values: list[Any]) -> "Need":
-        """What is left with one more condition."""
+        """Return the need with one more condition."""
         if column == "key" and operator in ("=", "in"):
             return self._replace(keys=tuple(values))
         low, high = operator in (">", ">=", "="), operator in ("<", "<=", "=")
@@ -35,13 +34,13 @@ class Need(NamedTuple):
             last = _least(self.last, offset - 1 if operator == "<" else offset) if high else self.last
             return self._replace(after=after, last=last)
         if column == "created_at" and low:
-            # A moment up to which is left to Spark: it may be one of now(), which is later when the query is run.
+            # An upper bound is left to Spark: it may come from now(), which is later when the query runs.
             since = (values[0] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
             return self._replace(since=max(self.since or 0, since))
         return self
 
     def joined(self, other: "Need") -> "Need":
-        """What both need together."""
+        """Return what both need together."""
         return Need(
             self.columns | other.columns,
             min(self.after, other.after),
@@ -77,9 +76,9 @@ class Node(NamedTuple):
 
 
 def needs(plan: str, utc: bool) -> dict[int, Need]:
-    """What an optimized *plan*, as Spark's JSON, needs of each table whose columns are called ``number:name``.
+    """Return what an optimized *plan*, as Spark's JSON, needs of each table whose columns are called ``number:name``.
 
-    Moments in it are readable where the session's time zone is *utc*.
+    Times in it are readable if the session's time zone is *utc*.
     """
     found: dict[int, Need] = {}
     for tree in _trees(json.loads(plan)):
@@ -89,7 +88,7 @@ def needs(plan: str, utc: bool) -> dict[int, Need]:
 
 
 def _trees(value: Any) -> Iterator[Node]:
-    """Every plan and every expression in *value*, which may have others inside, however deep."""
+    """Yield every plan and every expression in *value*, which may be nested to any depth."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -106,7 +105,7 @@ def _is_tree(value: Any) -> bool:
 
 
 def _tree(nodes: list[dict[str, Any]]) -> Node:
-    """The tree whose nodes these are, each before its children."""
+    """Return the tree of the nodes, which are listed in preorder."""
     made: list[Node] = []
     for fields in reversed(nodes):
         children = [made.pop() for _ in range(fields["num-children"])]
@@ -115,7 +114,7 @@ def _tree(nodes: list[dict[str, Any]]) -> Node:
 
 
 def _leaves(root: Node, utc: bool) -> Iterator[tuple[int, Need]]:
-    """The tables in a plan, and what is needed of each, by what stands right above it."""
+    """Yield the tables in a plan, each with the need that the nodes directly above it show."""
     waiting: list[tuple[Node, list[Node]]] = [(root, [])]
     while waiting:
         node, above = waiting.pop()
@@ -133,7 +132,7 @@ def _leaves(root: Node, utc: bool) -> Iterator[tuple[int, Need]]:
 
 
 def _references(value: Any) -> Iterator[tuple[int, str]]:
-    """The columns ``number:name`` that *value* has anywhere."""
+    """Yield the columns ``number:name`` anywhere in *value*."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -156,7 +155,7 @@ def _conjuncts(condition: Node) -> Iterator[Node]:
 
 
 def _narrowed(need: Need, conjunct: Node, utc: bool) -> Need:
-    """*need* with one more condition, if that is one of a column and constants."""
+    """Return *need* with one more condition, if that compares a column with constants."""
     if conjunct.kind not in (*_OPERATORS, "In"):
         return need
     operator = _OPERATORS.get(conjunct.kind, "in")
@@ -171,7 +170,7 @@ def _narrowed(need: Need, conjunct: Node, utc: bool) -> Need:
 
 
 def _constant(node: Node, utc: bool) -> Any:
-    """The value of a literal; None if it is not one of those that are of use."""
+    """Return the value of a literal; None for an unsupported type."""
     kind, value = node.fields.get("dataType"), node.fields.get("value")
     if node.kind != "Literal" or kind not in _LITERALS or value is None or (kind == "timestamp" and not utc):
         return None

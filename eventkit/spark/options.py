@@ -1,6 +1,6 @@
-"""What stands in ``option()``, checked: names as Kafka's users know them, in whatever case.
+"""Options of ``option()``, validated: with the names that Kafka users know, in any case.
 
-An option that nobody knows is refused, because a typo that is ignored reads the wrong data.
+An unknown option is refused, because a typo that is ignored reads the wrong data.
 """
 
 import os
@@ -23,18 +23,18 @@ TABLES = ("events", "tasks", "dead", "results", "schedules", "consumers")
 
 @dataclass(frozen=True)
 class Address:
-    """Where the database is.  What is secret about it can stay where it is used: in the environment, or in a file."""
+    """The location of the database.  Secrets may stay in the environment or in a file of the process that connects."""
 
     url: str | None = field(default=None, repr=False)
     env: str | None = None
     file: str | None = None
 
     def resolve(self) -> str:
-        """The URL."""
+        """Return the URL."""
         if self.env is not None:
             if self.env not in environ:
                 raise ValueError(
-                    f"urlEnv names {self.env}, which is not set here: set it wherever Spark's processes run"
+                    f"urlEnv names {self.env}, which is not set here: set it on all machines of Spark's processes"
                 )
             return environ[self.env].strip()
         if self.file is not None:
@@ -43,7 +43,7 @@ class Address:
             except OSError as error:
                 raise ValueError(
                     f"urlFile names {self.file}, which cannot be read here ({error.strerror}): "
-                    f"put it wherever Spark's processes run"
+                    f"put it on all machines of Spark's processes"
                 ) from None
         assert self.url is not None
         return self.url
@@ -51,7 +51,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Bounds:
-    """One end of what is read: a place for every topic, a place for each, or a moment in milliseconds."""
+    """One end of a range: a place for every topic, a place for each, or a time in milliseconds."""
 
     place: Place | None = None
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -59,13 +59,13 @@ class Bounds:
 
     @property
     def given(self) -> bool:
-        """Whether anything was said about it."""
+        """Whether the options set it."""
         return self.place is not None or bool(self.places) or self.moment is not None
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read, from where to where, and in which form."""
+    """The options of a reader: what to read, the range, and the layout."""
 
     address: Address
     shared_file: bool = False
@@ -89,13 +89,13 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """The options of a reader, or ``ValueError``."""
+        """Return the options of a reader, or raise ``ValueError``."""
         given = known(options, READ)
         address = address_of(given)
         table = values.choice("table", given.get("table", "events"), TABLES)
         if table != "events":
             if beside := sorted(set(given) - {"url", "urlEnv", "urlFile", "sharedFile", "table"}):
-                raise ValueError(f"{beside[0]} is for streams, and table={table} is none: leave one of the two out")
+                raise ValueError(f"{beside[0]} is for streams, and table={table} is not one: leave one of the two out")
             return cls(address, values.flag("sharedFile", given.get("sharedFile", "false")), table)
         named = [name for name in ("topic", "subscribe", "subscribePattern") if name in given]
         if len(named) != 1:
@@ -132,7 +132,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Where to write what, and what becomes of rows that cannot be written."""
+    """The options of a writer: the target, and the handling of rows that cannot be written."""
 
     address: Address
     shared_file: bool = False
@@ -145,7 +145,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """The options of a writer, or ``ValueError``."""
+        """Return the options of a writer, or raise ``ValueError``."""
         given = known(options, WRITE)
         if "topic" in given and "queue" in given:
             raise ValueError("topic publishes events and queue enqueues tasks: leave one of the two out")
@@ -170,19 +170,19 @@ class WriteOptions:
 
     @property
     def target(self) -> str:
-        """Where the rows go, for people."""
+        """The target of the rows, for messages."""
         if self.queue is not None:
             return f"queue {self.queue!r}"
         return "the topics of the rows" if self.topic is None else f"topic {self.topic!r}"
 
     @property
     def max_payload(self) -> int:
-        """The most bytes of JSON text that a payload may have, as the URL says."""
+        """The maximum size of a payload in bytes of JSON text, as the URL sets it."""
         return int(dict(parse_qsl(urlsplit(self.address.resolve()).query)).get("max_payload", LARGEST))
 
 
 def known(options: Mapping[str, str], names: Mapping[str, Any]) -> dict[str, str]:
-    """The options by the names that are documented, whatever their case."""
+    """Return the options by their documented names, from any case."""
     documented = {name.lower(): name for name in names}
     given = {}
     for name, value in options.items():
@@ -195,7 +195,7 @@ def known(options: Mapping[str, str], names: Mapping[str, Any]) -> dict[str, str
 
 
 def address_of(given: Mapping[str, str]) -> Address:
-    """Where the options say that the database is."""
+    """Return the address of the database in the options."""
     named = [name for name in ("url", "urlEnv", "urlFile") if name in given]
     if len(named) != 1:
         raise ValueError(
@@ -206,7 +206,7 @@ def address_of(given: Mapping[str, str]) -> Address:
 
 
 def check_shared(options: ReadOptions | WriteOptions) -> None:
-    """Raise `ValueError` where tasks may run on other machines and the database is a file of this one."""
+    """Raise `ValueError` if tasks may run on other machines and the database is a file on this one."""
     url, master = options.address.resolve(), _master()
     local = master is None or re.fullmatch(r"local(\[.*\])?", master)
     if url.startswith("sqlite") and not options.shared_file and not local:
@@ -217,9 +217,9 @@ def check_shared(options: ReadOptions | WriteOptions) -> None:
 
 
 def _master() -> str | None:
-    """The master of the Spark driver that started this process; None if no command line names it.
+    """Return the master of the Spark driver that started this process; None if no command line names it.
 
-    Spark does not tell its processes of Python; those that plan are descendants of the driver's Java.
+    Spark does not pass it to its Python processes; those that plan are descendants of the driver's Java.
     """
     process = os.getpid()
     while process > 1:
@@ -234,7 +234,7 @@ def _master() -> str | None:
 
 
 def master_of(arguments: Sequence[str]) -> str | None:
-    """The master that the arguments of spark-submit name."""
+    """Return the master that the arguments of spark-submit name."""
     found = [after for name, after in pairwise(arguments) if name == "--master"]
     prefix = "spark.master="
     found += [after.removeprefix(prefix) for _, after in pairwise(arguments) if after.startswith(prefix)]
@@ -244,7 +244,7 @@ def master_of(arguments: Sequence[str]) -> str | None:
 def _bounds(side: str, read: Mapping[str, Any]) -> Bounds:
     offsets, moment = read.get(f"{side}Offsets"), read.get(f"{side}Timestamp")
     if offsets is not None and moment is not None:
-        raise ValueError(f"{side}Offsets and {side}Timestamp say the same thing twice: leave one of them out")
+        raise ValueError(f"{side}Offsets and {side}Timestamp both set the same bound: leave one of them out")
     if isinstance(offsets, dict):
         return Bounds(places=offsets)
     return Bounds(place=offsets, moment=moment)
@@ -276,7 +276,7 @@ READ: dict[str, Callable[[str, str], Any]] = {
     "layout": values.text,
     "payloadSchema": values.text,
 }
-"""Every option of a reader, and how it is read."""
+"""The options of a reader, with the function that parses each."""
 
 WRITE: dict[str, Callable[[str, str], Any]] = {
     "url": values.text,
@@ -289,8 +289,8 @@ WRITE: dict[str, Callable[[str, str], Any]] = {
     "txnAppId": values.name,
     "txnVersion": values.version,
     "quarantine": values.text,
-    # Spark's own, which it hands on.
+    # Spark's own options, which it passes on.
     "checkpointLocation": values.text,
     "queryName": values.text,
 }
-"""Every option of a writer, and how it is read."""
+"""The options of a writer, with the function that parses each."""

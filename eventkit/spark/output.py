@@ -1,4 +1,4 @@
-"""The rows of a query as a table of texts, as JSON, as CSV or as Parquet, on stdout or in a file."""
+"""Output of a query's rows as a text table, JSON, CSV or Parquet, on stdout or in a file."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Format = Literal["json", "csv", "parquet"]
 _ROWS = 10_000
-"""That are held as Python's values at once."""
+"""Rows that are held as Python values at once."""
 
 
 def write(
@@ -32,8 +32,8 @@ def write(
 ) -> None:
     """Write the rows of *frame* to *target*, or to stdout.
 
-    A file is there when it is whole.  *optional* columns are left out of an object of JSON where they are NULL.
-    Where the rows are *whole*, their one column has what an object is made of.
+    A file appears when it is complete.  *optional* columns are omitted from a JSON object where they are NULL.
+    If the rows are *whole*, their one column contains the fields of the object.
     """
     if format == "parquet":
         assert target is not None
@@ -54,20 +54,20 @@ def write(
 
 
 def table(frame: "DataFrame") -> tuple[list[str], list[list[Any]]]:
-    """The columns and the rows, as somebody reads them."""
+    """Return the columns and the rows as text for display."""
     found, _ = _collected(frame)
     return frame.columns, [[_seen(value) for value in row.values()] for row in found.to_pylist()]
 
 
 def _collected(frame: "DataFrame") -> tuple[Any, set[str]]:
-    """All rows as a table of Arrow, and which columns are there as JSON, because something lies in them."""
+    """Return all rows as a table of Arrow, and the nested columns, which are JSON in it."""
     nested = ("variant", "map", "struct", "array")
     texts = {field.name for field in frame.schema if field.dataType.typeName() in nested}
     return frame.selectExpr(*(_as_text(name, name in texts) for name in frame.columns)).toArrow(), texts
 
 
 def _object(row: dict[str, Any], texts: Collection[str], optional: Collection[str]) -> str:
-    """The row as an object of JSON."""
+    """Return the row as a JSON object."""
     fields = []
     for name, value in row.items():
         if value is None and name in optional:
@@ -85,7 +85,7 @@ def _whole(row: dict[str, Any]) -> str:
 
 
 def _json(value: Any) -> str:
-    """A value that is no list and no struct."""
+    """Return a value that is neither a list nor a struct as JSON."""
     if isinstance(value, Decimal):
         return _digits(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -98,7 +98,7 @@ def _json(value: Any) -> str:
 
 
 def _seen(value: Any) -> Any:
-    """A value in a table or in CSV."""
+    """Return a value for a table or CSV."""
     if isinstance(value, Decimal):
         return _digits(value)
     if isinstance(value, datetime | date):
@@ -109,7 +109,7 @@ def _seen(value: Any) -> Any:
 
 
 def _digits(value: Decimal) -> str:
-    """Without the zeros of a scale that Spark has chosen: six places or more."""
+    """Return a decimal without the trailing zeros of the scale that Spark has chosen."""
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if int(value.as_tuple().exponent) <= -6 else text
 
@@ -119,7 +119,7 @@ def _iso(value: date) -> str:
 
 
 def _as_text(name: str, nested: bool) -> str:
-    """A column as Arrow has it, what is nested as its JSON."""
+    """Return a column for Arrow; a nested one as JSON."""
     column = "`" + name.replace("`", "``") + "`"
     return f"to_json({column}, map('ignoreNullFields', 'false')) AS {column}" if nested else column
 
@@ -137,7 +137,7 @@ def _opened(target: Path | None) -> Iterator[IO[str]]:
 
 
 def _parquet(frame: "DataFrame", target: Path) -> None:
-    """One file with the rows in their order, of those that Spark writes side by side."""
+    """Write one file with the rows in order, from those that Spark writes in parallel."""
     from pyarrow import parquet
 
     with _beside(target) as folder:
@@ -154,7 +154,7 @@ def _parquet(frame: "DataFrame", target: Path) -> None:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """A folder on the same disk, for as long as the file is not whole."""
+    """Provide a folder on the same disk until the file is complete."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".eventkit-", dir=target.absolute().parent))
     except OSError as error:
@@ -166,9 +166,9 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 def typed(frame: "DataFrame", whole: bool) -> "DataFrame":
-    """*frame* with variants as columns of the types that are in them; what is mixed becomes its text.
+    """Return *frame* with variants as columns of the types that they contain; mixed types become text.
 
-    Where the rows are *whole*, the fields of their one variant become the columns.
+    If the rows are *whole*, the fields of their one variant become the columns.
     """
     variants = [field.name for field in frame.schema if field.dataType.typeName() == "variant"]
     if not variants:
@@ -187,7 +187,7 @@ def typed(frame: "DataFrame", whole: bool) -> "DataFrame":
 
 
 def _spark_type(text: str | None) -> str:
-    """The type that Spark found in variants as one that can be cast to."""
+    """Return the type that Spark found in variants as one to cast to."""
     parts: Sequence[str] = re.split(r"(`(?:[^`]|``)*`)", text or "VOID")
     return "".join(
         part

@@ -1,7 +1,7 @@
-"""From streams, through a function of a DataFrame, into a sink: once, or on and on, where everybody can see it.
+"""A pipeline from streams, through a function of a DataFrame, into a sink: once, or continuously, with its state.
 
-A pipeline has a name, under which the database knows how it is doing (``eventkit pipeline list``) and how far it has
-read.  Where it goes on after whatever has ended it, its checkpoint says.
+A pipeline has a name, under which the database stores its state (``eventkit pipeline list``) and how far it has
+read.  After any interruption it resumes from its checkpoint.
 """
 
 import json
@@ -11,17 +11,16 @@ from contextlib import closing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import arguments
+from .. import checks
 from ..errors import EventkitError
 from ..kit import backend_of
 from ..lake.store import Location
-from ..noting import Note, noted
-from ..operations.extract import FindEnd, ReadExtent
-from ..operations.staging import ReadMark, skipped_in
+from ..operations.batches import FindEnd, ReadExtent, ReadMark, skipped_in
 from ..protocols import Connection
-from .complaints import told
+from ..rollup import Note, noted
+from .errors import told
 from .options import WRITE, address_of
-from .starting import session
+from .startup import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,15 +31,15 @@ Sink = Mapping[str, str] | Callable[["DataFrame", int], None]
 
 _ADDRESS = ("url", "urlEnv", "urlFile")
 _LOOK = 1
-"""Seconds between two looks at how far it is, of which Spark takes whole ones."""
+"""Seconds between two reports; Spark accepts whole seconds."""
 
 _MOST = 1_000_000
-"""Events ahead that are counted."""
+"""The most events ahead that are counted."""
 
 
 class Ran(NamedTuple):
-    """The outcome of a run: micro-batches that had rows, their rows, seconds, and how many of those micro-batches had
-    been written before, wholly or in part, so that a write was *skipped*."""
+    """The result of a run: the number of micro-batches with rows, their rows, the seconds, and how many of those
+    micro-batches had been written before, wholly or in part, so that a write was *skipped*."""
 
     batches: int
     rows: int
@@ -49,12 +48,12 @@ class Ran(NamedTuple):
 
 
 class Pipeline:
-    """Reads *source*, and writes what *transform* makes of it to *sink*, each event once.
+    """A query that reads *source*, and writes the result of *transform* to *sink*, each event once.
 
-    *source* is a topic, or options of the data source ``eventkit``; *sink*, options of where to write: those of
+    *source* is a topic, or options of the data source ``eventkit``; *sink* is options of the target: those of
     ``eventkit`` (``{"topic": …}``, ``{"queue": …}``), or of another format (``{"format": "parquet", "path": …}``), or a
-    function that gets each micro-batch and its number, and writes it once however often it gets it.  The database is
-    at *url*, unless the source names one.  *checkpoint* is a folder of the pipeline's own.
+    function of each micro-batch and its number, which must write it once however often it is called.  The database is
+    at *url*, unless the source names one.  *checkpoint* is a folder for this pipeline alone.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class Pipeline:
         url: str | None = None,
         output_mode: str = "append",
     ) -> None:
-        self.name = arguments.name("pipeline", name)
+        self.name = checks.name("pipeline", name)
         given = {"topic": source} if isinstance(source, str) else dict(source)
         if url is not None:
             given["url"] = url
-        # Its offset is what keeps events from being pruned, and shows how far behind it is.
+        # Its offset keeps events from being pruned, and shows the lag.
         self._source = {"consumer": name, **given}
         self._address = {option: value for option, value in given.items() if option in (*_ADDRESS, "sharedFile")}
         self._url = address_of(self._address)
@@ -84,11 +83,11 @@ class Pipeline:
         self._output_mode = output_mode
 
     def run_once(self, spark: "SparkSession | None" = None) -> Ran:
-        """Read what there is by now, and return when it is written."""
+        """Process the events that exist now, and return when they are written."""
         return self._run(spark, {"availableNow": True})
 
     def run(self, spark: "SparkSession | None" = None, *, every: str = "0 seconds") -> Ran:
-        """Go on until interrupted, with a micro-batch as often as *every* says."""
+        """Run until interrupted, with a micro-batch every *every*."""
         return self._run(spark, {"processingTime": every})
 
     def _run(self, spark: "SparkSession | None", trigger: dict[str, Any]) -> Ran:
@@ -98,17 +97,17 @@ class Pipeline:
             closing(backend_of(url).connect(url, create=False)) as connection,
             noted(connection, self.name, self._from(), self._to()) as note,
         ):
-            watching = _Watching(self.name, connection, note)
+            reporter = _Reporter(self.name, connection, note)
             query: StreamingQuery | None = None
             try:
                 query = self._start(spark, trigger)
                 while not query.awaitTermination(_LOOK):
-                    watching.look(query)
-                watching.look(query)
+                    reporter.report(query)
+                reporter.report(query)
             except KeyboardInterrupt:
                 if query is not None:
                     query.stop()
-                    watching.look(query)
+                    reporter.report(query)
                 if "availableNow" in trigger:
                     raise
             except Exception as error:
@@ -119,8 +118,8 @@ class Pipeline:
                     )
                 raise
             finally:
-                watching.end()
-            return watching.ran()
+                reporter.end()
+            return reporter.result()
 
     def _start(self, spark: "SparkSession", trigger: dict[str, Any]) -> "StreamingQuery":
         frame = spark.readStream.format("eventkit").options(**self._source).load()
@@ -149,8 +148,8 @@ class Pipeline:
         return " ".join(f"{name}={value}" for name, value in shown.items() if name in (*WRITE, "format", "path"))
 
 
-class _Watching:
-    """Tells the database, and whoever sits at the terminal, how far a query is."""
+class _Reporter:
+    """A reporter of the progress of a query, to the database and to the terminal."""
 
     def __init__(self, name: str, connection: Connection, note: Note) -> None:
         self._name = name
@@ -161,9 +160,9 @@ class _Watching:
         self._batches = self._rows = self._skipped = 0
         self._shown = sys.stderr.isatty()
 
-    def look(self, query: "StreamingQuery") -> None:
-        """Tell what has been done since the last look."""
-        # The attribute, because by Spark Connect only the sources have numbers.
+    def report(self, query: "StreamingQuery") -> None:
+        """Report the micro-batches since the last report."""
+        # Not the property, because with Spark Connect only the sources have numbers.
         found = [one for one in query.recentProgress if one.batchId > self._last and one.numInputRows]
         if not found:
             return
@@ -179,12 +178,12 @@ class _Watching:
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Leave the line."""
+        """End the progress line on the terminal."""
         if self._shown and self._batches:
             print(file=sys.stderr)
 
-    def ran(self) -> Ran:
-        """All of it."""
+    def result(self) -> Ran:
+        """Return the result of the run."""
         return Ran(self._batches, self._rows, monotonic() - self._began, self._skipped)
 
     def _lag(self, position: Any) -> int:

@@ -1,28 +1,28 @@
-"""Ranges of offsets, divided into what one task of Spark reads."""
+"""Planning: the division of a batch's offsets among tasks of Spark."""
 
 import os
 from collections.abc import Callable, Mapping
 
 from pyspark.sql.datasource import InputPartition
 
-from ..operations.extract import FindEnd
+from ..operations.batches import FindEnd
 from ..protocols import Connection
 from .options import ReadOptions
 
 _LEAST, _MOST = 50_000, 500_000
-"""Rows in a part, if nobody says otherwise: some tenths of a second of work, and more of it than of beginning."""
+"""Rows in a part, by default: some tenths of a second of work, more than the overhead of a task."""
 
 _ALL = 2**62
 
 _PROBE = 10_000
-"""Rows that are counted to see how far apart their numbers are."""
+"""Rows that are counted to estimate the density of numbers."""
 
 Find = Callable[[int, int, int], tuple[int, int]]
-"""Find the last of so many rows behind a number up to another, and how many there are, as `FindEnd` does."""
+"""Find the last of a number of rows after one number up to another, and count them, as `FindEnd` does."""
 
 
 class Range(InputPartition):
-    """The events of a topic behind one offset up to another, of the database that has this identity."""
+    """The events of a topic after one offset up to another, in the database with this identity."""
 
     def __init__(self, topic: str, identity: str, after: int, last: int) -> None:
         self.topic = topic
@@ -37,7 +37,7 @@ class Range(InputPartition):
 def ranges(
     connection: Connection, options: ReadOptions, identity: str, starts: Mapping[str, int], ends: Mapping[str, int]
 ) -> list[Range]:
-    """What lies between *starts* and *ends*, in parts.  Events in between that are pruned are passed by."""
+    """Return the ranges between *starts* and *ends*, in parts.  Pruned events are skipped."""
     spans = {topic: (starts.get(topic, 0), end) for topic, end in ends.items() if starts.get(topic, 0) < end}
 
     def find(topic: str) -> Find:
@@ -57,9 +57,9 @@ def ranges(
 
 
 def parts(find: Find, after: int, last: int, total: int) -> list[tuple[int, int]]:
-    """The rows behind a number up to another, of *total* numbers, in parts for the processors that are known here.
+    """Return the rows after one number up to another, of *total* numbers, in parts for the processors known here.
 
-    Where numbers are dense, a part has so many numbers; where they are far apart, so many rows, as they are counted.
+    Where numbers are dense, a part has a fixed count of numbers; where they are sparse, of rows, which are counted.
     """
     if last - after <= _LEAST:
         return [(after, last)]
@@ -87,7 +87,7 @@ def parts(find: Find, after: int, last: int, total: int) -> list[tuple[int, int]
 
 
 def by_number(find: Find, after: int, last: int, most: int) -> list[tuple[int, int]]:
-    """The rows behind a number up to another, in parts of *most*."""
+    """Return the rows after one number up to another, in parts of *most*."""
     found = []
     while after < last:
         bound, _ = find(after, last, most)

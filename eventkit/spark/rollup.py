@@ -1,9 +1,9 @@
-"""Sums by the hour of what topics and queues do: from events, wherever they are, to rows of the database.
+"""Hourly sums of the activity of topics and queues: from events, archived or not, to rows of the database.
 
-A run takes the events of a topic behind the last one that is summed up, to the head that has settled by now, which is
-its watermark: below it nothing is under way any more.  It adds what they come to, each to the hour in which it was
-published, and moves the mark, in one transaction.  So a run that is killed has done nothing, one that is repeated adds
-nothing twice, and nothing is too late.
+A run takes the events of a topic after the last one that is summed up, to the settled head, which is its
+watermark: no transaction in progress can publish below it.  It adds their sums, each to the hour in which the event
+was published, and moves the mark, in one transaction.  So a run that is killed has no effect, a repeated one adds
+nothing twice, and no event is too late.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,32 +11,28 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..kit import backend_of
-from ..noting import noted
-from ..operations.extract import ListTopics, ReadExtent
-from ..operations.lake import ReadLake
-from ..operations.rollup import AddSums, Sum
-from ..operations.staging import ReadMark
+from ..operations.archive import ReadLake
+from ..operations.batches import AddSums, ListTopics, ReadExtent, ReadMark, Sum
 from ..protocols import Connection
-from ..rollups import HOUR, KINDS, STEPS
-from .complaints import is_sparks
-from .events import ATTEMPTS, events, overtaken
+from ..rollup import HOUR, KINDS, STEPS, noted
+from .errors import is_sparks
 from .needs import Need
-from .views import find_topic
+from .views import ATTEMPTS, events, find_topic, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS = "eventkit.tasks"
-"""The topic that tells what happens to the tasks of queues."""
+"""The topic with the history of tasks."""
 
 _COLUMNS = frozenset({"offset", "payload", "created_at"})
 _STEP = "queue STRING, kind STRING, wait_ms BIGINT, run_ms BIGINT"
 
 
 class Progress(NamedTuple):
-    """What a run has come to in a topic: so many more *events*, everything up to *offset*.
+    """The result of a run for a topic: the number of new *events*, and the *offset* up to which all are summed up.
 
-    Those up to *lost* were pruned, and not archived, before they were summed up; 0 if there are none such.
+    Those up to *lost* were pruned, and not archived, before they were summed up; 0 if there are none.
     """
 
     topic: str
@@ -46,7 +42,7 @@ class Progress(NamedTuple):
 
 
 def rollup(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> Iterator[Progress]:
-    """Sum up what has come since the last run, in all topics or in some: one after the other, each at once."""
+    """Sum up the events since the last run, in all topics or in *topics*, and yield the progress of each."""
     with closing(backend_of(url).connect(url, create=False)) as connection:
         known = connection.execute(ListTopics())
         chosen = known if topics is None else [find_topic(topic, known) for topic in topics]
@@ -77,12 +73,12 @@ def _advance(spark: "SparkSession", connection: Connection, url: str, topic: str
             continue
         if connection.execute(AddSums(topic, after, last, sums)):
             return Progress(topic, sum(one.amount for one in sums if one.measure == "events"), last, lost)
-    # Whoever else does the same was first, each time.
+    # Another process has summed up the same events first, each time.
     return Progress(topic, 0, connection.execute(ReadMark(f"rollup:{topic}")), 0)
 
 
 def _sums(frame: "DataFrame", topic: str) -> list[Sum]:
-    """What events come to."""
+    """Return the sums of events."""
     measures = [
         _measure("'topic'", "topic", "'events'", "1"),
         _measure("'topic'", "topic", "'bytes'", "octet_length(payload)"),

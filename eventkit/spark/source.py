@@ -1,4 +1,4 @@
-"""The data source ``eventkit``, as Spark asks for it: a table of what each question is answered by."""
+"""The data source ``eventkit``, in Spark's interface."""
 
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import (
@@ -12,39 +12,37 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..errors import EventkitError
-from .batch import BatchReader
-from .driver_side import DriverSideReader
-from .layouts import schema, stream_schema
+from .columns import schema, stream_schema
+from .errors import plainly
 from .options import ReadOptions, WriteOptions, check_shared
-from .refusals import plainly
-from .streaming import RefusingReader, StreamReader
+from .reader import BatchReader, DriverSideReader, RefusingReader, StreamReader
 from .tables import COLUMNS, TableReader
-from .writing import BatchWriter, StreamWriter
+from .writer import BatchWriter, StreamWriter
 
 
 class EventkitSource(DataSource):
-    """Streams of eventkit as tables."""
+    """The data source for streams of eventkit."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format()``."""
+        """Return the name for ``format()``."""
         return "eventkit"
 
     @plainly()
     def schema(self) -> StructType | str:
-        """The columns of a table that is read."""
+        """Return the columns of a table that is read."""
         options = ReadOptions.parse(self.options)
         return stream_schema(options) if options.table == "events" else schema(COLUMNS[options.table])
 
     @plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads once."""
+        """Return a reader of a batch."""
         options = ReadOptions.parse(self.options)
         check_shared(options)
         return BatchReader(options, schema) if options.table == "events" else TableReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """What reads on and on, by the workers; with this error Spark asks for the other one."""
+        """Return a reader of a stream in the workers, or raise the error that makes Spark call `simpleStreamReader`."""
         try:
             options = self._stream_options()
             reader = StreamReader(options, schema)
@@ -58,17 +56,17 @@ class EventkitSource(DataSource):
 
     @plainly()
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
-        """What reads on and on, by the driver."""
+        """Return a reader of a stream in the driver."""
         return DriverSideReader(self._stream_options(), schema)
 
     @plainly()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What writes once."""
+        """Return a writer of a batch."""
         return BatchWriter(self._write_options(), schema, overwrite)
 
     @plainly()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """What writes on and on."""
+        """Return a writer of a stream."""
         return StreamWriter(self._write_options(), schema, overwrite)
 
     def _write_options(self) -> WriteOptions:
@@ -80,7 +78,7 @@ class EventkitSource(DataSource):
         options = ReadOptions.parse(self.options)
         if options.table != "events":
             raise ValueError(
-                f"table={options.table} is no stream: use spark.read; what happens to tasks is the topic eventkit.tasks"
+                f"table={options.table} is not a stream: use spark.read; the topic eventkit.tasks has their history"
             )
         check_shared(options)
         return options

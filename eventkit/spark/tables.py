@@ -1,6 +1,6 @@
-"""Tables beside the streams: tasks, dead letters, results, schedules and consumers, for whoever analyses jobs.
+"""Tables beside the streams: tasks, dead letters, results, schedules and consumers, for analysis.
 
-They are read page by page, so a table that changes meanwhile is not of one moment, but each of its rows is.
+They are read page by page, so a table that changes meanwhile is not a snapshot, but each of its rows is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BooleanType, IntegerType, StructType
 
-from ..arrays import flag, headers, moment
-from ..bulk import Fetch, opened, pages
+from ..arrow import Fetch, flag, headers, moment, opened, pages
 from ..kit import backend_of
-from ..operations.extract import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, FindTaskEnd, ReadTaskNumbers
-from .layouts import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
+from ..operations.batches import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, FindTaskEnd, ReadTaskNumbers
+from .columns import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
+from .errors import Travelling, plainly
 from .options import ReadOptions
 from .planning import parts
-from .refusals import Travelling, plainly
 
 _INTEGER, _FLAG = IntegerType(), BooleanType()
 
@@ -78,7 +77,7 @@ COLUMNS: dict[str, Columns] = {
 
 
 class Part(InputPartition):
-    """The rows behind one number up to another; all of them, where the table has no numbers."""
+    """The rows after one number up to another; all of them, if the table has no numbers."""
 
     def __init__(self, after: int = 0, last: int = 0) -> None:
         self.after = after
@@ -86,7 +85,7 @@ class Part(InputPartition):
 
 
 class TableReader(Travelling, DataSourceReader):
-    """Reads one of the tables."""
+    """A reader of one of the tables."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -94,7 +93,7 @@ class TableReader(Travelling, DataSourceReader):
 
     @plainly()
     def partitions(self) -> Sequence[InputPartition]:
-        """Parts of the tasks; other tables are small."""
+        """Return the parts of the tasks; other tables are small."""
         if COLUMNS[self._options.table] is not _TASKS:
             return [Part()]
         url = self._options.address.resolve()
@@ -104,7 +103,7 @@ class TableReader(Travelling, DataSourceReader):
         return [Part(*part) for part in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The batches of a part."""
+        """Yield the batches of a part."""
         assert isinstance(partition, Part)
         with plainly(), opened(self._options.address.resolve()) as fetch:
             for table in self._pages(fetch, partition):

@@ -1,38 +1,41 @@
-"""How the value of an option is read: each function takes the option's name and its text, and returns what it says."""
+"""Parsers for the values of options: each function takes the option's name and its text."""
 
 import json
 import re
 from datetime import datetime
 from difflib import get_close_matches
 
-from .. import arguments
+from .. import checks
+
+DISORDER = 60_000
+"""Milliseconds by which times may be ordered differently from offsets, with many concurrent publishers."""
 
 Place = int | str
-"""Where a range begins or ends: ``earliest``, ``latest``, or the offset that is the first, or the first no more."""
+"""A bound of a range: ``earliest``, ``latest``, or the first offset inside the range, or the first after it."""
 
 
 def text(name: str, value: str) -> str:
-    """As it is."""
+    """Return the text unchanged."""
     return value
 
 
 def topics(name: str, value: str) -> tuple[str, ...]:
-    """The names of topics; several, but for the option ``topic``, with commas between."""
+    """Return the names of topics, separated by commas except for the option ``topic``."""
     topics = [value] if name == "topic" else [one.strip() for one in value.split(",")]
-    return tuple(dict.fromkeys(arguments.name("topic", topic) for topic in topics))
+    return tuple(dict.fromkeys(checks.name("topic", topic) for topic in topics))
 
 
 def pattern(name: str, value: str) -> str:
-    """A regular expression."""
+    """Return a regular expression."""
     try:
         re.compile(value)
     except re.error as error:
-        raise ValueError(f"{name} is a regular expression, and {value!r} is none: {error}") from None
+        raise ValueError(f"{name} must be a regular expression, not {value!r}: {error}") from None
     return value
 
 
 def choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """One of the words."""
+    """Return one of *choices*."""
     if value.lower() not in choices:
         close = get_close_matches(value.lower(), choices, n=1)
         hint = f": did you mean {close[0]}?" if close else ""
@@ -41,28 +44,28 @@ def choice(name: str, value: str, choices: tuple[str, ...]) -> str:
 
 
 def flag(name: str, value: str) -> bool:
-    """True or false."""
+    """Return a boolean."""
     return choice(name, value, ("true", "false")) == "true"
 
 
 def count(name: str, value: str) -> int:
-    """A whole number, from 1."""
+    """Return a whole number, from 1."""
     try:
-        return arguments.count(name, int(value), least=1)
+        return checks.count(name, int(value), least=1)
     except ValueError:
         raise ValueError(f"{name} is a whole number from 1, not {value!r}") from None
 
 
 def version(name: str, value: str) -> int:
-    """A whole number, from 0."""
+    """Return a whole number, from 0."""
     try:
-        return arguments.count(name, int(value), least=0)
+        return checks.count(name, int(value), least=0)
     except ValueError:
         raise ValueError(f"{name} is a whole number from 0, not {value!r}") from None
 
 
 def duration(name: str, value: str) -> float:
-    """Seconds, of a number with a unit; milliseconds, of one without."""
+    """Return seconds, from a number with a unit; a number without one is milliseconds."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*", value)
     if match is None:
         raise ValueError(f"{name} is a duration such as 500ms, 30s, 15m or 1h, not {value!r}")
@@ -70,22 +73,22 @@ def duration(name: str, value: str) -> float:
 
 
 def moment(name: str, value: str) -> int:
-    """Milliseconds since 1970, of a moment with its zone, or of such a number."""
+    """Return milliseconds since 1970, from a time with its zone, or from such a number."""
     if value.strip().isdecimal():
         return int(value)
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
         raise ValueError(
-            f"{name} is a moment such as 2026-01-31T12:00:00Z, or milliseconds since 1970, not {value!r}"
+            f"{name} must be a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970, not {value!r}"
         ) from None
     if moment.tzinfo is None:
         raise ValueError(f"{name}={value} has no time zone: write {value}Z, or {value}+01:00")
-    return arguments.moment(name, moment)
+    return checks.moment(name, moment)
 
 
 def places(name: str, value: str) -> Place | dict[str, Place]:
-    """Where a range begins or ends: for all topics, or for each."""
+    """Return a bound of a range: for all topics, or for each."""
     text = value.strip()
     if not text.startswith("{"):
         return _place(name, text)
@@ -93,7 +96,7 @@ def places(name: str, value: str) -> Place | dict[str, Place]:
         places = json.loads(text)
     except ValueError:
         raise ValueError(f'{name} is not JSON: write it as in {{"orders": 100, "payments": "earliest"}}') from None
-    return {arguments.name("topic", topic): _place(f"{name} of {topic}", str(place)) for topic, place in places.items()}
+    return {checks.name("topic", topic): _place(f"{name} of {topic}", str(place)) for topic, place in places.items()}
 
 
 def _place(name: str, text: str) -> Place:
@@ -107,7 +110,7 @@ def _place(name: str, text: str) -> Place:
 
 
 def keys(name: str, value: str) -> tuple[str, ...]:
-    """One key, or a list of them as JSON."""
+    """Return one key, or a list of them from JSON."""
     if not value.startswith("["):
         return (value,)
     try:
@@ -120,5 +123,5 @@ def keys(name: str, value: str) -> tuple[str, ...]:
 
 
 def name(name: str, value: str) -> str:
-    """A name, as everywhere in eventkit."""
-    return arguments.name(name, value)
+    """Return a name that eventkit accepts."""
+    return checks.name(name, value)

@@ -1,9 +1,6 @@
-"""SQL over topics: each is a view with all of its events, wherever they are, as of the query.
+"""Views of a database's streams, with archived and stored events in one table."""
 
-A view is made when a query names it.  Spark is asked twice: first over tables with nothing in them, to learn which
-topics the query names and what it needs of each (`needs`); then over just that.
-"""
-
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -12,48 +9,130 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ..kit import backend_of
-from ..operations.extract import ListTopics
-from .complaints import conditions, is_sparks, told
-from .events import TYPES, events
-from .needs import EVERYTHING, needs
+from ..lake.store import Location
+from ..operations.archive import LakeFile, ReadLake
+from ..operations.batches import ListTopics, ReadExtent
+from ..operations.stream import FindOffset
+from ..protocols import Connection
+from .errors import conditions, is_sparks, told
+from .needs import EVERYTHING, Need, needs
+from .values import DISORDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
+TYPES = {
+    "offset": "BIGINT",
+    "topic": "STRING",
+    "key": "STRING",
+    "payload": "STRING",
+    "headers": "MAP<STRING, STRING>",
+    "created_at": "TIMESTAMP",
+}
+"""The columns of a topic, as they are stored."""
+
+ATTEMPTS = 5
+"""Attempts at a query whose events are archived and pruned before it has read them."""
+
+
+def events(spark: "SparkSession", connection: Connection, url: str, topic: str, need: Need = EVERYTHING) -> "DataFrame":
+    """Return the events of *topic*, or a subset that contains all that *need* names; other columns are NULL."""
+    # In this order: events that are pruned by now were archived before, or are lost.
+    extent = connection.execute(ReadExtent(topic))
+    lake = connection.execute(ReadLake(topic))
+    covered = max(lake.covered if lake else 0, extent.pruned_to)
+    last = extent.head if need.last is None else min(need.last, extent.head)
+    read = [name for name in TYPES if name in need.columns and name != "topic"] or ["offset"]
+    schema = ", ".join(f"{name} {TYPES[name]}" for name in read)
+
+    options = {
+        "url": url,
+        "topic": topic,
+        "startingOffsets": str(_begin(connection, topic, max(covered, need.after), need) + 1),
+        "endingOffsets": str(last + 1),
+    }
+    if need.keys:
+        options["key"] = json.dumps(need.keys)
+    found = spark.read.format("eventkit").options(**options).schema(schema).load()
+    if lake and (files := [file.path for file in lake.files if _needed(file, need)]):
+        found = _archived(spark, Location(lake.location), files, schema).unionAll(found)
+    return found.selectExpr(*(_column(name, kind, read, topic) for name, kind in TYPES.items()))
+
+
+def _archived(spark: "SparkSession", place: Location, files: list[str], schema: str) -> "DataFrame":
+    """Return the events in files of an archive; those of an object store through Arrow, without more jars for Spark."""
+    if place.is_remote:
+        from .offsets import StoredSource
+
+        spark.dataSource.register(StoredSource)
+        options = {"location": place.name, "files": json.dumps(files)}
+        return spark.read.format(StoredSource.name()).options(**options).schema(schema).load()
+    # Spark takes names of folders for columns, and some characters for patterns, unless these options are set.
+    reader = spark.read.schema(schema).option("recursiveFileLookup", True).option("__globPaths__", "false")
+    return reader.parquet(*map(place.uri, files))
+
+
+def overtaken(error: BaseException) -> bool:
+    """Return whether a query has failed because its events were archived and pruned meanwhile."""
+    return "were to be read and are pruned" in told(error)
+
+
+def _begin(connection: Connection, topic: str, after: int, need: Need) -> int:
+    if need.since is None:
+        return after
+    return max(after, connection.execute(FindOffset(topic, need.since - DISORDER)))
+
+
+def _needed(file: LakeFile, need: Need) -> bool:
+    return (
+        file.last > need.after
+        and (need.last is None or file.first <= need.last)
+        and (need.since is None or file.newest >= need.since)
+    )
+
+
+def _column(name: str, kind: str, read: list[str], topic: str) -> str:
+    if name == "topic":
+        quoted = topic.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{quoted}' AS topic"
+    return name if name in read else f"CAST(NULL AS {kind}) AS {name}"
+
+
 _PAYLOAD = "try_parse_json(payload) AS payload"
 _ASKED = "SELECT * FROM (\n"
-"""Before a query that Spark is asked about: nothing that changes anything can stand there."""
+"""The prefix of a query for analysis: a statement that changes data is a syntax error after it."""
 
 _PATH = re.compile(r"[\w.`]+:[\w.\[\]'\"`]+")
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/"
-"""What is no SQL: texts and comments."""
+"""Texts and comments, which are not searched."""
 
 _TYPED = re.compile(
     rf"(?s:{_QUOTED})"
     r"|(?<![\w.`:])((?:[\w.]|`[^`]*`)+(?::(?:[\w.]|`[^`]*`|\[\d+\]|\['[^']*'\]|\[\"[^\"]*\"\])+)?)"
     r"\s*::\s*(\w+(?:\s*\([\d\s,]*\)|<[\w\s,<>:]*>)?)"
 )
-"""A column, or a path in one, and the type that it is given."""
+"""A column, or a path in one, with the type of its cast."""
 
 
 def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
-    """The answer to a query over the topics of the database at *url*, as of now.
+    """Return the result of a query over the topics of the database at *url*, as of now.
 
-    It is a table like any other of Spark's, and stays as it is: a new call sees what has come since.  What cannot be
-    answered is a `ValueError`, before anything is read.
+    It is a lazy DataFrame and does not change: a new call sees later events.  A query that cannot be answered raises
+    `ValueError` before anything is read.
     """
     sql = _lenient(sql.strip().rstrip(";"))
     with closing(backend_of(url).connect(url, create=False)) as connection:
         topics = connection.execute(ListTopics())
-        _tell_case(spark, topics)
+        _set_case(spark, topics)
         named: dict[str, str] = {}
         older: dict[str, DataFrame] = {}
         there = _viewed(spark, [topic for topic in topics if topic.lower() in sql.lower()])
         if not _is_remote(spark):
-            older = _put_away(spark, there)
+            older = _drop_views(spark, there)
         try:
-            with _in_silence():
-                frame, sql = _understood(spark, sql, topics, named)
+            with _without_logs():
+                frame, sql = _analyzed(spark, sql, topics, named)
             if _is_remote(spark):
                 tables = {topic: topic for topic in there} | named
                 return _whole(
@@ -72,24 +151,24 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
 
 
 def views(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> None:
-    """Make each topic, or each of some, a view of *spark* with its events as of now; again, to see what has come since.
+    """Create or replace a view of *spark* for each topic, or for each of *topics*, with its events as of now.
 
-    The view is called like the topic, in backticks where that is no identifier.
+    The view has the name of the topic, in backticks where that is not an identifier.
     """
     with closing(backend_of(url).connect(url, create=False)) as connection:
         there = connection.execute(ListTopics())
-        _tell_case(spark, there)
+        _set_case(spark, there)
         for topic in there if topics is None else [find_topic(topic, there) for topic in topics]:
             _show(spark, topic, events(spark, connection, url, topic))
 
 
 def _is_remote(spark: "SparkSession") -> bool:
-    """Whether it is a session of Spark Connect."""
+    """Return whether it is a session of Spark Connect."""
     return not hasattr(spark, "_jsparkSession")
 
 
 def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "DataFrame":
-    """A query with its tables in it: by Spark Connect a view is looked up when the answer is, and not before."""
+    """Return a query that contains its tables: Spark Connect looks up a view only when the result is read."""
     if not tables:
         return spark.sql(sql)
     frames: dict[str, Any] = {f"table{number}": _shown(found) for number, found in enumerate(tables.values())}
@@ -100,12 +179,12 @@ def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "
 
 
 def _braced(text: str) -> str:
-    """As it stands in what Spark puts tables into."""
+    """Return *text* escaped for a template of Spark, which replaces braces."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def _lenient(sql: str) -> str:
-    """The query with ``payload:total::double`` as a try_cast: NULL for a value of another type, instead of an error."""
+    """Return the query with ``payload:total::double`` as a try_cast, which is NULL for a value of another type."""
 
     def lenient(found: "re.Match[str]") -> str:
         of_payload = found[1] and (":" in found[1] or found[1].lower().endswith("payload"))
@@ -115,20 +194,20 @@ def _lenient(sql: str) -> str:
 
 
 def _viewed(spark: "SparkSession", names: list[str]) -> list[str]:
-    """Those of which there are views."""
+    """Return the names that have a view."""
     return [name for name in names if spark.catalog.tableExists(_quoted(name))]
 
 
-def _put_away(spark: "SparkSession", names: list[str]) -> "dict[str, DataFrame]":
-    """Views, of an older moment, which are in the way of new ones."""
+def _drop_views(spark: "SparkSession", names: list[str]) -> "dict[str, DataFrame]":
+    """Drop views of an earlier call that are in the way of new ones, and return them."""
     older = {name: spark.table(_quoted(name)) for name in names}
     for name in older:
         spark.catalog.dropTempView(name)
     return older
 
 
-def _understood(spark: "SparkSession", sql: str, topics: list[str], named: dict[str, str]) -> "tuple[DataFrame, str]":
-    """What Spark makes of a query over empty tables, and the query; *named* gets the views that it needs."""
+def _analyzed(spark: "SparkSession", sql: str, topics: list[str], named: dict[str, str]) -> "tuple[DataFrame, str]":
+    """Return Spark's analysis of a query over empty tables, and the query; add the views that it needs to *named*."""
     while True:
         try:
             return spark.sql(f"{_ASKED}{sql}\n)"), sql
@@ -147,8 +226,8 @@ def _understood(spark: "SparkSession", sql: str, topics: list[str], named: dict[
 
 
 @contextmanager
-def _in_silence() -> Iterator[None]:
-    """Have Spark only raise what it would also write at length."""
+def _without_logs() -> Iterator[None]:
+    """Stop Spark from also logging the errors that it raises."""
     logger = logging.getLogger("SQLQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
@@ -158,7 +237,7 @@ def _in_silence() -> Iterator[None]:
 
 
 def _needs(spark: "SparkSession", frame: "DataFrame") -> Any:
-    """What the query needs of each view, by its number; nothing is known where Spark is elsewhere."""
+    """Return what the query needs of each view, by its number; nothing if Spark is remote."""
     java: Any = getattr(frame, "_jdf", None)
     if java is None:
         return {}
@@ -175,21 +254,21 @@ def _show(spark: "SparkSession", name: str, found: "DataFrame") -> None:
 
 
 def _show_nothing(spark: "SparkSession", name: str, number: int) -> None:
-    """A view of nothing, whose columns say in Spark's plan which view they are of."""
+    """Create an empty view, whose columns identify it in Spark's plan."""
     schema = ", ".join(f"`{number}:{column}` {kind}" for column, kind in TYPES.items())
     nothing: Any = [] if _is_remote(spark) else spark.sparkContext.emptyRDD()
     empty = spark.createDataFrame(nothing, schema)
     _show(spark, name, empty.selectExpr(*(f"`{number}:{column}` AS {column}" for column in TYPES)))
 
 
-def _tell_case(spark: "SparkSession", topics: list[str]) -> None:
-    """Where two topics differ in nothing but case, have Spark see that."""
+def _set_case(spark: "SparkSession", topics: list[str]) -> None:
+    """Make Spark case-sensitive if two topics differ only in case."""
     if len({topic.lower() for topic in topics}) < len(topics):
         spark.conf.set("spark.sql.caseSensitive", "true")
 
 
 def _name(error: Any, topics: list[str]) -> str:
-    """The name of the view that Spark has not found."""
+    """Return the name of the view that Spark has not found."""
     parts = [
         part.replace("``", "`")
         for part in re.findall(r"`((?:[^`]|``)*)`", error.getMessageParameters()["relationName"])
@@ -198,14 +277,14 @@ def _name(error: Any, topics: list[str]) -> str:
         return str(parts[0])
     whole = ".".join(parts)
     raise ValueError(
-        f"a topic whose name is no identifier stands in backticks: {_quoted(whole)}"
+        f"write the name of a topic that is not an identifier in backticks: {_quoted(whole)}"
         if whole in topics
         else _unknown(whole, topics)
     )
 
 
 def find_topic(name: str, topics: list[str]) -> str:
-    """The one of the *topics* that has this name, in whatever case where only one is meant; or `ValueError`."""
+    """Return the one of *topics* with this name, in any case if that is unique; otherwise raise `ValueError`."""
     if name in topics:
         return name
     alike = [topic for topic in topics if topic.lower() == name.lower()]
@@ -221,7 +300,7 @@ def _unknown(name: str, topics: list[str]) -> str:
 
 
 def _grouped_by_text(sql: str, error: Any) -> str | None:
-    """The query with the path that Spark will not group by, because that may be of any type, as its text."""
+    """Return the query with the path that Spark cannot group by, because it may be of any type, cast to text."""
     path = next((context.fragment() for context in error.getQueryContext()), "")
     if not _PATH.fullmatch(path):
         return None
@@ -231,14 +310,14 @@ def _grouped_by_text(sql: str, error: Any) -> str | None:
 
 
 def _explained(sql: str, condition: str, error: Any) -> str:
-    """Why Spark does not answer, and what helps."""
+    """Return the reason why Spark does not answer, with the remedy."""
     text = told(error)
     if condition in ("UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY", "REQUIRES_SINGLE_PART_NAMESPACE"):
-        return f"{text}: a topic whose name is no identifier stands in backticks, as in `eventkit.tasks`"
+        return f"{text}: write the name of a topic that is not an identifier in backticks, as in `eventkit.tasks`"
     if "VARIANT" in text:
-        return f"{text} Say of what type it is, as in payload:total::double or payload:to::string"
+        return f"{text} Cast it to a type, as in payload:total::double or payload:to::string"
     if condition == "PARSE_SYNTAX_ERROR" and not re.match(r"(?i)\W*(select|with|from|values|table)\b", sql):
-        return f"{text} A query begins with SELECT or WITH, and changes nothing"
+        return f"{text} A query must begin with SELECT or WITH, and cannot change data"
     with suppress(AttributeError):
         if proposal := (error.getMessageParameters() or {}).get("proposal"):
             return f"{text.partition('. ')[0]}: did you mean one of {proposal}?"

@@ -1,7 +1,7 @@
-"""Where Spark's processes of Python begin on this machine: ``python -m eventkit.spark.workers pyspark.worker``.
+"""The entry point of Spark's Python processes on this machine: ``python -m eventkit.spark.workers pyspark.worker``.
 
-Spark has them find PySpark in archives, of which each process compiles what it imports, and lists all that is in them
-again for each task.  The one that is installed is compiled already.
+Spark makes them import PySpark from archives, which each process compiles again, and lists again for each task.
+The installed package is compiled already.
 """
 
 import os
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> None:
-    """Be the process of which Spark's workers are forks."""
+    """Run the process from which Spark's workers are forked."""
     home = os.path.join(os.environ["SPARK_HOME"], "")
     archives = [path for path in sys.path if path.startswith(home) and path.endswith((".zip", ".jar"))]
     sys.path[:] = [path for path in sys.path if path not in archives]

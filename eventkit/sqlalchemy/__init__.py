@@ -9,15 +9,15 @@
         collect(session).stream("orders").publish({"id": 42})
         collect(session).queue("emails").enqueue({"to": "ann@example.com"})
 
-Whatever has the session can publish, enqueue and notify with it.  Until the commit nothing is written, so a
-rollback has nothing to take back, and a savepoint that is rolled back forgets what was collected in it.  The
+Code that has the session can publish, enqueue and notify with it.  Until the commit nothing is written, so a
+rollback has nothing to undo, and rolling back a savepoint discards what was collected in it.  The
 commit then takes one statement for all events, one for all tasks and one for all notifications.
 
-`emits` makes the rows of a mapped class events by themselves.
+`emits` publishes an event for each changed row of a mapped class.
 """
 
-from .binding import bind
 from .handles import CollectedChannel, CollectedQueue, CollectedStream, Collector, collect
 from .models import emits
+from .session import bind
 
 __all__ = ["CollectedChannel", "CollectedQueue", "CollectedStream", "Collector", "bind", "collect", "emits"]

@@ -1,4 +1,4 @@
-"""Streams, queues and channels of a session: what is said to them is collected."""
+"""Streams, queues and channels of a session, whose calls are collected."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import Session, scoped_session
 
-from .. import arguments
-from ..arguments import Duration
+from .. import checks
+from ..checks import Duration
 from ..codec import Codec, encode_headers
 from ..operations.collected import CollectedEvent, CollectedTask
 from ..operations.enqueue import PLAIN
-from ..records import NewEvent, NewTask
+from ..queue import task_row
 from ..stream import event_row
-from ..task_rows import task_row
 from ..telemetry import with_trace
-from .pending import EVENTS, NOTIFICATIONS, TASKS, Pending
+from ..values import NewEvent, NewTask
+from .session import EVENTS, NOTIFICATIONS, TASKS, Pending
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
@@ -29,18 +29,18 @@ P = TypeVar("P")
 
 
 def collect(session: Session | scoped_session[Any] | AsyncSession | async_scoped_session[Any]) -> Collector:
-    """The streams, queues and channels of *session*, which `bind` has led to a kit.
+    """Return the streams, queues and channels of *session*, which `bind` has bound to a kit.
 
-    Nothing of it waits, so with an AsyncSession nothing is awaited either.
+    No call waits, so with an AsyncSession none is awaited either.
     """
     return Collector(_session(session))
 
 
 class Collector:
-    """The kit of a session: what is collected belongs to the session's transaction, which begins if it has not.
+    """The kit of a session: calls are collected in the session's transaction, which begins with the first.
 
-    Each argument is checked by the call that brings it, as on the kit's own handles.  What only the database knows,
-    such as that a queue is full, is raised by the commit.
+    Each call checks its arguments, as on the kit's own handles.  Errors that only the database detects, such as a full
+    queue, are raised by the commit.
     """
 
     def __init__(self, session: Session) -> None:
@@ -53,7 +53,7 @@ class Collector:
     def stream(self, topic: str, *, type: type[P]) -> CollectedStream[P]: ...
 
     def stream(self, topic: str, *, type: Any = None) -> CollectedStream[Any]:
-        """A topic, to publish to."""
+        """Return a topic, to publish to."""
         return CollectedStream(self._session, topic, type)
 
     @overload
@@ -62,7 +62,7 @@ class Collector:
     def queue(self, name: str, *, type: type[P]) -> CollectedQueue[P]: ...
 
     def queue(self, name: str, *, type: Any = None) -> CollectedQueue[Any]:
-        """A queue, to put tasks into."""
+        """Return a queue, to put tasks into."""
         return CollectedQueue(self._session, name, type)
 
     @overload
@@ -71,12 +71,12 @@ class Collector:
     def channel(self, name: str, *, type: type[P]) -> CollectedChannel[P]: ...
 
     def channel(self, name: str, *, type: Any = None) -> CollectedChannel[Any]:
-        """A channel, to notify."""
+        """Return a channel, to notify."""
         return CollectedChannel(self._session, name, type)
 
 
 class _Handle:
-    """What collects rows of one kind for a session."""
+    """A handle that collects rows of one kind for a session."""
 
     def __init__(self, session: Session, kind: int, type: Any) -> None:
         self._session = session
@@ -91,15 +91,15 @@ class _Handle:
             pending = self._pending = Pending.of(self._session)
         pending.rows[self._kind].append(row)
         if pending.committing:
-            with suppress(MissingGreenlet):  # That commit has failed, and the next one will come.
+            with suppress(MissingGreenlet):  # The commit has failed, and the next one writes.
                 pending.write(self._session)
 
 
 class CollectedStream(_Handle, Generic[P]):
-    """A topic, as a session sees it."""
+    """A topic in a session."""
 
     def __init__(self, session: Session, topic: str, type: Any) -> None:
-        self.topic = arguments.name("topic", topic)
+        self.topic = checks.name("topic", topic)
         super().__init__(session, EVENTS, type)
 
     def publish(
@@ -110,7 +110,7 @@ class CollectedStream(_Handle, Generic[P]):
         headers: Mapping[str, str] | None = None,
         dedup: str | None = None,
     ) -> None:
-        """Append an event when the session commits.  It has no offset until then, so there is no answer."""
+        """Append an event when the session commits.  It has no offset until then, so nothing is returned."""
         row: CollectedEvent
         if key is None and dedup is None and with_trace(headers) is None:
             row = (self.topic, self._codec.encode(payload), None, None, None)
@@ -126,10 +126,10 @@ class CollectedStream(_Handle, Generic[P]):
 
 
 class CollectedQueue(_Handle, Generic[P]):
-    """A queue, as a session sees it."""
+    """A queue in a session."""
 
     def __init__(self, session: Session, name: str, type: Any) -> None:
-        self.name = arguments.name("queue", name)
+        self.name = checks.name("queue", name)
         super().__init__(session, TASKS, type)
 
     def enqueue(
@@ -144,7 +144,7 @@ class CollectedQueue(_Handle, Generic[P]):
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Add a task when the session commits, unless its *key* is taken.  Durations run from the commit."""
+        """Add a task when the session commits, unless its *key* is taken.  Durations start at the commit."""
         row: CollectedTask
         plain = delay is None and run_at is None and max_attempts is None and expires is None and key is None
         if plain and priority == 0 and with_trace(headers) is None:
@@ -162,14 +162,14 @@ class CollectedQueue(_Handle, Generic[P]):
 
 
 class CollectedChannel(_Handle, Generic[P]):
-    """A channel, as a session sees it."""
+    """A channel in a session."""
 
     def __init__(self, session: Session, name: str, type: Any) -> None:
-        self.name = arguments.name("channel", name)
+        self.name = checks.name("channel", name)
         super().__init__(session, NOTIFICATIONS, type)
 
     def notify(self, payload: P, *, headers: Mapping[str, str] | None = None) -> None:
-        """Tell everyone who listens when the session commits."""
+        """Send a notification to all listeners when the session commits."""
         text = encode_headers(with_trace(headers))
         self._collect((self.name, self._codec.encode(payload), text))
 
@@ -187,6 +187,5 @@ def _session(session: Any) -> Session:
         if isinstance(session, AsyncSession):
             return session.sync_session
     raise TypeError(
-        f"what collects is a Session, scoped_session, AsyncSession or async_scoped_session; "
-        f"not {type(session).__name__}"
+        f"collect() takes a Session, scoped_session, AsyncSession or async_scoped_session, not {type(session).__name__}"
     )

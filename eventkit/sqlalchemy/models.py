@@ -1,4 +1,4 @@
-"""Mapped classes as sources of events: a row that is written is an event of the same commit."""
+"""Mapped classes as sources of events: a changed row is an event of the same commit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from sqlalchemy import Column, event, inspect
 from sqlalchemy.orm import Mapper, object_mapper, object_session
 
-from .. import arguments
+from .. import checks
 from ..operations.collected import CollectedEvent
-from ..records import NewEvent
 from ..stream import event_row
-from .pending import Pending
+from ..values import NewEvent
+from .session import Pending
 
 M = TypeVar("M")
 
@@ -30,20 +30,19 @@ def emits(
 ) -> Callable[[type[M]], type[M]]:
     """Publish an event to *topic* for each row of the decorated class that a session inserts, updates or deletes.
 
-    *payload* makes the event's payload of the object; without it, it is an object of the columns that are not
-    deferred.  Either way msgspec makes JSON of it, so datetimes, decimals, UUIDs, dataclasses and the like are
-    welcome.  *key* makes the event's key, which is otherwise the row's primary key.  The header ``change`` says
-    what happened.
+    *payload* returns the event's payload for an object; by default, it has the columns that are not deferred. msgspec
+    encodes it as JSON, so datetimes, decimals, UUIDs, dataclasses and the like are allowed.  *key* returns the event's
+    key, by default the row's primary key.  The header ``change`` names the change.
 
-    Both are called when the flush is over, so whatever the database has set is known; for a delete, before it.
-    An update counts if a column has changed.  Subclasses emit too, and several declarations are several events.
-    What does not pass through the flush of objects emits nothing: ``session.execute(update(…))`` and its like,
-    the ``bulk_`` methods, and what the database deletes by ``ON DELETE``.
+    Both are called after the flush, so values set by the database are known; for a delete, before it.  An update counts
+    if a column has changed.  Subclasses emit too, and several declarations are several events.  Changes outside the
+    flush of objects emit nothing: ``session.execute(update(…))`` and the like, the ``bulk_`` methods, and ``ON DELETE``
+    in the database.
     """
-    source = _Source(arguments.name("topic", topic), payload, key)
+    source = _Source(checks.name("topic", topic), payload, key)
     changes = (on,) if isinstance(on, str) else tuple(on)
     for change in changes:
-        arguments.choice("on", change, CHANGES)
+        checks.choice("on", change, CHANGES)
 
     def declare(model: type[M]) -> type[M]:
         for change in changes:
@@ -55,7 +54,7 @@ def emits(
 
 
 class _Source:
-    """What one declaration says."""
+    """One declaration of `emits`."""
 
     def __init__(
         self, topic: str, payload: Callable[[Any], Any] | None, key: Callable[[Any], str | None] | None
@@ -65,7 +64,7 @@ class _Source:
         self._key = _primary_key if key is None else key
 
     def listeners(self, change: str) -> dict[str, Callable[..., None]]:
-        """By which events SQLAlchemy tells of a change, and to whom."""
+        """Return the SQLAlchemy events of a change, and their listeners."""
         if change == "insert":
             return {"after_insert": self._inserted}
         if change == "update":
@@ -81,15 +80,15 @@ class _Source:
             _pending(row).updating.add(id(row))
 
     def _updated(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
-        # SQLAlchemy tells of every object that was touched, whether there was anything to write or not.  That it was
-        # set to an SQL expression is to be seen before, and what other listeners have set meanwhile is not.
+        # SQLAlchemy reports every touched object, changed or not.  Attributes set to an SQL expression are only visible
+        # before the flush, and those set by other listeners only after it.
         if _changed(mapper, row) or _is_updating(row):
             pending = _pending(row)
             pending.changes.append(partial(self._event, pending, row, "update"))
 
     def _deleted(self, mapper: Mapper[Any], connection: Any, row: Any) -> None:
         pending = _pending(row)
-        event = self._event(pending, row, "delete")  # while the row is there
+        event = self._event(pending, row, "delete")  # while the row exists
         pending.changes.append(lambda: event)
 
     def _event(self, pending: Pending, row: Any, change: str) -> CollectedEvent:
@@ -101,7 +100,7 @@ class _Source:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
                 f"{type(row).__name__} cannot be published to {self._topic!r}: {error}; "
-                f"give @emits a payload=, or a key=, that can be"
+                f"give @emits a payload= or key= that is valid"
             ) from error
 
 

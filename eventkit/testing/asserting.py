@@ -1,17 +1,19 @@
-"""What a test may claim to be waiting in the database, and what it is told where that is not so."""
+"""`assert_enqueued` and `assert_published`, and `advance`, which moves the clock."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, overload
 
 import msgspec
 
-from ..app.answers import then
-from ..arguments import count as whole_number
+from ..app.task import then
+from ..checks import FOREVER, Duration, milliseconds
+from ..checks import count as whole_number
+from ..operations.tables import Advance
 from ..protocols import AsyncEventKit, EventKit
-from ..records import Event, TaskInfo
+from ..values import Event, TaskInfo
 
 ANY: Any = object()
-"""The payload that every payload is."""
+"""The payload that matches every payload."""
 
 _MOST = 10_000
 _WAITING = ("scheduled", "ready", "leased")
@@ -26,10 +28,10 @@ def assert_enqueued(
     kit: AsyncEventKit, queue: Any, payload: Any = ..., *, count: int | None = None
 ) -> Awaitable[list[TaskInfo[Any]]]: ...
 def assert_enqueued(kit: Any, queue: Any, payload: Any = ANY, *, count: int | None = None) -> Any:
-    """The tasks that wait in *queue* and have *payload*: one at least, or as many as *count*; else ``AssertionError``.
+    """Return the tasks that wait in *queue* and have *payload*; raise ``AssertionError`` if none, or not *count*, do.
 
-    *queue* is a name, or a task function, whose arguments *payload* then is.  Of an object it suffices to say a part.
-    Tasks wait while they are scheduled, ready or leased.
+    *queue* is a name, or a task function, in which case *payload* is its arguments.  An object matches if it has at
+    least the items of *payload*.  Scheduled, ready and leased tasks wait.
     """
     declaration = getattr(queue, "declaration", None)
     name = queue if declaration is None else declaration.queue
@@ -61,9 +63,9 @@ def assert_published(
 def assert_published(
     kit: Any, topic: str, payload: Any = ANY, *, key: str | None = None, count: int | None = None
 ) -> Any:
-    """The events of *topic* that have *payload*, and *key* if one is given: one at least, or as many as *count*.
+    """Return the events of *topic* that have *payload*, and *key* if one is given; at least one, or *count*.
 
-    Of an object it suffices to say a part.  ``AssertionError`` says what was published instead.
+    An object matches if it has at least the items of *payload*.  ``AssertionError`` lists what was published instead.
     """
     wanted = _plain(payload)
 
@@ -90,7 +92,7 @@ def _checked(
     describe: Callable[[Any], str],
     there: list[Any] | None = None,
 ) -> list[Any]:
-    """Those of the candidates that are wanted; the error tells what is *there*."""
+    """Return the candidates that match; the error lists what is *there*."""
     __tracebackhide__ = True
     found = [one for one in candidates if _has(one.payload, wanted)]
     if len(found) == whole_number("count", count) if count is not None else found:
@@ -104,7 +106,7 @@ def _checked(
 
 
 def _has(payload: Any, wanted: Any) -> bool:
-    """Whether *payload* is what is *wanted*, or an object with at least that in it."""
+    """Return whether *payload* is *wanted*, or an object with at least its items."""
     if wanted is ANY:
         return True
     if isinstance(payload, dict) and isinstance(wanted, dict):
@@ -121,3 +123,12 @@ def _json(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError):
         return repr(value)
+
+
+def advance(kit: Any, seconds: Duration) -> Any:
+    """Let *seconds* pass: move every time stored in the database back.  Awaited on an async kit.
+
+    A negative number simulates rows written by a clock that was ahead.
+    """
+    execute: Callable[..., Any] = kit._connection.execute
+    return execute(Advance(milliseconds("seconds", seconds, least=-FOREVER)))

@@ -1,7 +1,4 @@
-"""What a drain does, round after round, as a plan that both flavours carry out.
-
-The plan yields calls, and is sent what they came to: at once by `drain`, awaited by `drain_async`.
-"""
+"""`drain`: run all due work in the test's process."""
 
 import asyncio
 import inspect
@@ -14,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ..app.application import Application
 from ..app.context import AsyncTaskContext, TaskContext
 from ..app.declarations import ListenerDeclaration, SubscriberDeclaration, TaskDeclaration
-from ..app.running import (
+from ..app.outcome import (
     Dead,
     Done,
     Refused,
@@ -31,18 +28,18 @@ from ..app.running import (
 from ..codec import Codec
 from ..handling import Retry, Snooze
 from ..operations.channel import ReadNotifications
-from ..records import Event, Notification, Task
+from ..values import Event, Notification, Task
 
 AT_MOST = 10_000
-"""Runs after which a drain gives up: something enqueues itself again and again."""
+"""The number of runs after which a drain fails, because a task enqueues itself again and again."""
 
 AT_ONCE = 100
-"""Tasks, events and notifications that are fetched together."""
+"""The number of tasks, events and notifications that are fetched together."""
 
 Plan = Generator[Callable[[], Any], Any, None]
 
 _heard: WeakKeyDictionary[Any, dict[ListenerDeclaration, int]] = WeakKeyDictionary()
-"""Up to which notification each listener was told of, on each kit."""
+"""The last notification that each listener was called with, on each kit."""
 
 
 class Ran(NamedTuple):
@@ -55,7 +52,7 @@ class Ran(NamedTuple):
 
 
 class _Readied(NamedTuple):
-    """A task with what was declared of it, its arguments, and its context."""
+    """A task with its declaration, its arguments, and its context."""
 
     task: Task[Any]
     declaration: TaskDeclaration
@@ -75,7 +72,7 @@ class Rounds:
         self._stopped: set[SubscriberDeclaration] = set()
 
     def plan(self) -> Plan:
-        """Round after round, until one finds nothing to do."""
+        """Run rounds, until one finds nothing to do."""
         yield partial(self._app.install, self._kit)
         before = -1
         while len(self.ran) > before:
@@ -89,7 +86,7 @@ class Rounds:
                 yield from self._listener(listener)
 
     def _queue(self, name: str) -> Plan:
-        """The tasks that are due in a queue; what was claimed and not run goes back."""
+        """Run the due tasks of a queue; release those that were claimed and not run."""
         queue = self._kit.queue(name)
         tasks: list[Task[Any]] = yield partial(queue.claim, "drain", AT_ONCE)
         try:
@@ -110,18 +107,18 @@ class Rounds:
                 yield partial(queue.release, task)
 
     def _alike(self, first: _Readied, tasks: list[Task[Any]]) -> list[_Readied]:
-        """The tasks that are done in one call with the *first*."""
+        """Return the tasks to run in one call with the *first*."""
         alike: list[_Readied] = []
         for task in tasks:
             if len(alike) + 1 >= first.declaration.batch:
                 break
             if _name(task) == first.declaration.name:
-                with suppress(Refused):  # Its own turn will come.
+                with suppress(Refused):  # A later call handles it.
                     alike.append(self._readied(task))
         return alike
 
     def _run(self, queue: Any, batch: list[_Readied]) -> Plan:
-        """One call for a task, or for a batch of them."""
+        """Run one call for a task, or for a batch of them."""
         declaration, arguments = batch[0].declaration, batch[0].arguments
         if declaration.batch > 1:
             arguments = batch_arguments(declaration, [one.arguments for one in batch])
@@ -137,7 +134,7 @@ class Rounds:
             yield from self._settle(queue, one, result, error)
 
     def _settle(self, queue: Any, one: _Readied, result: Any, error: Exception | None) -> Plan:
-        """Tell the database, the hooks and the test what has come of a task."""
+        """Store the outcome of a task, call the hooks, and record the run."""
         declaration, task, context = one.declaration, one.task, one.context
         outcome = succeeded(declaration, result) if error is None else failed(declaration, task, error)
         if not context.settled:
@@ -155,14 +152,14 @@ class Rounds:
         self._report(declaration.name, task, result, error)
 
     def _subscriber(self, declaration: SubscriberDeclaration) -> Plan:
-        """The events that a consumer has not had; one that is tried again is tried at once."""
+        """Run the events after a consumer's offset; a retry follows at once."""
         stream = self._kit.stream(declaration.topic, type=declaration.type)
         after = yield partial(stream.offset, declaration.consumer)
         events: list[Event[Any]] = []
         if declaration not in self._stopped:
             events = yield partial(stream.read, after, AT_ONCE, on_truncated="skip")
         for event in events:
-            result, error = yield from self._told(declaration, event, 1 if self._raising else 1 + declaration.retries)
+            result, error = yield from self._tried(declaration, event, 1 if self._raising else 1 + declaration.retries)
             if error is None:
                 yield partial(stream.save_offset, declaration.consumer, event.offset)
             elif declaration.then == "skip" and not self._raising:
@@ -175,19 +172,19 @@ class Rounds:
                 return
 
     def _listener(self, declaration: ListenerDeclaration) -> Plan:
-        """The notifications that no drain on this kit has told a listener of."""
+        """Run the notifications that no drain on this kit has called a listener with."""
         heard = _heard.setdefault(self._kit, {})
         read = ReadNotifications(declaration.channels, heard.get(declaration, 0), AT_ONCE, Codec(declaration.type))
         notifications: list[Notification[Any]] = yield partial(self._kit._connection.execute, read)
         for notification in notifications:
             heard[declaration] = notification.id
-            result, error = yield from self._told(declaration, notification, 1)
+            result, error = yield from self._tried(declaration, notification, 1)
             self._report(declaration.function.__name__, notification, result, error)
 
-    def _told(
+    def _tried(
         self, declaration: SubscriberDeclaration | ListenerDeclaration, message: Any, tries: int
     ) -> Generator[Callable[[], Any], Any, tuple[Any, Exception | None]]:
-        """What the function returned of a message, and what it raised the last time."""
+        """Return what the function returned for a message, and what it raised the last time."""
         error: Exception | None = None
         for _ in range(tries):
             try:
@@ -200,7 +197,7 @@ class Rounds:
         return None, error
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What the function gives, in the flavour of the drain."""
+        """Return the result of the function, in the flavour of the drain."""
         if self._is_async and not inspect.iscoroutinefunction(function):
             return asyncio.to_thread(function, *args, **kwargs)
         answer = function(*args, **kwargs)
@@ -211,7 +208,7 @@ class Rounds:
         return _Readied(task, declaration, decode(declaration, task.payload), self._context(declaration, task))
 
     def _context(self, declaration: TaskDeclaration, task: Task[Any]) -> Any:
-        """The task's context, of the function's flavour if the function asks for one."""
+        """Return the task's context, of the function's flavour if the function takes one."""
         if declaration.is_async == self._is_async or declaration.signature.context is None:
             return AsyncTaskContext(task, self._kit) if self._is_async else TaskContext(task, self._kit)
         if declaration.is_async:
@@ -225,11 +222,11 @@ class Rounds:
         if error is not None and self._raising and not isinstance(error, Retry | Snooze):
             raise error
         if len(self.ran) >= AT_MOST:
-            raise RuntimeError(f"{AT_MOST:,} runs, and still something is due: does {name!r} bring itself about again?")
+            raise RuntimeError(f"{AT_MOST:,} runs, and work is still due: does {name!r} enqueue itself?")
 
 
 def is_async(kit: Any) -> bool:
-    """Whether the kit's calls are awaited."""
+    """Return whether the kit's calls are awaited."""
     return hasattr(kit, "__aenter__")
 
 
@@ -247,3 +244,67 @@ async def _skip_async(kit: Any, declaration: SubscriberDeclaration, event: Event
     async with kit.transaction() as tx:
         await kit.stream(declaration.dead_letters).publish_many([skipped(declaration, event, error)], tx=tx)
         await kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
+
+
+def drain(app: Application, *, raising: bool = True) -> list[Ran]:
+    """Run everything that is due: tasks, and those they enqueue; schedules; subscribers and listeners.
+
+    It ends when nothing is due.  An exception of a function, other than `Retry` and `Snooze`, is raised here, after the
+    task's outcome is stored as by a worker; with ``raising=False`` it is in the list, and the drain continues.  A retry
+    is due after its delay, so `advance` and drain again.  Declared schedules are stored first; rates and pauses hold.
+    """
+    kit = _bound(app)
+    if is_async(kit):
+        raise TypeError("the app is bound to an async kit: await drain_async(app)")
+    rounds = Rounds(app, kit, raising)
+    _run(rounds.plan())
+    return rounds.ran
+
+
+async def drain_async(app: Application, kit: Any = None, *, raising: bool = True) -> list[Ran]:
+    """`drain`, awaited; plain functions run in a thread, as they do in a worker.
+
+    An `App` that is bound to a blocking kit also needs *kit*, an async one of the same database.
+    """
+    bound = _bound(app)
+    kit = bound if kit is None else kit
+    if not is_async(kit):
+        raise TypeError("drain_async() needs an async kit: bind one, or drain_async(app, kit), or drain(app)")
+    rounds = Rounds(app, kit, raising)
+    await _run_async(rounds.plan())
+    return rounds.ran
+
+
+def _run(plan: Plan) -> None:
+    try:
+        step = next(plan)
+        while True:
+            try:
+                answer = step()
+            except BaseException as error:
+                step = plan.throw(error)
+            else:
+                step = plan.send(answer)
+    except StopIteration:
+        return
+
+
+async def _run_async(plan: Plan) -> None:
+    try:
+        step = next(plan)
+        while True:
+            try:
+                answer = step()
+                answer = await answer if inspect.isawaitable(answer) else answer
+            except BaseException as error:
+                step = plan.throw(error)
+            else:
+                step = plan.send(answer)
+    except StopIteration:
+        return
+
+
+def _bound(app: Application) -> Any:
+    if app.bound is None:
+        raise RuntimeError("a drain runs the work in the test's database: call app.bind(kit) first")
+    return app.bound

@@ -1,17 +1,17 @@
-"""Jobs that are calls of a URL, and verifying them where they arrive.
+"""Webhooks: tasks that call a URL, and the verification of calls by the receiver.
 
 ::
 
     job = Job(callback_url="https://example.com/hook", payload={"order": 42}, max_retries=5)
     kit.queue(job.queue_name).enqueue_many([job.task()])
 
-    verify(request.body, request.headers, secret="…")        # where it arrives
+    verify(request.body, request.headers, secret="…")        # in the receiver
 
-`calling` is for workers, and needs ``pip install 'eventkit-db[server]'``; nothing else here does.
+`eventkit.webhooks.call` is for workers and needs ``pip install 'eventkit-db[server]'``; the rest does not.
 """
 
 from ..signatures import SignatureRefused
 from .job import Call, Job, call_of
-from .receiving import Replays, verify
+from .signing import Replays, verify
 
 __all__ = ["Call", "Job", "Replays", "SignatureRefused", "call_of", "verify"]

@@ -1,4 +1,4 @@
-"""`Job`: a task that is a call of somebody's URL."""
+"""`Job`: a task that calls a URL."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -6,16 +6,16 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from .. import arguments
-from ..records import NewTask
+from .. import checks
 from ..retry import Exponential, Fixed, Linear, Policy, policy
+from ..values import NewTask
 
 CALL = "eventkit.webhook"
 """The name of the task that workers run for a job."""
 
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000
-_LONGEST_MS = arguments.FOREVER
+_LONGEST_MS = checks.FOREVER
 _LONGEST_URL = 8192
 
 _POLICIES: dict[str, type[Exponential | Linear | Fixed]] = {
@@ -28,7 +28,7 @@ Milliseconds = Annotated[int, Meta(ge=1, le=_LONGEST_MS)]
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker is told of a job; *retry* is the queue's policy where it is None."""
+    """The arguments of the webhook task; *retry* None means the queue's policy."""
 
     url: str
     payload: Any
@@ -37,11 +37,10 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call that is made by a worker: *payload* is sent to *callback_url*, and again while that fails.
+    """A call that a worker makes: it posts *payload* to *callback_url*, and tries again when that fails.
 
-    *max_retries* says how many runs there are beyond the first one, *retry_backoff*, *base_delay_ms* and *max_delay_ms*
-    how long is waited between them; whatever is left out is as the queue says.  *idempotency_key* is the task's key, of
-    which a queue has one.
+    *max_retries* is the number of runs after the first; *retry_backoff*, *base_delay_ms* and *max_delay_ms* set the
+    delays between them; what is None comes from the queue.  *idempotency_key* is the task's key, unique in its queue.
     """
 
     callback_url: Annotated[str, Meta(max_length=_LONGEST_URL, description="http:// or https://, without credentials")]
@@ -58,17 +57,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def __post_init__(self) -> None:
         callable_url(self.callback_url)
-        arguments.name("queue", self.queue_name)
-        arguments.count("timeout_ms", self.timeout_ms, least=1, most=LONGEST_TIMEOUT_MS)
+        checks.name("queue", self.queue_name)
+        checks.count("timeout_ms", self.timeout_ms, least=1, most=LONGEST_TIMEOUT_MS)
 
     @property
     def task_payload(self) -> dict[str, Any]:
-        """The payload of the task, for whoever enqueues it otherwise, as a schedule does."""
+        """The payload of the task, for schedules and other ways to enqueue it."""
         call = Call(self.callback_url, self.payload, self.timeout_ms, self._retry())
         return {"task": CALL, "args": msgspec.to_builtins(call) | {"payload": self.payload}}
 
     def task(self) -> NewTask:
-        """The task, for ``kit.queue(job.queue_name).enqueue_many([job.task()])``."""
+        """Return the task, for ``kit.queue(job.queue_name).enqueue_many([job.task()])``."""
         return NewTask(
             self.task_payload,
             delay=self.delay_ms / 1000 if self.delay_ms else None,
@@ -79,7 +78,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         )
 
     def _retry(self) -> Policy | None:
-        """A policy of the job's own, if anything is said of it."""
+        """Return the job's own retry policy, if it sets one."""
         given = {"base": self.base_delay_ms, "cap": self.max_delay_ms}
         delays = {name: value / 1000 for name, value in given.items() if value is not None}
         if self.retry_backoff is None and not delays:
@@ -88,7 +87,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def call_of(payload: Any) -> Call | None:
-    """The call that a task with this payload is; None for a task of another kind."""
+    """Return the call of a webhook task's payload; None for another task."""
     if not isinstance(payload, dict) or payload.get("task") != CALL:
         return None
     try:
@@ -98,29 +97,27 @@ def call_of(payload: Any) -> Call | None:
 
 
 def callable_url(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of *url*, or ``ValueError`` for what no worker would call.
+    """Return scheme, host and port of *url*; raise ``ValueError`` if workers cannot call it.
 
-    What the host's addresses are is asked when it is called, and may have changed by then.
+    The host's addresses are checked at each call, as they may change.
     """
     if (
         not isinstance(url, str)
         or not url.isascii()
         or any(character <= " " or character == "\x7f" for character in url)
     ):
-        raise ValueError("callback_url is a URL in ASCII: escape paths and queries, and write hosts in punycode")
+        raise ValueError("callback_url is not ASCII: percent-encode path and query, and write the host in punycode")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ValueError(f"callback_url is no URL: {error}") from None
+        raise ValueError(f"callback_url is not a URL: {error}") from None
     if parts.scheme not in ("http", "https"):
-        raise ValueError("callback_url begins with http:// or https://")
+        raise ValueError("callback_url must begin with http:// or https://")
     if "@" in parts.netloc:
-        raise ValueError(
-            "callback_url has a user or a password in it, which would be kept and shown: sign jobs instead"
-        )
+        raise ValueError("callback_url contains a user or password, which would be stored and shown: sign jobs instead")
     if not parts.hostname or "\\" in url or port == 0:
-        raise ValueError("callback_url names a host, as in https://example.com/hook")
+        raise ValueError("callback_url has no valid host: use, for example, https://example.com/hook")
     if len(url) > _LONGEST_URL:
-        raise ValueError(f"callback_url has at most {_LONGEST_URL} characters")
+        raise ValueError(f"callback_url is longer than {_LONGEST_URL} characters")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)

@@ -1,10 +1,11 @@
-"""Running what an application has declared.
+"""The worker: it runs the tasks that an application declares.
 
 ::
 
     app.worker(concurrency=100, queues=["emails", ("reports", 2)]).run()
 
-`worker` is where it begins.  `intake` claims, `crew` runs, `endings` says what it came to, `acks` tells the database.
+Start reading at `worker`.  `claims` claims tasks, `executor` runs them, `endings` decides their outcomes, and `leases`
+stores these in the database.
 """
 
 from .settings import WorkerSettings

@@ -1,4 +1,4 @@
-"""What goes on in a child process: it runs one task after another, until its worker is gone."""
+"""The child process: it runs one task after another, until its worker is gone."""
 
 import importlib
 import os
@@ -13,26 +13,28 @@ from typing import Any
 import msgspec
 
 from ..app.context import TaskContext
-from ..app.function import Function
-from ..app.running import Refused
-from ..app.signature import Signature
+from ..app.declarations import Signature
+from ..app.outcome import Refused
+from ..app.task import Function
 from ..handling import trace
 from ..kit import connect
 from ..protocols import EventKit
-from ..records import Task
+from ..values import Task
 
 Request = tuple[str, str, str, int, list[Task[Any]]]
 """The function's module and its name there; the name of the task, the size of its batches, and the tasks."""
 
 Answer = tuple[str, Any, bool]
-"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and the text; and
-whether the function has acked its task itself."""
+"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and the text.
+
+The last item is true if the function has acked its task itself.
+"""
 
 
 def main(pipe: "Connection[Answer, Request]", url: str | None) -> None:
-    """Answer the requests that come by *pipe*."""
-    # A terminal and a service manager send these to everybody; when a child has to end is for its worker to say.
-    # A handler of our own, because what is ignored would be ignored by all programs that the functions start.
+    """Answer the requests that arrive through *pipe*."""
+    # Terminals and service managers send these signals to all processes; the worker decides when a child ends.
+    # Handlers rather than SIG_IGN, which programs started by the functions would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
@@ -43,7 +45,7 @@ def main(pipe: "Connection[Answer, Request]", url: str | None) -> None:
 
 
 def _receive(pipe: "Connection[Answer, Request]", requests: "queue.SimpleQueue[Request]") -> None:
-    """Pass requests on; and end with the worker, also while a function runs."""
+    """Pass requests on; end the process with the worker, even while a function runs."""
     try:
         while True:
             requests.put(pipe.recv())
@@ -52,17 +54,17 @@ def _receive(pipe: "Connection[Answer, Request]", requests: "queue.SimpleQueue[R
 
 
 class _Runner:
-    """Runs functions, and connects to the database when one wants to."""
+    """A runner of functions, which connects to the database when one needs it."""
 
     def __init__(self, url: str | None) -> None:
         self._url = url
         self._kit: EventKit | None = None
 
     def answer(self, request: Request) -> Answer:
-        """What the function came to."""
+        """Run the function and return its answer."""
         context: list[TaskContext] = []
         try:
-            # As plain values, because a class of the function's module may be another one to the worker.
+            # Plain values, because a class of the function's module may be another class in the worker.
             result = self._run(request, context)
             return "returned", _plain(result), _settled(context)
         except BaseException as error:
@@ -107,7 +109,7 @@ def _plain(result: Any) -> Any:
 
 
 def _portable(error: BaseException, text: str) -> tuple[str, Any]:
-    """*error* pickled, with the traceback that does not travel as a note; or, if it cannot be, the text alone."""
+    """Return *error* pickled, with its traceback as a note; or only the text, if it cannot be pickled."""
     try:
         error.add_note(f"It was raised in another process:\n{text}")
         data = pickle.dumps(error)

@@ -1,30 +1,76 @@
-"""What becomes of tasks when their run ends: it is counted, logged, and the database is told."""
+"""The end of a run: metrics, logs, hooks of the application, and the outcome that the database stores."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from .. import arguments
-from ..app.running import NO_RESULT, Again, Dead, Done, Outcome, Refused, Snoozed, failed, succeeded
+from .. import checks
+from ..app.outcome import NO_RESULT, Again, Dead, Done, Outcome, Refused, Snoozed, failed, succeeded
+from ..app.registry import Hook, Registry
 from ..codec import encode_json
 from ..operations import finish
 from ..operations.result import SaveTaskResult
-from ..records import Task
-from .acks import Acks
-from .failures import CRASHED, Crashed, Timeout
-from .hooks import Hooks
-from .leases import Leases
+from ..values import Task
+from .leases import Acks, Leases
 from .metrics import Metrics
-from .routines import Routine
-from .run import CANCELLED, SHUTDOWN, TIMEOUT, Run, fields
+from .pools import Threads
+from .run import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Crashed, Kits, Routine, Run, Timeout, fields
 
 logger = logging.getLogger("eventkit.worker")
 
 
+class Hooks:
+    """The calls of hooks, once each, concurrently with all other work.
+
+    A hook that fails is logged, and has no other effect.
+    """
+
+    def __init__(self, app: Registry, kits: Kits, threads: Threads) -> None:
+        self._success = app.success_hooks
+        self._failure = app.failure_hooks
+        self._kits = kits
+        self._threads = threads
+        self._calls: set[asyncio.Task[None]] = set()
+        self.any_success = bool(self._success)
+        self.any_failure = bool(self._failure)
+
+    def succeeded(self, run: Run, task: Task[Any], result: Any) -> None:
+        """Call the hooks of a *task* that succeeded."""
+        self._begin((*run.routine.declaration.on_success, *self._success), run, task, result)
+
+    def failed(self, run: Run, task: Task[Any], error: BaseException) -> None:
+        """Call the hooks of a *task* whose run failed."""
+        self._begin((*run.routine.declaration.on_failure, *self._failure), run, task, error)
+
+    async def ended(self) -> None:
+        """Wait until no hook is running."""
+        while self._calls:
+            await asyncio.wait(self._calls)
+
+    def _begin(self, hooks: tuple[Hook, ...], run: Run, task: Task[Any], outcome: Any) -> None:
+        context = run.context or self._kits.context(task, run.routine.inline)
+        call = asyncio.ensure_future(self._call(hooks, run, context, outcome))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    async def _call(self, hooks: tuple[Hook, ...], run: Run, context: Any, outcome: Any) -> None:
+        for hook in hooks:
+            try:
+                if inspect.iscoroutinefunction(hook):
+                    await hook(context, outcome)
+                else:
+                    await self._threads.call(partial(hook, context, outcome))
+            except Exception:
+                more = fields(context.task, run.routine)
+                logger.exception("a hook of %s failed: %r", run.routine.name, hook, extra=more)
+
+
 class Endings:
-    """The end of each run of a worker.  *leave* is called when a function wants the program to end."""
+    """The end of each run of a worker.  *leave* is called when a function raises an exit."""
 
     def __init__(
         self,
@@ -43,7 +89,7 @@ class Endings:
         self._leave = leave
 
     def returned(self, run: Run, result: Any) -> None:
-        """The function has returned."""
+        """Process the return of a function."""
         routine = run.routine
         if run.span is not None:
             run.span.end(None)
@@ -57,7 +103,7 @@ class Endings:
             if not quiet:
                 outcome = succeeded(routine.declaration, result, self._largest)
                 if not isinstance(outcome, Done):
-                    self._tell(run, task, outcome, None)
+                    self._record(run, task, outcome, None)
                     continue
                 if outcome.result is not NO_RESULT:
                     text = encode_json(outcome.result)
@@ -66,20 +112,20 @@ class Endings:
             elif text is None:
                 self._leases.drop(task)
             else:
-                self._acks.tell(task, SaveTaskResult(encode_json(task.id), text, task.queue))
+                self._acks.record(task, SaveTaskResult(encode_json(task.id), text, task.queue))
             routine.succeeded.value += 1
             if self._hooks.any_success or routine.declaration.on_success:
                 self._hooks.succeeded(run, task, result)
 
     def raised(self, run: Run, error: BaseException) -> None:
-        """The function has ended with *error*."""
+        """Process the *error* that a function has raised."""
         routine = run.routine
         if run.span is not None:
             run.span.end(error)
         routine.seconds.observe(monotonic() - run.began)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             self._leave()
-        # An async function may fail of something else while it is being stopped, and that is then what it failed of.
+        # An async function that raises another error while it is being stopped has failed with that error.
         by_us = not routine.inline or isinstance(error, asyncio.CancelledError)
         if run.stopped == TIMEOUT and by_us and routine.timeout is not None:
             error = Timeout(routine.timeout)
@@ -102,25 +148,25 @@ class Endings:
                 self._failed(run, task, error)
 
     def refused(self, task: Task[Any], routine: Routine | None, error: Refused) -> None:
-        """The task cannot be run at all."""
+        """Mark a task dead that cannot be run."""
         self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
         logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
-        self._acks.tell(task, finish.Fail(task.id, task.token, arguments.text(str(error)), error.reason))
+        self._acks.record(task, finish.Fail(task.id, task.token, checks.text(str(error)), error.reason))
 
     def give_back(self, task: Task[Any], routine: Routine) -> None:
-        """The task was not run, or not to its end, and that is not its fault."""
+        """Release a task that did not run to its end for a reason that is not its fault."""
         routine.ended("released").value += 1
-        self._acks.tell(task, finish.Release(task.id, task.token))
+        self._acks.record(task, finish.Release(task.id, task.token))
 
     def _failed(self, run: Run, task: Task[Any], error: BaseException) -> None:
         declaration = run.routine.declaration
         if isinstance(error, Crashed) and declaration.on_crash == "fail":
             error = Refused(f"{CRASHED}: {error}")
-        self._tell(run, task, failed(declaration, task, error), error)
+        self._record(run, task, failed(declaration, task, error), error)
 
-    def _tell(self, run: Run, task: Task[Any], outcome: Outcome, error: BaseException | None) -> None:
+    def _record(self, run: Run, task: Task[Any], outcome: Outcome, error: BaseException | None) -> None:
         routine = run.routine
-        name, operation = _told(task, outcome)
+        name, operation = _operation_of(task, outcome)
         text = outcome.error if isinstance(outcome, Dead | Again) else ""
         if name == "dead":
             logger.error("%s: task %s is dead: %s", routine.name, task.id, text, extra=fields(task, routine))
@@ -134,13 +180,13 @@ class Endings:
                 extra=fields(task, routine),
             )
         routine.ended(name).value += 1
-        self._acks.tell(task, operation)
+        self._acks.record(task, operation)
         if name != "snoozed" and (self._hooks.any_failure or routine.declaration.on_failure):
             self._hooks.failed(run, task, error if error is not None else Refused(text))
 
 
-def _told(task: Task[Any], outcome: Outcome) -> tuple[str, Any]:
-    """How metrics call *outcome*, and how the database is told."""
+def _operation_of(task: Task[Any], outcome: Outcome) -> tuple[str, Any]:
+    """Return the outcome's name in metrics, and the operation that stores it."""
     match outcome:
         case Snoozed(delay):
             return "snoozed", finish.Snooze(task.id, task.token, _pause(delay))
@@ -156,5 +202,5 @@ def _told(task: Task[Any], outcome: Outcome) -> tuple[str, Any]:
 
 
 def _pause(delay: float) -> int:
-    """*delay* in milliseconds; what is no delay at all must not keep the task from being put back."""
-    return round(min(max(delay, 0.0), arguments.FOREVER / 1000) * 1000) if delay == delay else 0
+    """Return *delay* in milliseconds; 0 for NaN, so that the task can be put back."""
+    return round(min(max(delay, 0.0), checks.FOREVER / 1000) * 1000) if delay == delay else 0

@@ -7,28 +7,28 @@ from functools import partial
 from typing import Any
 
 from ..app.declarations import ListenerDeclaration, SubscriberDeclaration
-from ..app.running import readable, skipped
+from ..app.outcome import readable, skipped
 from ..errors import LeaseLost
 from ..handling import Permanent, Retry
 from ..protocols import AsyncEventKit
-from ..records import Event
 from ..retry import delay_after, encode
+from ..values import Event
+from .lifecycle import Recovery
 from .metrics import Metrics
-from .recovery import Recovery
-from .threads import Threads
+from .pools import Threads
 
 logger = logging.getLogger("eventkit.worker")
 
 
 class Stopped(Exception):
-    """An event could not be handled, and the subscriber is not to go on without it."""
+    """Raised when an event could not be handled, and the subscriber must not continue without it."""
 
 
 class Subscriptions:
-    """Follows topics and channels.
+    """The consumers of topics, and the listeners of channels.
 
-    A consumer is followed by one worker at a time, which holds its name; the others wait as standbys.
-    Listeners hear everything in each worker.
+    One worker at a time follows a consumer, and holds its name; the others wait as standbys.  Listeners receive all
+    notifications in each worker.
     """
 
     def __init__(self, kit: AsyncEventKit, threads: Threads, recovery: Recovery, metrics: Metrics) -> None:
@@ -66,7 +66,7 @@ class Subscriptions:
                 return
 
     async def listen(self, declaration: ListenerDeclaration, channel: str, attached: asyncio.Event) -> None:
-        """Call a listener with the notifications of one of its channels; all that are sent from *attached* on."""
+        """Call a listener with the notifications of one of its channels that are sent after *attached* is set."""
         me = asyncio.current_task()
         assert me is not None
         self._following.add(me)
@@ -82,7 +82,7 @@ class Subscriptions:
                     await self._call(function, declaration.is_async, notification)
                     outcome = "handled"
                 except Exception:
-                    logger.exception("listener %s failed of notification %s", function.__name__, notification.id)
+                    logger.exception("listener %s failed on notification %s", function.__name__, notification.id)
                 finally:
                     self._handling.discard(me)
                     self._notifications.of(channel, outcome).value += 1
@@ -90,7 +90,7 @@ class Subscriptions:
                     return
 
     async def stop(self, seconds: float) -> None:
-        """Let what is being handled end, for so long; end everything else now."""
+        """Wait *seconds* for handlers in progress; cancel everything else now."""
         self._stopping = True
         for task in self._following - self._handling:
             task.cancel()
@@ -101,7 +101,7 @@ class Subscriptions:
 
     async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:
         counts = partial(self._events.of, declaration.topic, declaration.consumer)
-        what = f"{declaration.function.__name__} failed of event {event.offset} of {declaration.topic!r}"
+        what = f"{declaration.function.__name__} failed on event {event.offset} of {declaration.topic!r}"
         attempt = 0
         while True:
             attempt += 1
@@ -119,7 +119,7 @@ class Subscriptions:
                 break
             await self._pause(declaration, attempt, failure)
         if declaration.then == "stop":
-            logger.critical("%s for good: consumer %r stops there", what, declaration.consumer)
+            logger.critical("%s and is not retried: consumer %r stops there", what, declaration.consumer)
             raise Stopped
         await self._recovery.through(lambda: self._skip(declaration, event, failure))
         counts("skipped").value += 1
@@ -131,7 +131,7 @@ class Subscriptions:
         await asyncio.sleep(delay.total_seconds() if hasattr(delay, "total_seconds") else delay)
 
     async def _skip(self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
-        """Publish the event where the skipped ones go, and step over it: both or neither."""
+        """Publish the event to the dead letters, and save the offset after it: both or neither."""
         letters = self._kit.stream(declaration.dead_letters)
         async with self._kit.transaction() as tx:
             await letters.publish_many([skipped(declaration, event, error)], tx=tx)

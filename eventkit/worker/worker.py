@@ -1,4 +1,4 @@
-"""`Worker`: runs what an application has declared, until it is told to stop."""
+"""`Worker`: runs the tasks of an application, until it is stopped."""
 
 import asyncio
 import contextlib
@@ -7,44 +7,36 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from .. import arguments
+from .. import checks
 from ..app.application import Application, AsyncApp
 from ..errors import Closed, Unavailable
 from ..kit import AsyncKit, backend_of, connect
 from ..operations.queue import CANCELLED
+from ..plans import completed
 from ..protocols import AsyncConnection, EventKit
-from .acks import Acks
-from .crew import GRACE, Crew
-from .endings import Endings
-from .hooks import Hooks
-from .instruments import shown
-from .intake import Intake
-from .leases import Leases
-from .metrics import Metrics
-from .preparation import Preparation
-from .presence import Presence
-from .processes import Processes, check
-from .readiness import Readiness
-from .recovery import Recovery
-from .routines import Kits, Routine
-from .run import fields
+from .claims import Intake
+from .endings import Endings, Hooks
+from .executor import GRACE, Executor, Preparation
+from .leases import Acks, Leases
+from .lifecycle import Presence, Readiness, Recovery, stopping
+from .metrics import Metrics, shown
+from .pools import Processes, Threads, check
+from .run import Kits, Routine, fields
 from .settings import settings_of
-from .signals import stopping
 from .subscriptions import Subscriptions
-from .threads import Threads
 
 logger = logging.getLogger("eventkit.worker")
 
 T = TypeVar("T")
 
-_FAREWELL = 5.0
-"""Seconds beyond the time to finish in which the database can still be told what became of tasks."""
+_TIME_TO_SAVE = 5.0
+"""Seconds, after the time to finish, in which outcomes can still be saved."""
 
 
 class Worker:
-    """Runs the tasks, schedules, subscribers and listeners of *app*; `WorkerSettings` says what can be set.
+    """A process's worker for the tasks, schedules, subscribers and listeners of *app*, with `WorkerSettings`.
 
-    A worker runs once: make another one to begin again.
+    A worker runs once: create another one to start again.
     """
 
     def __init__(self, app: Application, **settings: Any) -> None:
@@ -52,16 +44,16 @@ class Worker:
         self._settings = settings_of(settings)
         self._url = self._settings.url or app.url
         self._weights = self._settings.weights(app.queues)
-        self.name = self._settings.name or arguments.default_worker()
+        self.name = self._settings.name or checks.default_worker()
         self.metrics = Metrics()
-        """What it counts."""
+        """The worker's metrics."""
         for declaration in app.tasks.values():
             if declaration.isolation == "process":
                 check(declaration)
         self._recovery = Recovery(self._settings, self.metrics)
         self._readiness = Readiness(self._settings.readiness_file)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told_to_stop = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._stop_early = False
         self._ended = False
         self._unended: set[asyncio.Task[Any]] = set()
@@ -71,43 +63,43 @@ class Worker:
         self._processes: Processes | None = None
 
     def run(self) -> int:
-        """Run until a signal (SIGTERM, SIGINT) or `stop` ends it, then finish what is running; the exit code.
+        """Run until a signal (SIGTERM, SIGINT) or `stop`, then finish the running tasks; return the exit code.
 
-        It is 0, or 1 if async functions go on although they were cancelled: the process may have to be ended by
-        ``os._exit`` then.  A second signal ends the process at once; what was running is done again when its leases
-        have run out.
+        It is 0, or 1 if async functions still run although they were cancelled: the process may then have to be ended
+        by ``os._exit``.  A second signal ends the process at once; running tasks run again when their leases have run
+        out.
         """
         runner = asyncio.Runner()
         try:
             runner.run(self._run())
         finally:
-            if not self._unended:  # Else it would wait for them for ever.
+            if not self._unended:  # With unended tasks, closing would wait for ever.
                 runner.close()
         return 1 if self._unended else 0
 
     async def serve(self) -> None:
-        """`run` in an event loop that is there already, whose signals are its owner's."""
+        """Run in the current event loop, whose owner handles signals."""
         with shown(self.metrics):
             await self._serve()
 
     def stop(self) -> None:
-        """Finish what is running, and then end; from any thread, and before it has begun too."""
+        """Finish the running tasks, and end.  Any thread may call it, even before the start."""
         self._stop_early = True
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # It has ended already.
-                self._loop.call_soon_threadsafe(self._told_to_stop.set)
+            with contextlib.suppress(RuntimeError):  # The loop has ended already.
+                self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         if self._stop_early:
-            self._told_to_stop.set()
+            self._stopping.set()
         connected = await self._unless_stopped(self._connect)
         if connected is None:
             return
         connection, ours = connected
         kit = AsyncKit(connection)
         blocking: EventKit | None = None
-        # What a task enqueues is enqueued by an AsyncApp that nobody else has given a kit.
+        # Tasks enqueue through the app's kit: an AsyncApp without one uses the worker's.
         bound = isinstance(self._app, AsyncApp) and self._app.bound is None
         try:
             blocking = await self._blocking_kit()
@@ -118,13 +110,18 @@ class Worker:
         finally:
             if self._processes is not None:
                 self._processes.close()
-            for close in self._app.closing:
-                await close()
             if bound:
                 self._app.unbind()
+            await completed(self._leave(blocking, kit if ours else None))
+
+    async def _leave(self, blocking: EventKit | None, kit: AsyncKit | None) -> None:
+        try:
+            for close in self._app.closing:
+                await close()
+        finally:
             if blocking is not None:
                 await asyncio.to_thread(blocking.close)
-            if ours:
+            if kit is not None:
                 await kit.close()
 
     async def _run(self) -> None:
@@ -141,31 +138,31 @@ class Worker:
                     logger.critical("%s does not end although it was cancelled", task.get_name())
 
     async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T | None:
-        """What *call* comes to once the database is there; None if the worker is told to stop before that."""
+        """Return the answer of *call*, retried while the database is unavailable; None if the worker is stopped."""
         work = asyncio.ensure_future(self._recovery.through(call))
-        told = asyncio.ensure_future(self._told_to_stop.wait())
+        stopped = asyncio.ensure_future(self._stopping.wait())
         try:
-            await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
             return work.result() if work.done() else None
         finally:
-            for task in (work, told):
+            for task in (work, stopped):
                 task.cancel()
-            await asyncio.wait({work, told})
+            await asyncio.wait({work, stopped})
 
     async def _connect(self) -> tuple[AsyncConnection, bool]:
-        """A connection, and whether it is ours to close."""
+        """Return a connection, and whether the worker has to close it."""
         if self._url is not None:
             return await backend_of(self._url).connect_async(self._url), True
         kit = self._app.bound
         if isinstance(kit, AsyncKit):
             return kit._connection, False
         raise ValueError(
-            "the worker has to connect by itself: give the app a URL, or the worker url=; bind() alone is enough only "
+            "the worker needs a connection of its own: give the app a URL, or the worker url=; bind() is enough only "
             "for an async kit of the worker's own event loop"
         )
 
     async def _blocking_kit(self) -> EventKit | None:
-        """A kit for functions that block, if any of them is to have a context."""
+        """Return a kit for blocking functions, if any of them takes a context."""
         app = self._app
         hooked = bool(app.success_hooks or app.failure_hooks)
         for task in app.tasks.values():
@@ -180,17 +177,17 @@ class Worker:
         threads, kits = Threads(), Kits(kit, blocking)
         self._processes = Processes(settings.children, self._url)
         routines = {name: Routine(task, metrics) for name, task in app.tasks.items()}
-        leases = Leases(connection, lambda task: crew.lose(task))
+        leases = Leases(connection, lambda task: executor.lose(task))
         acks = Acks(connection, self._recovery, leases, metrics)
         hooks = Hooks(app, kits, threads)
         endings = Endings(acks, leases, hooks, metrics, connection.max_payload, self.stop)
         preparation = Preparation(app, routines, kits, endings)
-        crew = Crew(
+        executor = Executor(
             preparation, acks, leases, endings, threads, self._processes, metrics, self._readiness, settings.concurrency
         )
         intake = Intake(
             connection,
-            crew,
+            executor,
             acks,
             self._recovery,
             metrics,
@@ -203,14 +200,14 @@ class Worker:
         )
         presence = Presence(connection, self.name, sorted(self._weights), metrics)
         subscriptions = Subscriptions(kit, threads, self._recovery, metrics)
-        listening = [self._listen(partial(self._hear_of_cancellations, kit, crew), "the listener for cancellations")]
+        listening = [self._listen(partial(self._cancel_runs, kit, executor), "the listener for cancellations")]
         for listener in app.listeners:
             for name in listener.channels:
                 hear = partial(subscriptions.listen, listener, name)
                 listening.append(self._listen(hear, f"listener {listener.function.__name__}"))
 
         async def claim() -> None:
-            # What is cancelled, or sent to a listener, while nothing listens yet would never be heard.
+            # Cancellations and notifications sent before all listeners are attached would be lost.
             for attached in listening:
                 await attached.wait()
             self._readiness.ready()
@@ -233,35 +230,42 @@ class Worker:
             failure = await self._until_stopped(claiming)
         except asyncio.CancelledError as error:
             failure, seconds = error, 0.0
-        claiming.cancel()  # From here on it cannot say that it is ready.
+        claiming.cancel()  # From here on it cannot report readiness.
         self._readiness.stopping()
-        await asyncio.wait({claiming})
-        await asyncio.gather(crew.finish(seconds), subscriptions.stop(seconds))
+
+        async def end() -> None:
+            await asyncio.wait({claiming})
+            await asyncio.gather(executor.finish(seconds), subscriptions.stop(seconds))
+            try:
+                async with asyncio.timeout(_TIME_TO_SAVE):
+                    await hooks.ended()
+                    await acks.settled()
+                    present.cancel()
+                    await asyncio.wait({present})
+                    await presence.leave()
+            except TimeoutError:
+                logger.warning("the outcome of %s tasks could not be saved: they will run again", len(acks))
+                acks.abandon()
+            except Unavailable:
+                logger.warning("the row of worker %s could not be deleted", self.name)
+            for service in self._services:
+                service.cancel()
+            if self._services:
+                await asyncio.wait(self._services, timeout=GRACE)
+
         try:
-            async with asyncio.timeout(_FAREWELL):
-                await hooks.ended()
-                await acks.settled()
-                present.cancel()
-                await asyncio.wait({present})
-                await presence.leave()
-        except TimeoutError:
-            logger.warning("the database could not be told of %s tasks: they are done again", len(acks))
-            acks.abandon()
-        except Unavailable:
-            logger.warning("the database could not be told that worker %s has ended", self.name)
-        for service in self._services:
-            service.cancel()
-        unended: set[asyncio.Task[Any]] = set()
-        if self._services:
-            _, unended = await asyncio.wait(self._services, timeout=GRACE)
+            await completed(end())
+        except asyncio.CancelledError as error:
+            failure = error
+        unended = {service for service in self._services if not service.done()}
         threads.close()
-        for run in crew.stuck:
+        for run in executor.stuck:
             for one in run.tasks:
                 text = "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
                 logger.critical(text, run.routine.name, one.id, extra=fields(one, run.routine))
         for service in unended:
             logger.critical("%s does not end although it was cancelled", service.get_name())
-        self._named = {*unended, *(run.lane for run in crew.stuck)}
+        self._named = {*unended, *(run.runner for run in executor.stuck)}
         if failure is not None:
             raise failure
         if self._named:
@@ -270,7 +274,7 @@ class Worker:
         logger.info("worker %s has ended", self.name)
 
     def _begin(self, service: Callable[[], Awaitable[Any]]) -> "asyncio.Task[Any]":
-        # What passes by itself, such as a server that is started again, is no reason for a service to end.
+        # A transient failure, such as a restart of the server, does not end a service.
         task = asyncio.ensure_future(self._recovery.through(service))
         self._services.add(task)
         return task
@@ -282,39 +286,39 @@ class Worker:
         return attached
 
     async def _until_stopped(self, claiming: asyncio.Task[Any]) -> BaseException | None:
-        """Return when the worker is to end: without an error when it was told to, or the error that a service had."""
-        told = asyncio.ensure_future(self._told_to_stop.wait())
+        """Return None when the worker is stopped, or the error of a service that failed."""
+        stopped = asyncio.ensure_future(self._stopping.wait())
         try:
-            while not told.done():
-                done, _ = await asyncio.wait({told, *self._services}, return_when=asyncio.FIRST_COMPLETED)
-                for service in done - {told}:
+            while not stopped.done():
+                done, _ = await asyncio.wait({stopped, *self._services}, return_when=asyncio.FIRST_COMPLETED)
+                for service in done - {stopped}:
                     self._services.discard(service)
                     error = None if service.cancelled() else service.exception()
                     if isinstance(error, Closed) or (service is claiming and error is None):
-                        return None  # By whoever has bound the kit.
+                        return None  # The owner of the bound kit has closed it.
                     if error is not None:
-                        logger.critical("the worker cannot go on", exc_info=error)
+                        logger.critical("the worker cannot continue", exc_info=error)
                         return error
         finally:
-            told.cancel()
+            stopped.cancel()
         return None
 
-    async def _hear_of_cancellations(self, kit: AsyncKit, crew: Crew, attached: asyncio.Event) -> None:
+    async def _cancel_runs(self, kit: AsyncKit, executor: Executor, attached: asyncio.Event) -> None:
         async with await kit.listen(CANCELLED) as heard:
             attached.set()
             async for notification in heard:
                 if isinstance(notification.payload, dict) and isinstance(id := notification.payload.get("id"), int):
-                    crew.cancel(id)
+                    executor.cancel(id)
 
     def _kill(self) -> bool:
-        """Leave what runs as it is; False if nothing does, because the worker has ended."""
+        """Kill the children; return False if the worker has ended."""
         if self._processes is not None:
             self._processes.close()
         return not self._ended
 
 
 def _batches(routines: dict[str, Routine]) -> dict[str, int]:
-    """For each queue, how many of its tasks are sure to go into one call."""
+    """Return, for each queue, how many of its tasks are sure to fit into one call."""
     batches: dict[str, int] = {}
     for routine in routines.values():
         queue = routine.declaration.queue

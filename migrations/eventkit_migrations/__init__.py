@@ -1,10 +1,10 @@
-"""eventkit's tables, from nothing to the newest schema and back.
+"""The schema of eventkit: creation, upgrades and downgrades.
 
-``eventkit.connect`` creates the schema in a new database by itself; an older schema it leaves to you::
+``eventkit.connect`` creates the schema in a new database, but does not upgrade an older one.  To upgrade::
 
     python -m eventkit_migrations upgrade sqlite:///shop.db
 
-An application with an Alembic tree of its own can carry eventkit's tables in it, so that one
+An application with its own Alembic migrations can include eventkit's tables, so that one
 ``alembic upgrade head`` does both.  In one of its migrations::
 
     def upgrade():
@@ -13,21 +13,21 @@ An application with an Alembic tree of its own can carry eventkit's tables in it
     def downgrade():
         eventkit_migrations.downgrade_op(op, to="base")
 
-and in its ``env.py``, so that ``--autogenerate`` does not propose to drop what it has no model of::
+and in its ``env.py``, so that ``--autogenerate`` does not propose to drop these tables::
 
     context.configure(..., include_object=eventkit_migrations.include_object)
 
-The revision a database is at stands in the table ``eventkit_version``, beside the application's own
+The table ``eventkit_version`` stores the revision of the database, beside the application's own
 ``alembic_version``.
 
-On Postgres the tables are in a schema of their own, ``eventkit`` or what ``?schema=`` in the URL says, made with
-them by whoever has the right to; in an application's tree the keyword ``schema=`` says which.  A table in use holds a
-change up for five seconds at most, then it is `Busy` and nothing has happened::
+On Postgres the tables are in a schema of their own, ``eventkit`` or the one that ``?schema=`` in the URL names (the
+keyword ``schema=`` in an application's migrations), and the role needs the right to create it.  A table in use blocks
+a change for five seconds at most; then the change fails with `Busy` and has no effect::
 
     python -m eventkit_migrations upgrade "postgresql://localhost/shop?schema=tenant_7"
 
-Importing this package loads neither Alembic nor SQLAlchemy: both are needed when a schema changes, and not by a
-process that finds it current.
+Importing this package loads neither Alembic nor SQLAlchemy, which are needed only to change a schema, not to
+check that it is current.
 """
 
 from __future__ import annotations
@@ -40,22 +40,31 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HEAD",
+    "UNRELEASED",
     "VERSION_TABLE",
     "current",
     "downgrade",
     "downgrade_op",
     "include_object",
     "objects",
+    "schema_hash",
     "script",
     "upgrade",
     "upgrade_op",
 ]
 
 HEAD = "0001"
-"""The newest revision, which this version of eventkit works on."""
+"""The newest revision, which this version of eventkit requires."""
 
 VERSION_TABLE = "eventkit_version"
-"""The table with one row, whose ``version_num`` is the database's revision."""
+"""The table with one row, whose ``version_num`` is the revision of the database."""
+
+UNRELEASED = (
+    "has the eventkit tables of an unreleased version, which differ from those of this one: use that version to write "
+    "them to a file and drop them (eventkit export FILE, python -m eventkit_migrations downgrade <url> --to base), and "
+    "this one to read it (eventkit import FILE); or create a new database"
+)
+"""The error for a database whose stored hash is not `schema_hash`, with the remedy."""
 
 
 class Op(Protocol):
@@ -66,11 +75,11 @@ class Op(Protocol):
 
 
 def upgrade(url: str, to: str = "head") -> None:
-    """Bring the database at *url* to revision *to*, in one transaction; nothing if it is there or beyond.
+    """Upgrade the database at *url* to revision *to*, in one transaction; do nothing if it is there or beyond.
 
-    Any number of processes may do so at once, on a new file too: one of them does it, the others wait
-    (30 seconds at most, then `Busy`) and find it done.  A process killed on the way leaves the schema as it
-    was.  `NotMigrated` if the database is newer than this code.
+    Any number of processes may do so at once, also on a new file: one of them does it, and the others wait for it
+    (30 seconds at most, then `Busy`).  If the process is killed, the schema is unchanged.  Raise `NotMigrated` if the
+    database is newer than this code.
     """
     from . import database, revisions
 
@@ -79,9 +88,9 @@ def upgrade(url: str, to: str = "head") -> None:
 
 
 def downgrade(url: str, to: str) -> None:
-    """Take the database at *url* back to revision *to*, in one transaction; nothing if it is there or below.
+    """Downgrade the database at *url* to revision *to*, in one transaction; do nothing if it is there or below.
 
-    What the undone revisions had created is dropped with the data in it: ``base`` drops everything.
+    Drop everything that the undone revisions created, with its data: ``base`` drops everything.
     """
     from . import database, revisions
 
@@ -91,7 +100,10 @@ def downgrade(url: str, to: str) -> None:
 
 
 def current(url: str) -> str | None:
-    """The revision of the database at *url*; None if it has no eventkit schema or does not exist."""
+    """Return the revision of the database at *url*; None if it has no eventkit schema or does not exist.
+
+    Raise `NotMigrated` if its tables are those of an unreleased version; so do all functions that change the schema.
+    """
     from . import database, revisions
 
     if not database.exists(url):
@@ -100,8 +112,18 @@ def current(url: str) -> str | None:
         return revisions.current(connection, database.schema(url))
 
 
+def schema_hash(dialect: str) -> str:
+    """Return the hash of the newest schema on ``sqlite`` or ``postgresql``.
+
+    The migrations store it in ``eventkit_identity``.
+    """
+    from .schemas import schema_hash
+
+    return schema_hash(dialect, HEAD)
+
+
 def script(url: str) -> str:
-    """What `upgrade` would execute on the database at *url*, as SQL for whoever does that by hand.
+    """Return the SQL that `upgrade` would execute on the database at *url*, for manual execution.
 
     Empty if the database is at the newest revision.
     """
@@ -111,18 +133,18 @@ def script(url: str) -> str:
 
 
 def objects(dialect: str) -> list[str]:
-    """The names of the tables, indexes, views and triggers of the newest revision, on ``sqlite`` or ``postgresql``."""
+    """Return the names of the tables, indexes, views and triggers of the newest revision on *dialect*."""
     from . import revisions
 
     return revisions.objects(dialect)
 
 
 def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
-    """`upgrade` on the connection and in the transaction of the application's migration that calls it.
+    """Upgrade on the connection and in the transaction of the application's migration that calls it.
 
-    Name the revision: a migration that says ``head`` means another schema with every version of eventkit.
-    *schema* is where the tables go on Postgres.  In Alembic's offline mode (``alembic upgrade --sql``) it writes the
-    statements from an empty database to *to*, because a script cannot look at which revision the database is.
+    Name the revision: ``head`` means another schema with every version of eventkit.  *schema* is the schema of the
+    tables on Postgres.  In Alembic's offline mode (``alembic upgrade --sql``) it writes the statements from an empty
+    database to *to*, because a script cannot read the revision of the database.
     """
     from . import revisions
 
@@ -135,7 +157,7 @@ def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
 
 
 def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
-    """`downgrade` on the connection and in the transaction of the application's migration that calls it.
+    """Downgrade on the connection and in the transaction of the application's migration that calls it.
 
     In Alembic's offline mode it writes the statements from the newest revision to *to*.
     """
@@ -150,5 +172,5 @@ def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
 
 
 def include_object(object: object, name: str | None, type_: str, reflected: bool, compare_to: object | None) -> bool:
-    """For ``context.configure(include_object=…)``: autogenerate leaves eventkit's tables alone."""
+    """Return false for eventkit's tables: ``context.configure(include_object=…)`` then leaves them alone."""
     return not (type_ == "table" and reflected and (name or "").startswith("eventkit_"))

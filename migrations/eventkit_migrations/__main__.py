@@ -1,4 +1,4 @@
-"""``python -m eventkit_migrations``: the schema's commands."""
+"""``python -m eventkit_migrations``: commands for the schema."""
 
 import argparse
 import sys
@@ -8,25 +8,25 @@ import eventkit_migrations
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it is done, 1 when it failed, with the reason on stderr in one line."""
+    """Run one command.  Return 0 on success, 1 on failure, with the reason on one line of stderr."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from eventkit.errors import EventkitError
 
     from . import database
 
-    asked = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        if asked.command == "upgrade":
-            eventkit_migrations.upgrade(asked.url, asked.to)
-        elif asked.command == "downgrade":
-            eventkit_migrations.downgrade(asked.url, asked.to)
-        print(eventkit_migrations.current(asked.url) or "none")
+        if options.command == "upgrade":
+            eventkit_migrations.upgrade(options.url, options.to)
+        elif options.command == "downgrade":
+            eventkit_migrations.downgrade(options.url, options.to)
+        print(eventkit_migrations.current(options.url) or "none")
     except (EventkitError, ValueError) as error:
         return _failed(str(error))
     except SQLAlchemyError as error:
-        # The driver's own words; SQLAlchemy adds the statement and a link on further lines.
-        return _failed(f"{database.shown(asked.url)}: {getattr(error, 'orig', error)}")
+        # The driver's own message; SQLAlchemy adds the statement and a link on further lines.
+        return _failed(f"{database.shown(options.url)}: {getattr(error, 'orig', error)}")
     return 0
 
 
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     upgrade = commands.add_parser("upgrade", help="create the tables, or bring them up to date; data is kept")
     downgrade = commands.add_parser(
-        "downgrade", help="go back to an older revision; what came later is dropped WITH ITS DATA"
+        "downgrade", help="go back to an older revision; everything newer is dropped WITH ITS DATA"
     )
     current = commands.add_parser("current", help="print the database's revision, or 'none'")
     for command in upgrade, downgrade, current:

@@ -1,9 +1,9 @@
-"""Connections on which the schema is read and changed.
+"""Connections that read and change the schema.
 
-A transaction that reads before it writes may find that somebody else wrote in between.  So ours begins with
-a lock that only one has at a time, and what it reads then stays true until it commits: on SQLite the write
-lock of the file, on Postgres an advisory lock.  Each kind of database has its own module, loaded by the URL's
-scheme, because its driver need not be installed.
+Another process may write between the reads and the writes of a transaction.  So each transaction here begins with
+an exclusive lock, and what it reads stays true until it commits: on SQLite the write lock of the file, on Postgres
+an advisory lock.  Each kind of database has its own module, loaded by the URL's scheme, because its driver need not
+be installed.
 """
 
 from collections.abc import Iterator
@@ -26,33 +26,33 @@ _MODULES = {
 
 
 def exists(url: str) -> bool:
-    """Whether there is a database, found out without creating one."""
+    """Return whether the database exists, without creating it."""
     there: bool = _module(url).exists(url)
     return there
 
 
 def schema(url: str) -> str | None:
-    """The schema of the database that the URL names; None where the kind of database has none."""
+    """Return the schema that the URL names; None where the kind of database has none."""
     name: str | None = _module(url).schema(url)
     return name
 
 
 def shown(url: str) -> str:
-    """The URL for messages, without a password."""
+    """Return the URL for messages, without a password."""
     text: str = _module(url).shown(url)
     return text
 
 
 @contextmanager
 def reading(url: str) -> Iterator[Connection]:
-    """A connection that keeps nobody from writing."""
+    """Provide a connection that does not block writers."""
     with _module(url).reading(url) as connection:
         yield connection
 
 
 @contextmanager
 def locked(url: str) -> Iterator[Connection]:
-    """A connection in a transaction that is alone in changing the schema, and commits at the end."""
+    """Provide a connection in a transaction with an exclusive lock on the schema, and commit at the end."""
     with _module(url).locked(url) as connection:
         yield connection
 

@@ -14,37 +14,37 @@ from sqlalchemy.pool import NullPool
 from .schemas import alone
 
 TIMEOUT = 30.0
-"""Seconds to wait for other processes, which may be changing the same schema."""
+"""Seconds to wait for other processes that change the same schema."""
 
 LOCK_TIMEOUT = 5.0
-"""Seconds for which a table that is in use may hold a change up, and the change whoever comes after it."""
+"""Seconds to wait for the lock on a table in use, which also bounds how long later queries wait behind the change."""
 
 
 def exists(url: str) -> bool:
-    """Whether there is a database: whoever asks for one that is not there is told so when connecting."""
+    """Return true: connecting to a database that does not exist raises the error."""
     return True
 
 
 def schema(url: str) -> str:
-    """The schema that the URL names."""
+    """Return the schema that the URL names."""
     return address.parse(url).schema
 
 
 def shown(url: str) -> str:
-    """The URL without its password."""
+    """Return the URL without its password."""
     return address.shown(url)
 
 
 @contextmanager
 def reading(url: str) -> Iterator[Connection]:
-    """A connection that keeps nobody from writing."""
+    """Provide a connection that does not block writers."""
     with _connection(url) as connection:
         yield connection
 
 
 @contextmanager
 def locked(url: str) -> Iterator[Connection]:
-    """A connection in a transaction that is alone in changing the schema, and commits at the end."""
+    """Provide a connection in a transaction with an exclusive lock on the schema, and commit at the end."""
     with _connection(url) as connection, connection.begin():
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{TIMEOUT * 1000:.0f}ms'")
         alone(connection, schema(url))
@@ -57,10 +57,10 @@ def _connection(url: str) -> Iterator[Connection]:
     place = address.parse(url)
 
     def connect() -> OwnConnection:
-        # libpq reads the rest of the URL itself, as it does for the kit.
+        # libpq parses the rest of the URL, as it does for the kit.
         driver = OwnConnection.connect(place.conninfo, client_encoding="utf8")
         check_encoding(driver, place)
-        driver.patience = inf  # What changes a schema takes as long as there are rows.
+        driver.patience = inf  # A schema change takes time in proportion to the rows.
         return driver
 
     engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)

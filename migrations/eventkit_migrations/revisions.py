@@ -1,9 +1,9 @@
-"""The revisions that exist, and running those between two of them on a connection.
+"""The revisions, and the execution of those between two of them on a connection.
 
-The history is one line, so a revision is a position in it and a migration is a slice of it.  Alembic
-loads the revision files and keeps the version table.  Its ``alembic.op`` and ``alembic.context`` are left
-alone: they are global to the process, and belong to the application whose own migration may be running at
-this moment.  A revision's functions are handed the connection instead.
+The history is linear, so a revision is a position in it and a migration is a slice of it.  Alembic
+loads the revision files and keeps the version table.  Its ``alembic.op`` and ``alembic.context`` are not used:
+they are global to the process, and belong to the application, whose own migration may be running.  A revision's
+functions take the connection instead.
 """
 
 import re
@@ -12,38 +12,58 @@ from importlib.resources import files
 
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect
 
-from eventkit_migrations import VERSION_TABLE
+from eventkit_migrations import UNRELEASED, VERSION_TABLE
 
-from .schemas import Recorder, alone
+from .schemas import Recorder, alone, keep_hash, schema_hash
 
 _NAME = r"(?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (?:\"\w+\"\.)?(\w+)"
 _MADE, _DROPPED = re.compile(f"CREATE {_NAME}"), re.compile(f"DROP {_NAME}")
 
 
 def current(connection: Connection, schema: str | None) -> str | None:
-    """The revision the database is at, known to this code or not; None without a schema."""
-    return _context(connection, schema).get_current_revision()
+    """Return the revision of the database, known to this code or not; None without a schema.
+
+    Raise `NotMigrated` if its tables are those of an unreleased version.
+    """
+    from eventkit.errors import NotMigrated
+
+    revision = _context(connection, schema).get_current_revision()
+    if revision in _names() and stored_hash(connection, schema) != schema_hash(connection.dialect.name, revision):
+        raise NotMigrated(f"the database {UNRELEASED}")
+    return revision
+
+
+def stored_hash(connection: Connection, schema: str | None) -> str | None:
+    """Return the hash that `keep_hash` has stored, without a statement that can fail."""
+    if not inspect(connection).has_table("eventkit_identity", schema):
+        return None
+    place = "eventkit_identity" if schema is None else f'"{schema}".eventkit_identity'
+    found = connection.exec_driver_sql(f"SELECT * FROM {place}").mappings().all()
+    return found[0].get("schema_hash") if found else None
 
 
 def upgrade(connection: Connection, to: str, schema: str | None) -> None:
-    """Run what lies between the database's revision and *to*; nothing if it is there or beyond."""
+    """Run the revisions after the database's, up to *to*; do nothing if it is there or beyond."""
     context = _context(connection, schema)
     alone(connection, schema)
     make_room(connection, schema)
-    for script in _history()[_reached(context) : _position(to)]:
+    for script in _history()[_reached(connection, schema) : _position(to)]:
         script.module.upgrade(connection, schema)
         context.stamp(_scripts(), script.revision)
+        keep_hash(connection, script.revision, schema)
 
 
 def downgrade(connection: Connection, to: str, schema: str | None) -> None:
-    """Undo what lies between the database's revision and *to*; nothing if it is there or below."""
+    """Undo the revisions of the database down to *to*; do nothing if it is there or below."""
     context = _context(connection, schema)
     alone(connection, schema)
-    for script in reversed(_history()[_position(to) : _reached(context)]):
+    for script in reversed(_history()[_position(to) : _reached(connection, schema)]):
         script.module.downgrade(connection, schema)
-        context.stamp(_scripts(), _names()[_position(script.revision) - 1])
+        below = _names()[_position(script.revision) - 1]
+        context.stamp(_scripts(), below)
+        keep_hash(connection, below, schema)
 
 
 def script(at: str | None, to: str, schema: str | None) -> str:
@@ -59,7 +79,7 @@ def write(context: MigrationContext, at: str | None, to: str, schema: str | None
 
 
 def between(at: str | None, to: str, schema: str | None) -> list[str]:
-    """Return the statements from the revision *at* to *to*, up or down, that of the version table included."""
+    """Return the statements from the revision *at* to *to*, up or down, including that for the version table."""
     here, there = _position(at or "base"), _position(to)
     recorder = Recorder("sqlite" if schema is None else "postgresql")
     for script in _history()[here:there]:
@@ -68,10 +88,11 @@ def between(at: str | None, to: str, schema: str | None) -> list[str]:
         script.module.downgrade(recorder, schema)
     if here == there:
         return []
+    keep_hash(recorder, _names()[there], schema)
     version = VERSION_TABLE if schema is None else f'"{schema}".{VERSION_TABLE}'
     first = [] if schema is None or here else [f'CREATE SCHEMA IF NOT EXISTS "{schema}"']
     if not here:
-        # SQLite keeps the text of a definition: this is Alembic's, to the letter.
+        # SQLite keeps the text of a definition: this is exactly Alembic's.
         first.append(
             f"CREATE TABLE {version} (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
             f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)\n)"
@@ -85,7 +106,7 @@ def between(at: str | None, to: str, schema: str | None) -> list[str]:
 
 
 def objects(dialect: str) -> list[str]:
-    """What the revisions have made, by name, and none of them has dropped."""
+    """Return the names of the objects that the revisions create and do not drop again."""
     recorder = Recorder(dialect)
     for script in _history():
         script.module.upgrade(recorder, None if dialect == "sqlite" else "eventkit")
@@ -99,8 +120,8 @@ def objects(dialect: str) -> list[str]:
 
 
 def make_room(connection: Connection, schema: str | None) -> None:
-    """See that the schema is there, where the kind of database has such."""
-    # To ask first takes no right to create one, which a role may not have where the schema is there already.
+    """Create the schema if it does not exist, where the kind of database has schemas."""
+    # The query comes first because a role may lack the right to create a schema that already exists.
     found = f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
     if schema is not None and not connection.exec_driver_sql(found).fetchall():
         connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
@@ -110,11 +131,11 @@ def _context(connection: Connection, schema: str | None) -> MigrationContext:
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "version_table_schema": schema})
 
 
-def _reached(context: MigrationContext) -> int:
-    """How many revisions the database has behind it."""
+def _reached(connection: Connection, schema: str | None) -> int:
+    """Return the number of revisions that the database has."""
     from eventkit.errors import NotMigrated
 
-    revision = context.get_current_revision()
+    revision = current(connection, schema)
     if revision is None:
         return 0
     if revision not in _names():
@@ -129,7 +150,7 @@ def _position(to: str) -> int:
     if to == "head":
         return len(_history())
     if to not in _names():
-        raise ValueError(f"eventkit has no schema revision {to!r}: say head or one of {', '.join(_names())}")
+        raise ValueError(f"eventkit has no schema revision {to!r}: use head or one of {', '.join(_names())}")
     return _names().index(to)
 
 
@@ -145,5 +166,5 @@ def _history() -> tuple[Script, ...]:
 
 @cache
 def _names() -> tuple[str, ...]:
-    """Every revision at the index that is its position; ``base`` is the one before the first."""
+    """Return every revision in order; ``base`` is the one before the first."""
     return ("base", *(script.revision for script in _history()))

@@ -12,35 +12,35 @@ from sqlalchemy.pool import NullPool
 from eventkit.errors import Busy
 
 TIMEOUT = 30.0
-"""Seconds to wait for other processes, which may be changing the same schema."""
+"""Seconds to wait for other processes that change the same schema."""
 
 
 def exists(url: str) -> bool:
-    """Whether there is a database, found out without creating one."""
+    """Return whether the database exists, without creating it."""
     return os.path.exists(str(_place(url).database))
 
 
 def schema(url: str) -> None:
-    """A file has no schemas."""
+    """Return None: a file has no schemas."""
 
 
 def shown(url: str) -> str:
-    """The URL, which holds no secret."""
+    """Return the URL, which holds no secret."""
     return url
 
 
 @contextmanager
 def reading(url: str) -> Iterator[Connection]:
-    """A connection that keeps nobody from writing."""
+    """Provide a connection that does not block writers."""
     with _engine(url, begin="deferred").connect() as connection:
         yield connection
 
 
 @contextmanager
 def locked(url: str) -> Iterator[Connection]:
-    """A connection in a transaction that has the write lock from its first moment, and commits at the end."""
+    """Provide a connection in a transaction that begins with the write lock, and commit at the end."""
     place = address.parse(url)
-    # A file that cannot be made is reported by the connection, as one that cannot be opened.
+    # If the file cannot be created, connecting raises the error.
     with suppress(OSError):
         library.create_file(place.path, place.mode)
     engine = _engine(url, begin="immediate")
@@ -56,7 +56,7 @@ def locked(url: str) -> Iterator[Connection]:
 
 def _place(url: str) -> URL:
     driver = "sqlite+pysqlite" if url.startswith("sqlite+pysqlite:") else "sqlite+apsw"
-    # The kit's own reading of the URL, or the schema might go into another file than the kit opens.
+    # Parsed by the kit's own code, so that the schema goes into the file that the kit opens.
     return URL.create(driver, database=address.parse(url).path)
 
 
@@ -65,7 +65,7 @@ def _engine(url: str, begin: str) -> Engine:
     if place.drivername == "sqlite+apsw":
         return create_engine(place, poolclass=NullPool, connect_args={"timeout": TIMEOUT, "begin": begin})
 
-    # Left to itself the stdlib driver begins late and deferred, and CREATE is in no transaction at all.
+    # By default the stdlib driver begins late and deferred, and runs CREATE outside any transaction.
     own_begin = {"timeout": TIMEOUT, "isolation_level": None}
     engine = create_engine(place, poolclass=NullPool, connect_args=own_begin)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"BEGIN {begin}"))
@@ -73,5 +73,5 @@ def _engine(url: str, begin: str) -> Engine:
 
 
 def _is_busy(error: Exception) -> bool:
-    # SQLite's own words, the same whichever driver hands them on.
+    # SQLite's own message, the same through each driver.
     return "database is locked" in str(error)

@@ -1,4 +1,4 @@
-"""Engines of the asyncio dialect for a test, and what they must not leave behind."""
+"""Engines of the asyncio dialect for a test, and the resources they must release."""
 
 import asyncio
 import threading
@@ -18,14 +18,14 @@ ENDLESS = "WITH RECURSIVE t(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM t) SELEC
 COUNT = f"SELECT count(*) FROM ({ENDLESS})"
 
 collected = pytest.mark.filterwarnings("ignore:The garbage collector is trying to clean up:sqlalchemy.exc.SAWarning")
-"""For a test in which SQLAlchemy leaves a connection to the garbage collector, and says so."""
+"""A mark for a test in which SQLAlchemy leaves a connection to the garbage collector, and warns."""
 
 Main = Callable[[AsyncEngine], Awaitable[None]]
 
 
 @asynccontextmanager
 async def engine_on(path: Path, query: str = "", **options: Any) -> AsyncIterator[AsyncEngine]:
-    """An engine on the shop's file, and nothing left of it afterwards."""
+    """Yield an engine on the shop's file, and check that it releases everything."""
     engine = create_async_engine(f"sqlite+apsw_async:///{path}{query}", **options)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
@@ -43,7 +43,7 @@ def run(path: Path, main: Main, query: str = "", **options: Any) -> None:
 
 
 async def left() -> list[object]:
-    """The connections that stay open, and the threads that stay behind."""
+    """Return the connections that stay open, and the threads that stay behind."""
     deadline = time.monotonic() + 5
     while True:
         threads = [thread for thread in threading.enumerate() if thread.name == "eventkit-sqlite"]

@@ -13,7 +13,7 @@ from sqlalchemy.util import greenlet_spawn
 
 @pytest.fixture(params=["sqlite+apsw", "sqlite+apsw_async"])
 def scheme(request: pytest.FixtureRequest) -> str:
-    """The dialect that the test is about; one body serves both, see below."""
+    """Return the dialect of the test; one body serves both, see below."""
     return str(request.param)
 
 
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test of the asyncio dialect as SQLAlchemy runs what is given to `run_sync()`."""
+    """Run a test of the asyncio dialect as SQLAlchemy runs a function passed to `run_sync()`."""
     if pyfuncitem.funcargs.get("scheme") != "sqlite+apsw_async":
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -34,7 +34,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture
 def connect_to(scheme: str, tmp_path: Path) -> Iterator[Callable[..., sa.Engine]]:
-    """Makes engines on one file; what it is given follows the file's name in the URL."""
+    """Return a function that makes engines on one file; its argument follows the file's name in the URL."""
     engines = []
 
     def connect_to(query: str = "", **options: object) -> sa.Engine:

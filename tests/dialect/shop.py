@@ -12,7 +12,7 @@ from sqlalchemy import orm
 T = TypeVar("T")
 
 only_blocking = pytest.mark.parametrize("scheme", ["sqlite+apsw"], indirect=True)
-"""For a test of what has no twin in asyncio."""
+"""A mark for a test of what has no twin in asyncio."""
 
 
 class Base(orm.DeclarativeBase):
@@ -35,7 +35,7 @@ def driver(connection: sa.Connection) -> apsw.Connection:
 
 
 def asked(connection: sa.Connection, question: Callable[[apsw.Connection], T]) -> T:
-    """What the driver's connection answers, where it is used."""
+    """Return the answer of the driver's connection, in the thread that uses it."""
     if connection.dialect.is_async:
         adapted = connection.connection.dbapi_connection
         return adapted.run_async(lambda driver: driver.async_run(question, driver))

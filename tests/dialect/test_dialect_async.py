@@ -1,4 +1,4 @@
-"""What `sqlite+apsw_async://` adds to the blocking dialect, whose tests it passes too: asyncio."""
+"""Features of `sqlite+apsw_async://` beyond the blocking dialect, whose tests it passes too: asyncio."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ def test_pools_are_those_of_sqlalchemys_own_asyncio_dialect():
 
 
 def test_a_creator_may_open_the_connections(path):
-    """`async_creator` gives what `driver_async.connect` gives, however it wants it."""
+    """`async_creator` returns a connection of `driver_async.connect`, directly or awaitable."""
     options = {"async_creator": lambda: driver_async.connect(str(path), begin="immediate", timeout=0)}
 
     async def main(engine: AsyncEngine) -> None:
@@ -64,7 +64,7 @@ def test_a_creator_may_open_the_connections(path):
 
 
 def test_hooks_for_new_connections_are_called(path, monkeypatch):
-    """What an application has put into `apsw.connection_hooks` is done to async connections too."""
+    """Functions in `apsw.connection_hooks` of the application run on async connections too."""
     seen: list[apsw.Connection] = []
     monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: seen.append(type(connection))])
     run(path, names_only)
@@ -76,7 +76,7 @@ async def names_only(engine: AsyncEngine) -> None:
 
 
 def test_rows_are_streamed(path):
-    """They are made as they are fetched, of a query without an end too, and closing the result ends it."""
+    """Rows are made as they are fetched, of an endless query too, and closing the result ends it."""
 
     async def main(engine: AsyncEngine) -> None:
         async with AsyncSession(engine) as session:
@@ -104,7 +104,7 @@ async def _first(result: AsyncIterator[Any], count: int) -> AsyncIterator[Any]:
 
 
 def test_a_stream_that_was_left_holds_nothing_up(path):
-    """The lock of a reader who lost interest ends with his session."""
+    """The lock of an unfinished read ends with its session."""
 
     async def main(engine: AsyncEngine) -> None:
         async with engine.begin() as connection:
@@ -180,7 +180,7 @@ def test_one_engine_serves_several_loops_one_after_another(path):
 @collected
 @pytest.mark.parametrize("where", ["in the pool", "in a transaction", "in a statement"])
 def test_an_engine_that_was_forgotten_leaves_nothing(path, where):
-    """Neither threads nor locks, although its loop was closed with connections open."""
+    """Neither threads nor locks remain, although its loop was closed with connections open."""
 
     async def main() -> None:
         engine = create_async_engine(f"sqlite+apsw_async:///{path}")

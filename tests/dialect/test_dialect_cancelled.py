@@ -1,4 +1,4 @@
-"""Whatever is cancelled on `sqlite+apsw_async://` stops, and leaves nothing behind."""
+"""Cancelled calls on `sqlite+apsw_async://` stop, and release what they used."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ leaking = pytest.mark.skipif(
     Version(sa.__version__) < Version("2.0.53"),
     reason="SQLAlchemy before 2.0.53 leaves a connection open whose opening is cancelled halfway",
 )
-"""For a test that would leave one open, for all tests after it to find."""
+"""A mark for a test that would leave a connection open for all tests after it."""
 
 
 LONG = {
@@ -27,7 +27,7 @@ LONG = {
 
 @pytest.mark.parametrize("statement", list(LONG))
 def test_a_statement_that_is_cancelled_stops(path, statement):
-    """At once; the transaction is rolled back, the lock is free, and the session can be used from then on."""
+    """It stops at once; the transaction is rolled back, the lock is free, and the session can be used from then on."""
 
     async def main(engine: AsyncEngine) -> None:
         async with AsyncSession(engine) as session:
@@ -73,7 +73,7 @@ def test_waiting_for_a_lock_can_be_cancelled(path, begin):
 
 @leaking
 def test_whatever_is_cancelled_transactions_are_whole_and_no_lock_is_left(path):
-    """Tasks cancelled at any moment have written both of their rows or none, and what they used is given back."""
+    """Tasks cancelled at any moment have written both of their rows or none, and released what they used."""
 
     async def write(engine: AsyncEngine, number: int) -> None:
         async with AsyncSession(engine) as session:

@@ -1,4 +1,4 @@
-"""What goes wrong under `sqlite+apsw://` and `sqlite+apsw_async://` has the class that applications catch."""
+"""Errors of `sqlite+apsw://` and `sqlite+apsw_async://` have the classes that applications catch."""
 
 import apsw
 import pytest
@@ -29,13 +29,13 @@ def test_errors_have_the_classes_that_applications_catch(engine, statement, para
 
 
 def test_an_error_between_rows_is_an_error_of_sqlalchemy(engine):
-    """A query that fails after its first rows does so as one that fails at once."""
+    """A query that fails after its first rows raises like one that fails at once."""
     with engine.connect() as connection, pytest.raises(sa.exc.OperationalError, match="integer overflow"):
         connection.exec_driver_sql("SELECT abs(column1) FROM (VALUES (1), (-9223372036854775807 - 1))").all()
 
 
 def test_a_file_that_is_no_database_is_a_database_error(connect_to, tmp_path):
-    """What is neither the application's fault nor a passing state is a plain DatabaseError."""
+    """An error that is neither the application's fault nor temporary is a plain DatabaseError."""
     (tmp_path / "shop.db").write_text("this is not a database, but it is long enough to be one" * 20)
     with pytest.raises(sa.exc.DatabaseError, match="not a database") as raised:
         names(connect_to())

@@ -9,7 +9,7 @@ from sqlalchemy import orm
 
 
 def test_an_empty_result_still_has_columns(engine):
-    """A query that finds no rows says what it would have returned."""
+    """A query that finds no rows has the columns it would have returned."""
     with engine.connect() as connection:
         assert list(connection.execute(orders.select()).keys()) == ["id", "name", "at", "day"]
 
@@ -31,7 +31,7 @@ def test_rowcount_counts_the_rows_of_the_statement_itself(engine):
 
 
 def test_the_orm_notices_rows_that_vanished(engine):
-    """An ORM update of many objects, one of which is gone, raises StaleDataError."""
+    """An ORM update of many objects raises StaleDataError if one is gone."""
     with orm.Session(engine, expire_on_commit=False) as session:
         session.add_all(objects := [Order(name=name) for name in "abc"])
         session.commit()
@@ -71,7 +71,7 @@ def test_an_insert_without_returning_has_its_rowid(engine):
 
 
 def test_moments_are_stored_as_sqlalchemys_driver_stores_them(engine):
-    """A file written with `sqlite://` can be read with ours and the other way round."""
+    """A file written with `sqlite://` can be read with this dialect, and the other way round."""
     at, day = datetime.datetime(2024, 1, 2, 3, 4, 5, 6), datetime.date(2024, 1, 2)
     with engine.begin() as connection:
         connection.execute(orders.insert(), {"name": "a", "at": at, "day": day})

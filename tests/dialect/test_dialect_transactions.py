@@ -1,4 +1,4 @@
-"""A transaction of either dialect is one of SQLite from its first statement, whoever's thread it is in."""
+"""A transaction of either dialect is one of SQLite from its first statement, in any thread."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from shop import asked, driver, in_transaction, names, only_blocking, orders
 
 
 def test_a_savepoint_rolls_back_alone(engine):
-    """What a savepoint contained can be undone while the transaction around it commits."""
+    """A savepoint can be rolled back while the transaction around it commits."""
     with engine.begin() as connection:
         connection.execute(orders.insert(), {"name": "kept"})
         with connection.begin_nested():
@@ -34,7 +34,7 @@ def test_a_transaction_that_starts_with_a_savepoint_can_be_rolled_back(engine):
 
 
 def test_a_transaction_sees_one_snapshot(engine, connect_to):
-    """Two SELECTs of one transaction agree, whatever was committed in between."""
+    """Two SELECTs of one transaction agree, although another one commits in between."""
     with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=wal")
     with engine.begin() as connection:
@@ -110,7 +110,7 @@ def test_a_commit_that_meets_a_lock_can_be_repeated(engine, connect_to):
 
 
 def test_a_listener_may_begin_in_its_own_way(engine):
-    """SQLAlchemy's documented event handler, which emits BEGIN IMMEDIATE, does not collide with ours."""
+    """SQLAlchemy's documented event handler, which emits BEGIN IMMEDIATE, does not collide with the dialect's own."""
     sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     with engine.begin() as connection:
         assert asked(connection, lambda driver: driver.txn_state()) == apsw.SQLITE_TXN_WRITE
@@ -144,7 +144,7 @@ def test_a_connection_may_move_between_threads(engine):
 
 @only_blocking
 def test_the_thread_that_began_a_transaction_is_known_while_it_is_open(engine):
-    """`transaction_thread` names the beginner, whoever asks, until commit or rollback."""
+    """`transaction_thread` names the thread that began it to every thread, until commit or rollback."""
     with engine.connect() as connection, ThreadPoolExecutor(1) as thread:
         assert transaction_thread(driver(connection)) is None
         thread.submit(connection.begin).result()

@@ -1,4 +1,4 @@
-"""What the URL of `sqlite+apsw://` or `sqlite+apsw_async://` says is done, or refused."""
+"""Options in the URL of `sqlite+apsw://` or `sqlite+apsw_async://` are applied, or refused."""
 
 import re
 import time
@@ -58,7 +58,7 @@ def test_a_uri_carries_the_parameters_of_sqlite(engine, scheme, tmp_path):
     ],
 )
 def test_a_url_that_means_nothing_is_refused(scheme, place, message):
-    """A mistake in the URL is an error of `create_engine()` that says what is allowed."""
+    """A mistake in the URL is an error of `create_engine()` that names the allowed values."""
     with pytest.raises(sa.exc.ArgumentError, match=message.format(re.escape(scheme))):
         sa.create_engine(f"{scheme}://{place}")
 

@@ -1,4 +1,4 @@
-"""All that the author of a backend writes to know whether it keeps the contract: an import, and two fixtures."""
+"""The tests of a backend's author: an import of the suite, and two fixtures."""
 
 import pytest
 
@@ -7,23 +7,23 @@ from eventkit.conformance import *
 
 @pytest.fixture
 def url(tmp_path):
-    """A fresh database."""
+    """Return the URL of a fresh database."""
     return f"elsewhere:///{tmp_path}/test.db"
 
 
 @pytest.fixture
 def engine_url(url, flavour):
-    """What SQLAlchemy calls it."""
+    """Return SQLAlchemy's URL of it."""
     return url.replace("elsewhere", "sqlite+apsw" if flavour == "sync" else "sqlite+apsw_async") + "?timeout=30"
 
 
 @requires("elsewhere")
 def test_what_the_backend_declares_it_can(kit):
-    """A test that asks for a capability runs where a backend declares it."""
+    """A test that requires a capability runs where a backend declares it."""
     assert kit.queue("emails").size() == 0
 
 
 @requires("elsewhere", "nowhere")
 def test_what_it_does_not_declare(kit):
-    """And is skipped where none does."""
+    """A test that requires a missing capability is skipped."""
     raise AssertionError

@@ -1,4 +1,4 @@
-"""A browser without scripts, as tests of the dashboard use it: it follows links and sends the forms that pages have."""
+"""A browser without scripts for tests of the dashboard: it follows links and sends the forms of pages."""
 
 import html
 import re
@@ -14,7 +14,7 @@ from eventkit.http import app
 
 
 class Browser:
-    """Follows links and sends forms as a browser without a script does, with its cookies and headers."""
+    """A client that follows links and sends forms without a script, with its cookies and headers."""
 
     def __init__(self, served: Served, base: str = "http://127.0.0.1") -> None:
         self._served = served
@@ -22,13 +22,13 @@ class Browser:
         served.client.base_url = httpx.URL(base)
 
     def get(self, path: str, status: int = 200) -> str:
-        """The page at *path*."""
+        """Return the page at *path*."""
         answer = self._served("GET", path)
         assert answer.status_code == status, (path, answer.status_code, answer.text)
         return answer.text
 
     def send(self, page: str, do: str, status: int = 303, **fields: Any) -> httpx.Response:
-        """Send a form that *page* has, for *do*; *fields* are what is typed, or what tells it from others."""
+        """Send the form of *page* for *do*; *fields* are typed values, or select one of several forms."""
         for form in re.findall(r'<form method="post" action="/dashboard/act".*?</form>', page, re.DOTALL):
             hidden = {
                 html.unescape(name): html.unescape(value)
@@ -50,12 +50,12 @@ class Browser:
 
 
 def token(served: Served) -> str:
-    """What our forms bring along."""
+    """Return the token of the dashboard's forms."""
     return str(served.client.cookies["eventkit_form"])
 
 
 def entered(served: Served, **settings: Any) -> Browser:
-    """A browser of another application on the same kit."""
+    """Return a browser of another application on the same kit."""
     transport = httpx.ASGITransport(app(served.kit, **settings), raise_app_exceptions=False)
     served.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
     return Browser(served)
@@ -63,12 +63,12 @@ def entered(served: Served, **settings: Any) -> Browser:
 
 @pytest.fixture
 def filled(url: str) -> dict[str, Any]:
-    """Something of everything in the database."""
+    """Return a database with rows of every kind."""
     with eventkit.connect(url) as kit:
         return fill(kit)
 
 
 @pytest.fixture
 def browser(filled: dict[str, Any], served: Served) -> Browser:
-    """A browser of the service."""
+    """Return a browser of the service."""
     return Browser(served)

@@ -1,4 +1,4 @@
-"""The service, asked in two ways: in this process, and as a process of its own; on both backends."""
+"""The service, called in two ways: in this process, and as a process of its own; on both backends."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from eventkit.http import app
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of either kind, with nothing in it."""
+    """Return the URL of an empty database of either kind."""
     return database(request, tmp_path)
 
 
 @pytest.fixture
 def served(url: str) -> Iterator[Served]:
-    """The application on a kit of its own."""
+    """Return the application on a kit of its own."""
     with asyncio.Runner() as runner:
         kit = runner.run(connected(url))
         transport = httpx.ASGITransport(app(kit), raise_app_exceptions=False)
@@ -32,13 +32,13 @@ def served(url: str) -> Iterator[Served]:
 
 @pytest.fixture
 def settings() -> str:
-    """What a test sets of the service."""
+    """Return the settings that a test changes."""
     return ""
 
 
 @pytest.fixture
 def started(url: str, tmp_path: Path, settings: str) -> Iterator[Started]:
-    """The service as a process of its own."""
+    """Run the service as a process of its own."""
     eventkit.connect(url).close()
     (tmp_path / "eventkit.toml").write_text(f"[server]\n{settings}\n")
     service = Started(url, tmp_path)

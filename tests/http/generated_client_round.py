@@ -1,14 +1,14 @@
-"""Asks the service by the client that was generated into a folder: the folder and the address are the arguments."""
+"""Call the service by a client that was generated into a folder; the arguments are the folder and the address."""
 
 import importlib
 import sys
 
 
 def goes_round(client: object) -> None:
-    """A message through a queue, events through a stream, and a refusal."""
+    """Send a message through a queue and events through a stream, and make a refused call."""
 
     def call(tag: str, operation: str, **given: object) -> object:
-        """What an operation of the client answers."""
+        """Return the answer of an operation of the client."""
         module = importlib.import_module(f"generated.api.{tag}.{operation}")
         return module.sync(client=client, **given)
 

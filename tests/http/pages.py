@@ -1,9 +1,9 @@
-"""What tests of the dashboard share: a database with something of everything in it, hostile texts included."""
+"""A database with rows of every kind for tests of the dashboard, hostile texts included."""
 
 from typing import Any
 
 from eventkit import EventKit, NewEvent, NewTask
-from eventkit.operations.worker import Beat
+from eventkit.operations.coordination import Beat
 
 SCRIPT = '</script><script>document.title="owned"</script>'
 QUOTES = "\"'><img src=x onerror=document.title='owned'>"
@@ -13,7 +13,7 @@ LONG = "x" * 500_000
 
 
 def fill(kit: EventKit) -> dict[str, Any]:
-    """Fill the kit; the ids of what tests look at."""
+    """Fill the kit and return the ids that tests use."""
     execute = kit._connection.execute  # type: ignore[attr-defined]
     queue = kit.queue("emails")
     queue.configure(history=True, max_attempts=1, keep_done=3600)

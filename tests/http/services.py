@@ -16,10 +16,10 @@ import eventkit
 
 
 def database(request: pytest.FixtureRequest, folder: Path) -> str:
-    """The URL of a database of the kind that the fixture has as its parameter."""
+    """Return the URL of a database of the kind in the fixture's parameter."""
     if request.param == "sqlite":
         return f"sqlite:///{folder / 'served.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("emptied_url"))
 
 
 class Served:
@@ -31,11 +31,11 @@ class Served:
         self.client = client
 
     def __call__(self, method: str, path: str, **more: Any) -> httpx.Response:
-        """The answer to a request."""
+        """Return the answer to a request."""
         return self.run(self.client.request(method, path, **more))
 
     def ask(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """What a call of the kit comes to."""
+        """Return the result of a call of the kit."""
         return self.run(call)
 
 
@@ -44,7 +44,7 @@ async def connected(url: str) -> eventkit.AsyncEventKit:
 
 
 class Started:
-    """``eventkit serve`` as a process, and where it listens."""
+    """``eventkit serve`` as a process, and its address."""
 
     def __init__(self, url: str, folder: Path, *options: str) -> None:
         self.log = folder / "service.log"
@@ -64,6 +64,6 @@ class Started:
         raise AssertionError(f"the service did not start: {self.log.read_text()}")
 
     def stop(self, timeout: float = 20) -> int:
-        """Tell it to end, and wait until it has; its exit code."""
+        """Stop it, and return its exit code when it has ended."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)

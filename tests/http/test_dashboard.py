@@ -1,4 +1,4 @@
-"""The pages, as the service sends them: what they show, and what they let nobody do."""
+"""The pages as the service sends them: their content, and their protection."""
 
 import html
 import re
@@ -21,7 +21,7 @@ LINK = re.compile(r'href="(/[^"]*)"')
 
 
 class Found(HTMLParser):
-    """What a browser takes for markup in a page."""
+    """The markup that a browser finds in a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Found(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        """Note it."""
+        """Record a tag."""
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
         self.scripts += tag == "script"
@@ -37,12 +37,12 @@ class Found(HTMLParser):
 
 @proves("E11")
 def test_every_page_is_there_without_a_script(browser: Browser, filled: dict[str, Any]) -> None:
-    """From the first page on each link leads to a page, and together they show all that there is."""
+    """Each link from the first page leads to a page, and together they show all rows."""
     seen: dict[str, str] = {}
     todo = ["/"]
     while todo:
         path = todo.pop()
-        # Of a kind of page with the same queries, three are enough.
+        # Three pages of a kind with the same queries are enough.
         kind = (urlsplit(path).path, *sorted(parse_qs(urlsplit(path).query)))
         if (
             path in seen
@@ -83,7 +83,7 @@ def test_every_page_is_there_without_a_script(browser: Browser, filled: dict[str
 
 @proves("E11")
 def test_a_task_tells_what_it_went_through(browser: Browser, filled: dict[str, Any]) -> None:
-    """Also when it is not in the queue any more."""
+    """A finished task is found too."""
     page = browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}")
     steps = re.findall(r'<span class="what">(\w+)</span>', page)
     assert steps == ["enqueued", "started", "failed", "dead"]
@@ -96,7 +96,7 @@ def test_a_task_tells_what_it_went_through(browser: Browser, filled: dict[str, A
 
 @proves("E11")
 def test_tasks_and_events_are_found(browser: Browser, filled: dict[str, Any]) -> None:
-    """By state, key and id; by key, time and offset; and page after page each of them comes once."""
+    """Tasks are found by state, key and id, events by key, time and offset; paging shows each once."""
     page = browser.get("/dashboard/queue?name=emails&key=key+30")
     assert re.findall(r"user (\d+)", page) == ["30"]
     assert "user 0" in browser.get(f"/dashboard/queue?name=emails&key={filled['dead']}")
@@ -114,7 +114,7 @@ def test_tasks_and_events_are_found(browser: Browser, filled: dict[str, Any]) ->
 
 @proves("E12")
 def test_what_others_wrote_is_text(browser: Browser, filled: dict[str, Any]) -> None:
-    """In no page stands anything that a browser would take for markup, nor what is hidden or turns text around."""
+    """No page has markup from stored texts, nor hidden characters or ones that reverse text."""
     name = HOSTILE[:255]
     for path in (
         "/",
@@ -133,7 +133,7 @@ def test_what_others_wrote_is_text(browser: Browser, filled: dict[str, Any]) -> 
         page = browser.get(path)
         for raw in (SCRIPT, QUOTES, "onerror=document.title='owned'>"):
             assert raw not in page, (path, raw)
-        # What a form sends back is as it was, and is not shown.
+        # A form sends such text back unchanged, in a field that is not displayed.
         for raw in BIDI.replace("exe.txt", ""):
             assert raw not in re.sub(r'value="[^"]*"', "", page), (path, raw)
         assert "&lt;script&gt;" in page, path
@@ -147,7 +147,7 @@ def test_what_others_wrote_is_text(browser: Browser, filled: dict[str, Any]) -> 
 
 @proves("E12")
 def test_what_is_long_makes_no_long_page(browser: Browser) -> None:
-    """Half a megabyte of payload is shown by its beginning, in the list and on its own page."""
+    """A payload of half a megabyte is shortened, in the list and on its own page."""
     name = urlencode({"name": HOSTILE[:255]})
     page = browser.get(f"/dashboard/queue?{name}")
     assert len(page) < 60_000
@@ -160,7 +160,7 @@ def test_what_is_long_makes_no_long_page(browser: Browser) -> None:
 
 @proves("E12")
 def test_nothing_is_loaded_from_elsewhere(served: Served, filled: dict[str, Any]) -> None:
-    """The policy lets a browser run our script alone, and send nothing elsewhere; and no page names another host."""
+    """The policy lets a browser run only the service's script and send no data elsewhere; no page names a host."""
     answer = served("GET", "/", headers={"host": "127.0.0.1"})
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
     assert policy.pop("default-src") == policy.pop("frame-ancestors") == policy.pop("base-uri") == "'none'"
@@ -179,7 +179,7 @@ def test_nothing_is_loaded_from_elsewhere(served: Served, filled: dict[str, Any]
 
 @proves("E11")
 def test_pages_work_where_the_application_is_mounted(served: Served, filled: dict[str, Any]) -> None:
-    """Each link and form stays below the place where somebody has mounted it."""
+    """Each link and form stays below the path of the mounted application."""
     from starlette.applications import Starlette
     from starlette.routing import Mount
 

@@ -1,4 +1,4 @@
-"""What the pages change, and who may: forms of our own pages, sent by whoever has the right."""
+"""Actions of the pages, and the rights they need: forms of the service's pages, sent by authorised users."""
 
 import html
 import re
@@ -25,7 +25,7 @@ filled, browser = browsing.filled, browsing.browser
 
 @proves("E13")
 def test_dead_letters_are_requeued_edited_and_deleted(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
-    """One, all of an error, or all of a queue."""
+    """Actions apply to one dead letter, all of an error, or all of a queue."""
     queue = served.kit.queue("emails")
     browser.send(browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}"), "edit", payload='{"to": "edited" }')
     task = served.ask(queue.get(filled["dead"]))
@@ -38,8 +38,8 @@ def test_dead_letters_are_requeued_edited_and_deleted(browser: Browser, served: 
     assert served.ask(queue.stats()).dead == 1
     browser.send(browser.get("/dashboard/dead?queue=emails"), "purge", queue="emails")
     assert served.ask(queue.stats()).dead == 0
-    told = [event.payload for event in served.ask(served.kit.stream("eventkit.audit").read())]
-    assert [(one["action"], one["by"]) for one in told] == [
+    audited = [event.payload for event in served.ask(served.kit.stream("eventkit.audit").read())]
+    assert [(one["action"], one["by"]) for one in audited] == [
         ("dashboard.edit", "anybody"),
         ("dashboard.requeue", "anybody"),
         ("dashboard.purge", "anybody"),
@@ -49,7 +49,7 @@ def test_dead_letters_are_requeued_edited_and_deleted(browser: Browser, served: 
 
 @proves("E13")
 def test_an_edited_payload_is_a_payload(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
-    """What is not JSON, or too large, is refused, and the letter stays as it was."""
+    """Invalid JSON or too large a payload is refused, and the dead letter is unchanged."""
     page = browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}")
     for text in ("{", '{"a": NaN}', "[" * 100 + "]" * 100, '"' + "x" * 600_000 + '"'):
         browser.send(page, "edit", 422, payload=text)
@@ -75,7 +75,7 @@ def test_a_task_that_waits_is_cancelled(browser: Browser, served: Served, filled
 
 @proves("E13")
 def test_a_form_of_another_site_changes_nothing(browser: Browser, served: Served) -> None:
-    """Without the token, with another one, from another origin, or by a name that was made to mean this machine."""
+    """A form is refused without the token, with another one, from another origin, or by a rebound host name."""
     browser.get("/")
     good = {"do": "pause-queue", "queue": "emails", "csrf": token(served)}
     browser.post("/dashboard/act", good | {"csrf": "x" * 43}, 403)
@@ -95,7 +95,7 @@ def test_a_form_of_another_site_changes_nothing(browser: Browser, served: Served
 
 @proves("E13")
 def test_read_only_is_read_only(served: Served, filled: dict[str, Any]) -> None:
-    """No page has a form that changes anything, and one that is sent all the same is refused."""
+    """No page has a form that changes anything, and a forged one is refused."""
     browser = entered(served, settings=ServiceSettings(read_only=True))
     for path in (
         "/dashboard/queue?name=emails",
@@ -112,7 +112,7 @@ def test_read_only_is_read_only(served: Served, filled: dict[str, Any]) -> None:
 
 
 async def guard(connection: Any, access: Access) -> None:
-    """Two keys: one that looks, and one that does everything."""
+    """Return two keys: one that may read, and one that may do everything."""
     key = connection.headers.get("authorization", "").removeprefix("Bearer ")
     if key not in ("looks", "does"):
         raise Refusal(401, "unauthorized", "this takes a key")
@@ -122,7 +122,7 @@ async def guard(connection: Any, access: Access) -> None:
 
 @proves("E13")
 def test_the_key_says_who_may_look_and_who_may_act(served: Served, filled: dict[str, Any]) -> None:
-    """Asked for where it is missing, kept out of reach of scripts, and good for pages alone."""
+    """The service asks for a missing key, hides it from scripts, and accepts it for pages alone."""
     browser = entered(served, guard=guard)
     asked = served("GET", "/dashboard/queue?name=emails")
     assert asked.status_code == 303
@@ -149,7 +149,7 @@ HOST, ORIGIN = "eventkit.example", "https://eventkit.example"
 
 @pytest.fixture
 def signed_in(served: Served, url: str) -> Iterator[Any]:
-    """Signs a browser in under a host name, behind a proxy for TLS, and gives the statuses of two services for it."""
+    """Return a function that signs a browser in by a host name behind a TLS proxy, and gives two services' statuses."""
     others = [served.run(connected(url))]
 
     def signs_in(key: str) -> Any:
@@ -187,14 +187,14 @@ def added(served: Served, *scopes: str) -> Any:
 
 
 def both(send: Any, seconds: float = 0.0) -> list[int]:
-    """What either service answers to the browser after so many seconds."""
+    """Return the answers of both services to the browser after so many seconds."""
     time.sleep(seconds)
     return [send(number, "GET", "/dashboard/queues").status_code for number in (0, 1)]
 
 
 @proves("E13")
 def test_a_browser_has_a_session_and_not_the_key(signed_in: Any, served: Served, tmp_path: Path, url: str) -> None:
-    """Under a host name behind a proxy; good for all processes, until it is a day old, and not in a copy."""
+    """It works by a host name behind a proxy, in all processes, for a day, and not as a copy."""
     key = added(served, "admin")
     send = signed_in(key)
     [cookie] = [one for one in send.answer.headers.get_list("set-cookie") if one.startswith("eventkit_session=")]
@@ -215,7 +215,7 @@ def test_a_browser_has_a_session_and_not_the_key(signed_in: Any, served: Served,
 @proves("E13")
 @pytest.mark.parametrize("end", ["revoke", "rotate", "sign out"])
 def test_a_session_ends_with_its_key(signed_in: Any, served: Served, end: str) -> None:
-    """Within a second, in every process; and where the browser signs out."""
+    """It ends within a second, in every process; and where the browser signs out."""
     key = added(served, "consume")
     other, send = signed_in(key), signed_in(key)
     assert both(send) == [200, 200]

@@ -1,6 +1,6 @@
-"""The dashboard in a real browser: that it follows what happens, and can be used by keyboard and in either light.
+"""The dashboard in a real browser: live updates, keyboard use, and both colour schemes.
 
-Chromium is the system's.  Where there is none, the tests are skipped and say so.
+Chromium is the system's.  Without it, the tests are skipped with that reason.
 """
 
 import shutil
@@ -23,7 +23,7 @@ SWITCHES = (
 
 @pytest.fixture
 def chromium() -> Iterator[Any]:
-    """A browser, no longer than a test needs it: whoever drives it has an event loop, which others would meet."""
+    """Return a browser for one test: its driver has an event loop, which would disturb others."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("there is no Chromium on this machine: install the system's chromium")
@@ -36,9 +36,9 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of either kind; that pages are the same on both is proved without a browser."""
+    """Return the URL of a database of either kind; other tests prove that pages are the same on both."""
     return (
-        f"sqlite:///{tmp_path}/pages.db" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+        f"sqlite:///{tmp_path}/pages.db" if request.param == "sqlite" else str(request.getfixturevalue("emptied_url"))
     )
 
 
@@ -57,27 +57,27 @@ def served(filled: dict[str, Any], url: str, tmp_path: Path) -> Iterator[Started
 
 @proves("E11", "E12", "E13")
 def test_the_dashboard_in_a_browser(chromium: Any, served: Started, filled: dict[str, Any], url: str) -> None:
-    """What happens appears by itself, without a word of complaint from the browser, and what was typed stays."""
-    complaints: list[str] = []
+    """Changes appear by themselves, without an error in the browser's console, and typed text stays."""
+    errors: list[str] = []
     context = chromium.new_context(viewport={"width": 1280, "height": 860})
-    context.on("request", lambda asked: asked.url.startswith(served.address) or complaints.append(asked.url))
+    context.on("request", lambda asked: asked.url.startswith(served.address) or errors.append(asked.url))
     page = context.new_page()
     page.set_default_timeout(30_000)
-    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("dialog", lambda dialog: errors.append(dialog.message))
 
     page.goto(served.address)
     tile = page.locator(".tile.dead .value")
     assert tile.inner_text() == "4"
     with eventkit.connect(url) as kit:
-        # What is committed by another process is on the page without anybody asking for it.
+        # A commit of another process appears on the page by itself.
         queue = kit.queue("emails")
         [task] = queue.claim("other")
         queue.fail(task, "another")
         page.locator(".tile.dead .value", has_text="5").wait_for()
 
-        # By keyboard alone: the way into the content, along the pages, to a dead letter's kind.
+        # By keyboard alone: skip to the content, along the pages, to a dead letter's kind.
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
         page.keyboard.press("Enter")
@@ -86,7 +86,7 @@ def test_the_dashboard_in_a_browser(chromium: Any, served: Started, filled: dict
         page.get_by_role("link", name="ConnectionRefused: by mail.internal").press("Enter")
         page.wait_for_url("**group=**")
 
-        # What somebody types is not taken away by what is new.
+        # Typed text survives an update.
         page.goto(f"{served.address}/dashboard/task?queue=emails&id={filled['dead']}")
         page.get_by_text("Edit and requeue").click()
         box = page.get_by_label("The payload, as JSON")
@@ -100,15 +100,15 @@ def test_the_dashboard_in_a_browser(chromium: Any, served: Started, filled: dict
         assert info is not None
         assert (info.state, info.payload) == ("ready", {"to": "typed"})
 
-        # What cannot be undone asks first.
+        # A destructive action asks for confirmation.
         page.goto(f"{served.address}/dashboard/dead?queue=emails")
         page.get_by_text("Delete all…").press("Enter")
         assert queue.stats().dead == 4
         page.get_by_role("button", name="Delete all", exact=True).press("Enter")
-        page.get_by_text("Nothing has failed for good").wait_for()
+        page.get_by_text("No dead letters").wait_for()
         assert queue.stats().dead == 0
 
-        # Following can be stopped, and begun again.
+        # Updates can be stopped, and started again.
         page.goto(f"{served.address}/dashboard/queues")
         button = page.get_by_role("button", name="Live")
         button.click()
@@ -118,13 +118,13 @@ def test_the_dashboard_in_a_browser(chromium: Any, served: Started, filled: dict
         assert page.get_by_role("link", name="new one").count() == 0
         button.click()
         page.get_by_role("link", name="new one").wait_for()
-    assert complaints == []
+    assert errors == []
     context.close()
 
 
 @proves("E11", "E12")
 def test_every_page_in_either_light_and_on_a_telephone(chromium: Any, served: Started, filled: dict[str, Any]) -> None:
-    """Nothing sticks out, nothing is as dark as what it stands on, and all that can be used has a name."""
+    """Nothing overflows, all text has enough contrast, and every control has a name."""
     paths = (
         "/",
         "/dashboard/queues",
@@ -148,7 +148,7 @@ def test_every_page_in_either_light_and_on_a_telephone(chromium: Any, served: St
             assert page.evaluate(NAMELESS) == [], path
             assert page.locator("h1").count() == 1, path
         context.close()
-    assert HOSTILE  # It is on these pages, and the title above is what its script would have changed.
+    assert HOSTILE  # The text is on these pages, and its script would have changed the title above.
 
 
 CONTRAST = """() => {
@@ -174,9 +174,9 @@ CONTRAST = """() => {
     }
     return found;
 }"""
-"""Texts that stand out too little from what they stand on: less than 4.5 to 1."""
+"""Texts with too little contrast to their background: less than 4.5 to 1."""
 
 NAMELESS = """() => [...document.querySelectorAll("a, button, input:not([type=hidden]), textarea, svg[role=img]")]
     .filter((one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length || one.hidden))
     .map((one) => one.outerHTML.slice(0, 80))"""
-"""What can be used, or is a picture, and would be read out as nothing."""
+"""Controls and pictures without an accessible name."""

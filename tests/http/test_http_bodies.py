@@ -1,4 +1,4 @@
-"""Bodies are JSON, strictly; and what is too much is refused early."""
+"""Bodies are strict JSON; load beyond the limits is refused early."""
 
 from collections.abc import Iterator
 
@@ -14,13 +14,13 @@ DEEP = b"[" * 64 + b"]" * 64
 
 @pytest.fixture(params=["sqlite"])
 def url(request: pytest.FixtureRequest, tmp_path: object) -> str:
-    """Bodies are read before any database is asked."""
+    """Bodies are parsed before any database is called."""
     return f"sqlite:///{tmp_path}/served.db"
 
 
 @pytest.fixture
 def queue(served: Served) -> Iterator[str]:
-    """A queue, into which nothing gets."""
+    """Return an empty queue."""
     served("POST", "/queues", json={"name": "q"})
     yield "/queues/q/messages"
     assert served("GET", "/queues/q/stats").json()["ready"] == 0
@@ -62,7 +62,7 @@ def queue(served: Served) -> Iterator[str]:
     ],
 )
 def test_what_is_not_strictly_json_is_refused(served: Served, queue: str, status: int, body: bytes) -> None:
-    """With a line that says why, and before anything is written."""
+    """The error is a line with the reason, and nothing is written."""
     refused = served("POST", queue, content=body, headers={"content-type": "application/json"})
     problem = refused.json()
     assert (refused.status_code, problem["status"], list(problem)) == (status, status, ["error", "status", "code"])
@@ -71,10 +71,10 @@ def test_what_is_not_strictly_json_is_refused(served: Served, queue: str, status
 
 @proves("E2")
 def test_another_type_is_refused(served: Served, queue: str) -> None:
-    """Forms and plain text are no JSON, NDJSON is for events, and a body without a type may be anything."""
+    """Forms and plain text are not JSON, NDJSON is for events, and a body without a type may be anything."""
     types = ("application/x-www-form-urlencoded", "text/plain", "application/x-ndjson", "application/json5", "")
     for headers in ({"content-type": media} for media in types):
-        for path in (queue, "/queues/q/pause"):  # The one takes JSON and nothing else, the other no body at all.
+        for path in (queue, "/queues/q/pause"):  # The one accepts only JSON, the other no body at all.
             refused = served(
                 "POST", path, content=b'{"payload": 1}', headers=headers if headers["content-type"] else {}
             )
@@ -84,7 +84,7 @@ def test_another_type_is_refused(served: Served, queue: str) -> None:
 
 @proves("E2")
 def test_the_last_that_is_let_in(served: Served) -> None:
-    """What is just not too deep, or has a key twice in two objects, is as good as anything."""
+    """The deepest allowed body, and a key twice in two objects, are accepted."""
     sent = {"content-type": "application/json"}
     body = b'{"payload": ' + DEEP[1:-1] + b', "headers": {"payload": "a:b"}}'
     assert served("POST", "/streams/s/events", content=body, headers=sent).status_code == 201
@@ -99,7 +99,7 @@ def test_the_last_that_is_let_in(served: Served) -> None:
 @proves("E6")
 @pytest.mark.parametrize("mark", ["max_wal", "max_writing"])
 def test_more_than_the_database_can_take_is_refused_early(served: Served, queue: str, mark: str) -> None:
-    """From the mark on what adds something is to come later, and what takes something out is served."""
+    """Above the threshold, adding calls get a later retry time, and removing calls are served."""
     strict = app(served.kit, settings=ServiceSettings(**{mark: 0}))
 
     async def ask(method: str, path: str, body: object = None) -> httpx.Response:

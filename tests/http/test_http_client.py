@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def generator(tmp_path: Path) -> Path:
-    """The Python of an environment with the generator, which wants an older typer than the command line does."""
+    """Return the Python of an environment with the generator, which needs an older typer than the command line."""
     folder = tmp_path / "generator"
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -34,7 +34,7 @@ def generator(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @proves("E8")
 def test_a_generated_client_works(started: Started, generator: Path, tmp_path: Path) -> None:
-    """Written by openapi-python-client without a warning, and good for a round through a queue and a stream."""
+    """openapi-python-client writes it without a warning, and it makes a round through a queue and a stream."""
     document = tmp_path / "openapi.json"
     document.write_text(json.dumps(httpx.get(f"{started.address}/openapi.json").json()))
     command = ["generate", "--path", document, "--output-path", tmp_path / "generated", "--meta", "none"]

@@ -1,4 +1,4 @@
-"""The page about the service is true: its recipes run, and what it shows of an application works."""
+"""The page about the service is true: its recipes run, and its examples of an application work."""
 
 import asyncio
 import subprocess
@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
 
 
 def test_its_recipes_run(started: Started) -> None:
-    """One after the other, in a shell that ends with the first that fails."""
+    """They run in order, in a shell that ends with the first that fails."""
     recipes = [block for _, block in blocks(PAGE, "sh") if "curl " in block]
     script = "set -euo pipefail\n" + "\n".join(recipes)
     ran = subprocess.run(
@@ -33,13 +33,13 @@ def test_its_recipes_run(started: Started) -> None:
 
 
 def test_it_names_every_setting() -> None:
-    """And no other."""
+    """It names no others."""
     [text] = [block for _, block in blocks(PAGE, "text") if "[tool.eventkit.server]" in block]
     assert sorted(line.split()[0] for line in text.splitlines()[1:]) == sorted(ServiceSettings.__struct_fields__)
 
 
 def test_it_is_mounted_in_an_application(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the page says, below a path of the application's own."""
+    """It runs below a path of the application, as the page shows."""
     monkeypatch.chdir(tmp_path)
     [block] = [block for _, block in blocks(PAGE, "python")]
     namespace: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and whether the service keeps to it whatever it is sent."""
+"""The OpenAPI document, and whether all answers of the service conform to it."""
 
 import contextlib
 import warnings
@@ -26,20 +26,20 @@ CHECKS = [
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of either kind."""
+    """Return the URL of a database of either kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'served.db'}?durability=off"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("emptied_url"))
 
 
 @pytest.fixture(name="settings")
 def short_waits() -> str:
-    """Nobody waits for long."""
+    """Shorten all waits."""
     return "max_wait = 0.01"
 
 
 def explore(address: str, examples: int) -> int:
-    """Send *examples* of every request there is, valid ones and invalid ones; how many."""
+    """Send *examples* of every kind of request, valid ones and invalid ones; return how many."""
     document = requests.get(f"{address}/openapi.json", timeout=60).json()
     schema = openapi.from_dict(document)
     sent = 0
@@ -47,7 +47,7 @@ def explore(address: str, examples: int) -> int:
         for result in schema.get_all_operations():
             operation = result.ok()
             if operation.path.endswith("/sse"):
-                continue  # These go on for ever.
+                continue  # These streams do not end.
             for mode in GenerationMode:
 
                 @settings(
@@ -64,7 +64,7 @@ def explore(address: str, examples: int) -> int:
                     case.validate_response(response, checks=CHECKS)  # type: ignore[attr-defined]
                     sent += 1
 
-                # A request without a body and parameters cannot be wrong.
+                # A request without a body and parameters cannot be invalid.
                 with warnings.catch_warnings(), contextlib.suppress(Unsatisfiable):
                     warnings.simplefilter("ignore")
                     keeps_to_the_document()
@@ -73,7 +73,7 @@ def explore(address: str, examples: int) -> int:
 
 @proves("E8")
 def test_it_keeps_to_its_document(started: Started) -> None:
-    """A few hundred requests, valid and invalid: no 500, and no answer that the document does not have."""
+    """Hundreds of valid and invalid requests get no 500, and no answer outside of the document."""
     assert explore(started.address, 3) >= 200
     assert "Traceback" not in started.log.read_text()
 
@@ -81,6 +81,6 @@ def test_it_keeps_to_its_document(started: Started) -> None:
 @pytest.mark.slow
 @proves("E8")
 def test_it_keeps_to_its_document_for_long(started: Started) -> None:
-    """Twenty thousand requests."""
+    """Twenty thousand requests conform."""
     assert explore(started.address, 300) >= 20_000
     assert "Traceback" not in started.log.read_text()

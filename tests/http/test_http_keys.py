@@ -1,4 +1,4 @@
-"""Who may call the service, and for what."""
+"""Authentication and authorisation of callers of the service."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ class Guarded:
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     def key(self, *scopes: str, **more: Any) -> Any:
-        """A new key."""
+        """Return a new key."""
 
         async def add() -> Any:
             return await self.keys.add("a test", scopes, **more)
@@ -37,12 +37,12 @@ class Guarded:
         return self.run(add())
 
     def ask(self, method: str, path: str, key: str | None = None, **more: Any) -> httpx.Response:
-        """The answer to a request with a key."""
+        """Return the answer to a request with a key."""
         headers = more.pop("headers", {}) | ({} if key is None else {"Authorization": f"Bearer {key}"})
         return self.run(self.client.request(method, path, headers=headers, **more))
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """What a call of the kit comes to."""
+        """Return the result of a call of the kit."""
 
         async def inside() -> Any:
             return await call()
@@ -52,7 +52,7 @@ class Guarded:
 
 @pytest.fixture
 def guarded(url: str) -> Iterator[Callable[..., Guarded]]:
-    """Makes the service."""
+    """Return a function that makes the service."""
     with asyncio.Runner() as runner:
         kit = runner.run(connected(url))
         made: list[Guarded] = []
@@ -92,7 +92,7 @@ ASKED = (
     ],
 )
 def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope: str, may: list[bool]) -> None:
-    """And nothing else: 403, which says what it would take."""
+    """All else is 403, and the answer names the required scope."""
     service = guarded()
     for name in ("emails", "orders"):
         service.do(lambda name=name: service.kit.queue(name).configure(max_attempts=3))
@@ -109,7 +109,7 @@ def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope
 
 @proves("E18")
 def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarded]) -> None:
-    """401, and nothing is said of why; what is open is open to all."""
+    """The answer is 401 without a reason; open paths are open to all."""
     service = guarded()
     key, revoked, expired = service.key("admin"), service.key("admin"), service.key("admin", expires=0.001)
     service.do(lambda: service.keys.revoke(revoked.id))
@@ -129,7 +129,7 @@ def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarde
 
 @proves("E18")
 def test_a_key_that_is_revoked_is_refused_within_a_second(guarded: Callable[..., Guarded]) -> None:
-    """Also by a service that has just let it in; and a rotated one likewise."""
+    """This includes a service that has just accepted it, and a rotated one."""
     service = guarded()
     revoked, rotated = service.key("consume"), service.key("consume")
     for key in (revoked, rotated):
@@ -147,11 +147,11 @@ def test_a_key_that_is_revoked_is_refused_within_a_second(guarded: Callable[...,
 
 @proves("E18")
 def test_where_there_was_never_a_key_a_service_may_be_open(guarded: Callable[..., Guarded]) -> None:
-    """Until there is one; and revoking it does not open the service again."""
+    """The first key closes it, and its revocation does not open the service again."""
     service, closed = guarded(open_without_keys=True), guarded()
     assert service.ask("GET", "/queues").status_code == 200
     assert closed.ask("GET", "/queues").status_code == 401
-    service.client.base_url = httpx.URL("http://evil.example")  # A name that was made to mean this machine.
+    service.client.base_url = httpx.URL("http://evil.example")  # A rebound host name.
     assert service.ask("GET", "/queues").status_code == 403
     service.client.base_url = httpx.URL("http://localhost:8888")
     assert service.ask("GET", "/queues").status_code == 200
@@ -166,7 +166,7 @@ def test_where_there_was_never_a_key_a_service_may_be_open(guarded: Callable[...
 
 @proves("E18")
 def test_a_key_has_its_rate_and_its_quota(guarded: Callable[..., Guarded]) -> None:
-    """Of all services together: beyond it 429, with when to come again; others are not held up."""
+    """They hold across all services: beyond them 429 with a retry time; other keys are not affected."""
     one, two = guarded(), guarded()
     rated, counted, free = one.key("consume", rate=0.01, burst=3), one.key("consume", quota=4), one.key("consume")
     for key, most in ((rated, 3), (counted, 4)):
@@ -180,7 +180,7 @@ def test_a_key_has_its_rate_and_its_quota(guarded: Callable[..., Guarded]) -> No
 
 @proves("E18")
 def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
-    """For the method, path and idempotency key that they come with, and not long ago; what only reads need not be."""
+    """A signature covers method, path and idempotency key, and expires; reading calls need none."""
     service = guarded(body_secrets=["one", "two"], open_without_keys=True)
     service.do(lambda: service.kit.queue("emails").configure(max_attempts=3))
     body, path = b'{"payload": 1}', "/queues/emails/messages"
@@ -210,7 +210,7 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
 
 @proves("E19")
 def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a service in use, and in trouble: neither keys nor payloads nor secrets, nor how to reach the database."""
+    """A busy and failing service logs neither keys nor payloads nor secrets, nor the database's URL."""
     monkeypatch.setenv("EVENTKIT_BODY_SECRETS", "BODYSECRET")
     monkeypatch.setenv("EVENTKIT_WEBHOOK_SECRETS", "HOOKSECRET")
     with eventkit.connect(url) as kit:
@@ -239,7 +239,7 @@ def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pyt
 
 @proves("E18")
 def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
-    """Told to listen on every address, it does once there is a key, and asks for it."""
+    """It listens on every address once there is a key, and requires it."""
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     with eventkit.connect(url) as kit:
         key = ApiKeys(kit).add("a test", ["consume"])
@@ -256,7 +256,7 @@ def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
 
 @proves("E19")
 def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None:
-    """Once for each thing that was done, with whose key it was; nothing of what reads, produces, or was refused."""
+    """Each action has one event with its key; reading, producing and refused calls have none."""
     service = guarded()
     key = service.key("admin", "produce", "consume")
     already = len(service.do(lambda: service.kit.stream(AUDIT).read()))
@@ -276,8 +276,8 @@ def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None
     for method, path, body, status in asked:
         assert (path, service.ask(method, path, key, json=body).status_code) == (path, status)
     assert service.ask("POST", "/queues/emails/pause").status_code == 401
-    told = [event.payload for event in service.do(lambda: service.kit.stream(AUDIT).read())][already:]
-    assert told == [
+    audited = [event.payload for event in service.do(lambda: service.kit.stream(AUDIT).read())][already:]
+    assert audited == [
         {"action": action, "by": key.id}
         for action in (
             "POST /queues",
@@ -295,7 +295,7 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 
 @proves("E18")
 def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
-    """A key puts nothing into a queue by way of a job, a schedule or dead letters if it may not produce there."""
+    """Without the right to produce to a queue, a key cannot fill it by a job, a schedule or dead letters."""
     service = guarded()
     key = service.key("produce:job", "admin:schedule", "admin:queue:hooks")
     boss = service.key("admin")
@@ -317,7 +317,7 @@ def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[...,
 
 @proves("E18")
 def test_a_job_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[..., Guarded]) -> None:
-    """Read with the right to the jobs of its queue or to the queue, or the key that made it; ended by admins."""
+    """It is readable with the right to its jobs or its queue, or by the key that made it; admins can end it."""
     service = guarded()
     maker, other = (service.key("produce:job", "produce:queue") for _ in range(2))
     made = {}
@@ -339,7 +339,7 @@ def test_a_job_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[.
 
 @proves("E18")
 def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guarded]) -> None:
-    """Streams, locks, limits, queues and all else whose name begins with eventkit; whatever else the key may do."""
+    """All names that begin with eventkit need an admin; no other scope permits them."""
     service = guarded()
     service.do(lambda: service.kit.queue("eventkit.x").configure(max_attempts=3))
     asked: list[tuple[str, str, Any]] = [
@@ -364,7 +364,7 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
 
 @proves("E1", "E18")
 def test_a_lease_is_ended_by_way_of_its_own_queue(guarded: Callable[..., Guarded]) -> None:
-    """A right to another queue is none to its messages, nor to the results of its tasks."""
+    """A right to another queue includes neither its messages nor the results of its tasks."""
     service = guarded()
     for name in ("emails", "orders"):
         service.do(lambda name=name: service.kit.queue(name).enqueue(name))

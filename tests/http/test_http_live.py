@@ -1,4 +1,4 @@
-"""What waits and what goes on: long-polls, server-sent events, and how both end.  Real servers, real sockets."""
+"""Long-polls and server-sent events, and their ends.  Real servers, real sockets."""
 
 import contextlib
 import json
@@ -22,12 +22,12 @@ from eventkit.conformance.clauses import proves
 
 
 class Follower:
-    """A client of server-sent events: what it has heard, by id."""
+    """A client of server-sent events, and the events it has received, by id."""
 
     def __init__(self, url: str, **headers: str) -> None:
         self.heard: list[tuple[int, Any]] = []
-        self.told: list[str] = []
-        """What has come without an id."""
+        self.unnumbered: list[str] = []
+        """The events without an id."""
         self.ended = threading.Event()
         self._leave = threading.Event()
         self.attached = threading.Event()
@@ -49,33 +49,33 @@ class Follower:
                     if id:
                         self.heard.append((id, json.loads(text)["payload"]))
                     else:
-                        self.told.append(text)
+                        self.unnumbered.append(text)
                     id, text = 0, ""
                 if self._leave.is_set():
                     return
         self.ended.set()
 
     def leave(self) -> None:
-        """Go away with the next line."""
+        """Disconnect at the next line."""
         self._leave.set()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of either kind: a process for each test takes its time, so Postgres is for the long run."""
+    """Return a database's URL of either kind; a process for each test is slow, so Postgres is in the slow group."""
     return database(request, tmp_path)
 
 
 @pytest.fixture
 def kit(started: Started, url: str) -> Iterator[eventkit.EventKit]:
-    """A kit beside the service, as another program has it."""
+    """Return a kit beside the service, of another program."""
     with eventkit.connect(url) as kit:
         yield kit
 
 
 @proves("E4")
 def test_a_poll_answers_as_soon_as_there_is_something(started: Started, kit: eventkit.EventKit) -> None:
-    """Whoever commits it: a program without HTTP wakes the poll."""
+    """Any commit wakes the poll, also one of a program without HTTP."""
     kit.queue("q").configure(lease=60)
     with ThreadPoolExecutor() as pool:
         poll = pool.submit(httpx.post, f"{started.address}/queues/q/poll?wait_s=30", timeout=60)
@@ -88,7 +88,7 @@ def test_a_poll_answers_as_soon_as_there_is_something(started: Started, kit: eve
 
 @proves("E4")
 def test_a_client_that_is_gone_has_no_message(started: Started, kit: eventkit.EventKit) -> None:
-    """What a poll would have got whose connection is closed is there for the next one, and has lost no attempt."""
+    """A message claimed for a closed poll goes to the next one, with no attempt spent."""
     kit.queue("q").configure(lease=600)
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as gone:
@@ -102,7 +102,7 @@ def test_a_client_that_is_gone_has_no_message(started: Started, kit: eventkit.Ev
 
 @proves("E5")
 def test_events_are_followed_without_a_gap(started: Started, kit: eventkit.EventKit) -> None:
-    """Those that were there, those that come, and after a lost connection those behind the last id that was seen."""
+    """A follower gets past and new events, and after a lost connection those behind its last id."""
     orders = kit.stream("orders")
     offsets = orders.publish_many(range(250))
     follower = Follower(f"{started.address}/streams/orders/sse?after=0")
@@ -120,7 +120,7 @@ def test_events_are_followed_without_a_gap(started: Started, kit: eventkit.Event
 def test_a_client_is_not_left_behind_by_a_database_that_goes_back(
     started: Started, kit: eventkit.EventKit, url: str
 ) -> None:
-    """It goes on where its consumer is; without one it is told so, when it happens and when it comes back."""
+    """A client continues at its consumer; without one it gets an error, at once and when it reconnects."""
     orders = kit.stream("orders")
     offsets = orders.publish_many(range(20))
     orders.save_offset("billing", offsets[9])
@@ -136,7 +136,7 @@ def test_a_client_is_not_left_behind_by_a_database_that_goes_back(
     for follower in (named, back):
         until(lambda follower=follower: follower.heard[-2:] == list(zip(again, ["a", "b"], strict=True)))
     assert nameless.ended.wait(20)
-    assert (len(nameless.heard), json.loads(nameless.told[-1])["code"]) == (20, "database_replaced")
+    assert (len(nameless.heard), json.loads(nameless.unnumbered[-1])["code"]) == (20, "database_replaced")
 
 
 @proves("E5")
@@ -158,7 +158,7 @@ def test_a_consumer_is_where_it_has_acknowledged_to_be(started: Started, kit: ev
 
 @proves("E5")
 def test_what_is_published_from_now_on(started: Started, kit: eventkit.EventKit) -> None:
-    """Without a position a stream is followed from its end, and a channel always is; line breaks do no harm."""
+    """Streams without a position and all channels start at their end; line breaks in payloads are kept."""
     orders, alerts = kit.stream("orders"), kit.channel("alerts")
     orders.publish("before")
     alerts.notify("before")
@@ -177,7 +177,7 @@ def test_what_is_published_from_now_on(started: Started, kit: eventkit.EventKit)
 @pytest.mark.parametrize("end", ["revoke", "expire"])
 @proves("E18")
 def test_a_key_that_ends_takes_its_streams_along(started: Started, kit: eventkit.EventKit, end: str) -> None:
-    """Those of the API and of the dashboard, idle or busy, at a heartbeat; a poll that waits gets nothing any more."""
+    """Event streams of the API and dashboard, idle or busy, end at a heartbeat; a waiting poll comes back empty."""
     keys = ApiKeys(kit)
     other = keys.add("another", ["consume"])
     key = keys.add("ends", ["consume"], expires=6 if end == "expire" else None)
@@ -203,7 +203,7 @@ def test_a_key_that_ends_takes_its_streams_along(started: Started, kit: eventkit
             time.sleep(0.05)
         kit.queue("q").enqueue("for another")
         assert poll.result(20).status_code == 401
-    assert [json.loads(one.told[-1])["code"] for one in ends[:3]] == ["unauthorized"] * 3
+    assert [json.loads(one.unnumbered[-1])["code"] for one in ends[:3]] == ["unauthorized"] * 3
     assert [task.payload for task in kit.queue("q").claim("w")] == ["for another"]
     assert not any(one.ended.is_set() for one in stays)
 
@@ -211,7 +211,7 @@ def test_a_key_that_ends_takes_its_streams_along(started: Started, kit: eventkit
 @pytest.mark.parametrize("settings", ["slow_reader = 1.0"])
 @proves("E6")
 def test_a_client_that_does_not_read_is_let_go_of(started: Started, kit: eventkit.EventKit) -> None:
-    """And nothing is kept for it meanwhile."""
+    """The server buffers nothing for it meanwhile."""
     big = kit.stream("big")
     address = ("127.0.0.1", int(started.address.rpartition(":")[2]))
     with socket.create_connection(address) as slow:
@@ -233,7 +233,7 @@ def test_a_client_that_does_not_read_is_let_go_of(started: Started, kit: eventki
     ],
 )
 def test_who_takes_too_long_to_ask_is_let_go_of(started: Started, beginning: bytes) -> None:
-    """Before the first byte, in the headers, and in the body; however many bytes come now and then."""
+    """The connection is closed before the first byte, in the headers and in the body, even if bytes arrive slowly."""
     with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as slow:
         slow.sendall(beginning)
         slow.settimeout(0.2)
@@ -253,7 +253,7 @@ def test_who_takes_too_long_to_ask_is_let_go_of(started: Started, beginning: byt
 
 @proves("E6")
 def test_a_body_that_is_too_large_is_refused_as_it_comes(started: Started) -> None:
-    """Also one that does not say how large it is: the answer is there before the end."""
+    """A body without a declared size is refused too: the answer comes before the end."""
     with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as sender:
         sender.sendall(b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         sender.sendall(b"Transfer-Encoding: chunked\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Queues over HTTP: messages in, out, and what became of them."""
+"""Queues over HTTP: enqueueing, claiming and finishing messages."""
 
 from typing import Any
 
@@ -10,19 +10,19 @@ from eventkit.conformance.clauses import proves
 
 @pytest.fixture
 def queue(served: Served) -> str:
-    """A queue, and the path to it."""
+    """Return a queue, and the path to it."""
     assert served("POST", "/queues", json={"name": "emails", "lease": 30}).status_code == 201
     return "/queues/emails"
 
 
 def held(message: dict[str, Any]) -> dict[str, Any]:
-    """A message that was handed out, for those who finish it."""
+    """Return a claimed message."""
     return {"id": message["id"], "token": message["token"]}
 
 
 @proves("E1")
 def test_a_message_goes_in_and_out(served: Served, queue: str) -> None:
-    """What was sent is handed out once, and is gone when it is acked."""
+    """A message is handed out once, and is gone when it is acked."""
     sent = served("POST", f"{queue}/messages", json={"payload": {"to": "ann"}, "priority": 3})
     assert (sent.status_code, sent.json()["created"]) == (201, True)
     [message] = served("POST", f"{queue}/poll?batch=5").json()
@@ -36,7 +36,7 @@ def test_a_message_goes_in_and_out(served: Served, queue: str) -> None:
 
 @proves("E1")
 def test_many_messages_are_one_transaction(served: Served, queue: str) -> None:
-    """An array is all or nothing, and answered one by one."""
+    """An array is all or nothing, and has an answer for each item."""
     mixed = [{"payload": n, "delay_ms": 60_000 if n == 2 else None} for n in range(3)]
     assert [one["created"] for one in served("POST", f"{queue}/messages", json=mixed).json()] == [True] * 3
     assert [one["payload"] for one in served("POST", f"{queue}/poll?batch=256").json()] == [0, 1]
@@ -51,7 +51,7 @@ def test_many_messages_are_one_transaction(served: Served, queue: str) -> None:
 
 @proves("E1")
 def test_a_key_makes_one_message(served: Served, queue: str) -> None:
-    """In the body or in the header, a known key answers 200 with the first id."""
+    """A known key, in the body or in the header, answers 200 with the first id."""
     first = served("POST", f"{queue}/messages", json={"payload": 1, "idempotency_key": "k"})
     again = served("POST", f"{queue}/messages", json={"payload": 2}, headers={"Idempotency-Key": "k"})
     assert (first.status_code, again.status_code) == (201, 200)
@@ -66,7 +66,7 @@ def test_a_key_makes_one_message(served: Served, queue: str) -> None:
     ['{"b": 1,\n "a": 9007199254740993}', "-0.0", "1e308", "123456789012345678901", '"\\u0000é😀"', "null", "[ ]"],
 )
 def test_a_payload_is_passed_on_as_it_was_sent(served: Served, queue: str, text: str) -> None:
-    """Neither its numbers, nor its text, nor the order of its keys change on the way."""
+    """Its numbers, its text and the order of its keys are unchanged."""
     body = f'{{"payload": {text}}}'.encode()
     assert (
         served("POST", f"{queue}/messages", content=body, headers={"content-type": "application/json"}).status_code
@@ -76,7 +76,7 @@ def test_a_payload_is_passed_on_as_it_was_sent(served: Served, queue: str, text:
 
 
 def test_messages_are_put_back_and_held_longer(served: Served, queue: str) -> None:
-    """With a delay, by the queue's policy, and to the dead letters in the end."""
+    """A nack has a delay, by default of the queue's policy, and ends in the dead letters."""
     served("PATCH", queue, json={"max_attempts": 2})
     served("POST", f"{queue}/messages", json=[{"payload": 1}, {"payload": 2}])
     first, second = served("POST", f"{queue}/poll?batch=2").json()
@@ -94,7 +94,7 @@ def test_messages_are_put_back_and_held_longer(served: Served, queue: str) -> No
 
 
 def test_who_only_looks_takes_nothing(served: Served, queue: str) -> None:
-    """Peeking, getting and counting leave the message where it is; deleting does not."""
+    """Peeking, getting and counting leave the message unchanged; deleting does not."""
     id = served("POST", f"{queue}/messages", json={"payload": "look"}).json()["id"]
     [seen] = served("GET", f"{queue}/peek").json()
     assert (seen["id"], seen["state"], seen["payload"]) == (id, "ready", "look")
@@ -106,7 +106,7 @@ def test_who_only_looks_takes_nothing(served: Served, queue: str) -> None:
 
 
 def test_queues_are_made_changed_and_forgotten(served: Served) -> None:
-    """With the statuses that are documented."""
+    """The answers have the documented statuses."""
     assert served("GET", "/queues/none").json()["code"] == "unknown_queue"
     assert served("POST", "/queues/none/poll").status_code == 404
     made = served("POST", "/queues", json={"name": "q", "retry": [1, 5], "max_size": 2})
@@ -128,14 +128,14 @@ def test_queues_are_made_changed_and_forgotten(served: Served) -> None:
 
 
 def test_a_queue_that_has_tasks_is_there(served: Served) -> None:
-    """What a program enqueues without HTTP makes a queue, too, and nobody makes it again."""
+    """A queue made by a program without HTTP exists, and cannot be created again."""
     served.ask(served.kit.queue("own").enqueue(1))
     assert served("GET", "/queues/own").status_code == 200
     assert served("POST", "/queues", json={"name": "own"}).status_code == 409
 
 
 def test_leases_end(served: Served, queue: str, url: str) -> None:
-    """A message that nobody finishes is handed out again, and an old token is worth nothing."""
+    """An unfinished message is handed out again, and an old token is invalid."""
     served("POST", f"{queue}/messages", json={"payload": 1})
     [first] = served("POST", f"{queue}/poll?lease_ms=50").json()
     served.run(wait_for(served, f"{queue}/poll?wait_s=5"))
@@ -143,6 +143,6 @@ def test_leases_end(served: Served, queue: str, url: str) -> None:
 
 
 async def wait_for(served: Served, path: str) -> None:
-    """A poll that gets something."""
+    """Return the message of a poll."""
     [again] = (await served.client.post(path)).json()
     assert again["attempt"] == 2

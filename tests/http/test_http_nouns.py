@@ -16,7 +16,7 @@ from eventkit.conformance.clauses import proves
 
 @proves("E3")
 def test_events_are_appended_and_read(served: Served) -> None:
-    """One, an array, or NDJSON; read behind an offset, and waited for."""
+    """Events are published singly, as an array or as NDJSON, and read behind an offset, with a wait."""
     first = served("POST", "/streams/orders/events", json={"payload": {"id": 1}, "key": "1", "headers": {"a": "b"}})
     assert first.status_code == 201
     many = served("POST", "/streams/orders/events", json=[{"payload": 2}, {"payload": 3, "dedup": "x"}])
@@ -33,7 +33,7 @@ def test_events_are_appended_and_read(served: Served) -> None:
 
 
 def test_consumers_move_by_acknowledgement(served: Served) -> None:
-    """Forward by an ack, anywhere by a seek, and pruning keeps what they have still to read."""
+    """An ack moves forward, a seek anywhere, and pruning keeps unread events."""
     offsets = served("POST", "/streams/s/events", json=[{"payload": n} for n in range(4)]).json()["offsets"]
     consumer = "/streams/s/consumers/search"
     assert served("GET", consumer).json() == {"offset": 0}
@@ -50,7 +50,7 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
 
 
 def test_a_job_is_a_task_that_calls(served: Served) -> None:
-    """It is made, shown, listed, cancelled, and tried again when it is dead."""
+    """It is created, shown, listed, cancelled, and retried when it is dead."""
     body = {"callback_url": "https://example.com/hook", "queue_name": "calls", "payload": {"a": 1}, "max_retries": 4}
     made = served("POST", "/jobs", json=body | {"idempotency_key": "k", "delay_ms": 60_000})
     job = made.json()
@@ -75,7 +75,7 @@ def test_a_job_is_a_task_that_calls(served: Served) -> None:
 
 
 def test_schedules_are_kept(served: Served) -> None:
-    """Messages or calls at certain times, changed field by field."""
+    """Messages or calls come at the scheduled times, and each field can be changed."""
     made = served("POST", "/schedules", json={"name": "nightly", "cron_expression": "0 3 * * *", "queue_name": "q"})
     assert (made.status_code, made.json()["when"], made.json()["payload"]) == (201, "0 3 * * *", None)
     assert served("POST", "/schedules", json={"name": "nightly", "cron_expression": "@daily"}).status_code == 409
@@ -91,7 +91,7 @@ def test_schedules_are_kept(served: Served) -> None:
 
 
 def test_results_are_saved_and_waited_for(served: Served) -> None:
-    """By the number of a task or by a name; a dead task is told as such."""
+    """The id is a task's number or a name; a dead task's answer says so."""
     assert served("GET", "/results/report").json()["code"] == "no_result"
     assert served("PUT", "/results/report", json={"value": {"rows": 3}, "ttl_s": 60}).status_code == 204
     assert served("GET", "/results/report").json() == {"id": "report", "value": {"rows": 3}}
@@ -105,7 +105,7 @@ def test_results_are_saved_and_waited_for(served: Served) -> None:
 
 
 def test_locks_are_held_by_a_token(served: Served) -> None:
-    """Taken by one, waited for by another, and let go by whoever has the token."""
+    """One client takes it, another waits, and any holder of the token releases it."""
     first = served("POST", "/locks/report/acquire", json={"ttl_ms": 60_000, "holder": "me"}).json()
     assert served("GET", "/locks/report").json()["holder"] == "me"
     assert served("POST", "/locks/report/acquire", json={}).json()["code"] == "lock_held"
@@ -119,7 +119,7 @@ def test_locks_are_held_by_a_token(served: Served) -> None:
 
 
 def test_limits_count(served: Served) -> None:
-    """Windows and buckets that all processes share."""
+    """Windows and buckets are shared by all processes."""
     window = [served("POST", "/limits/calls/window", json={"limit": 2, "per_s": 3600}).json() for _ in range(3)]
     assert [one["allowed"] for one in window] == [True, True, False]
     bucket = [served("POST", "/limits/mail/bucket", json={"rate": 0.001, "burst": 1}).json() for _ in range(2)]
@@ -127,7 +127,7 @@ def test_limits_count(served: Served) -> None:
 
 
 def test_the_service_says_how_it_is(served: Served) -> None:
-    """It is alive, it can work, and the page of its document loads nothing from elsewhere."""
+    """It answers liveness and readiness, and its document's page loads nothing from other hosts."""
     assert served("GET", "/readyz").json()["status"] == "ok"
     assert served("GET", "/health").json()["listeners"] == 0
     document = served("GET", "/openapi.json").json()
@@ -141,14 +141,14 @@ def test_the_service_says_how_it_is(served: Served) -> None:
 
 
 async def one_task(served: Served) -> Any:
-    """A task that was claimed."""
+    """Return a claimed task."""
     await served.kit.queue("q").enqueue(None)
     [task] = await served.kit.queue("q").claim("w")
     return task
 
 
 async def both(waiting: Any, then: Any) -> list[Any]:
-    """What the one comes to that waits, and the other that is done a moment later."""
+    """Return the answers of a waiting call and of another made a moment later."""
 
     async def later() -> Any:
         await asyncio.sleep(0.2)
@@ -168,7 +168,7 @@ def test_names_are_those_of_the_library(served: Served, noun: str) -> None:
 
 @proves("E1")
 def test_a_name_may_have_a_slash(served: Served) -> None:
-    """It is percent-encoded in the path, wherever the application is mounted, and names the same thing."""
+    """It is percent-encoded in the path, under any mount point, and names the same object."""
     for name in ("a/b", "/", "a/b%2Fc/", "ü/ ?#"):
         path = quote(name, safe="")
         assert served("POST", "/queues", json={"name": name}).status_code == 201
@@ -190,7 +190,7 @@ def test_a_name_may_have_a_slash(served: Served) -> None:
 
 @proves("E8")
 def test_head_is_get_without_a_body(served: Served) -> None:
-    """On every route and page that answers GET: the same status and headers, and nothing after them."""
+    """Every route and page that answers GET gives the same status and headers without a body."""
     served("POST", "/queues", json={"name": "q"})
     paths = [
         re.sub(r"{\w+}", "q", path)
@@ -206,14 +206,14 @@ def test_head_is_get_without_a_body(served: Served) -> None:
             assert (head.status_code, head.headers["content-type"]) == (get.status_code, get.headers["content-type"])
             if path in ("/healthz", "/queues/q", "/openapi.json"):
                 assert head.headers["content-length"] == str(len(get.content))
-    for path in (*followed, "/dashboard/live"):  # Which have no end, and one at once for HEAD.
+    for path in (*followed, "/dashboard/live"):  # Endless streams are closed at once for HEAD.
         assert served("HEAD", path).headers["content-type"].startswith("text/event-stream")
     assert served("HEAD", "/queues/q/poll").status_code == 405
 
 
 @proves("E8")
 def test_an_unknown_query_parameter_is_refused(served: Served) -> None:
-    """On every route, before anything is done, with those that there are."""
+    """Every route refuses it before doing anything, and lists the known ones."""
     served("POST", "/queues", json={"name": "q"})
     for path, methods in served("GET", "/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
@@ -243,7 +243,7 @@ def test_an_unknown_query_parameter_is_refused(served: Served) -> None:
 )
 @pytest.mark.parametrize("number", ["-1", str(2**63), str(10**30), "1e400", "x"])
 def test_a_parameter_that_no_database_has_is_refused(served: Served, method: str, path: str, number: str) -> None:
-    """By the route, and not by a database that cannot take it."""
+    """The route refuses it, and not the database."""
     served("POST", "/queues", json={"name": "q"})
     refused = served(method, f"{path}{number}")
     assert (refused.status_code // 100, refused.json()["status"]) == (4, refused.status_code), refused.text
@@ -251,7 +251,7 @@ def test_a_parameter_that_no_database_has_is_refused(served: Served, method: str
 
 @proves("E8")
 def test_a_name_that_no_database_has_is_refused(served: Served) -> None:
-    """Wherever a route or a page takes a text: in its path, or in its parameters."""
+    """Every route and page refuses it, in its path and in its parameters."""
     document = served("GET", "/openapi.json").json()
     asked = 0
     for template, methods in document["paths"].items():

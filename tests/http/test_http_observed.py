@@ -1,4 +1,4 @@
-"""What the service tells of itself: metrics, ids of requests, lines of logs, and spans."""
+"""Observability of the service: metrics, ids of requests, log lines, and spans."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,13 @@ from eventkit.http import app
 from eventkit.http.metrics import ServiceMetrics
 from eventkit.logs import REQUEST, JSONLines, TextLines
 from eventkit.metrics import MOST, OTHERS, Counter
-from eventkit.operations.worker import Beat
+from eventkit.operations.coordination import Beat
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
 
 
 async def fill(kit: Any) -> None:
-    """Something of everything that there is a metric for."""
+    """Add rows for every metric."""
     queue = kit.queue("jobs")
     await queue.enqueue_many(range(5))
     [task, *_] = await queue.claim("worker", 2)
@@ -47,7 +47,7 @@ async def fill(kit: Any) -> None:
 
 @proves("E9")
 def test_metrics_say_what_there_is(served: Served) -> None:
-    """By the same numbers as text and as JSON, of everything in the database and of the requests themselves."""
+    """Text and JSON have the same numbers, of everything in the database and of the requests themselves."""
     served.ask(fill(served.kit))
     answer = served("GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -71,20 +71,20 @@ def test_metrics_say_what_there_is(served: Served) -> None:
     ):
         assert line in lines
     for answer in (served("GET", "/metrics.json"), served("GET", "/metrics", headers={"accept": "application/json"})):
-        told = answer.json()
-        assert told["eventkit_fleet_slots"] == {
+        shown = answer.json()
+        assert shown["eventkit_fleet_slots"] == {
             "type": "gauge",
-            "help": "How many tasks they may run at once.",
+            "help": "Slots of all live workers.",
             "samples": [{"name": "eventkit_fleet_slots", "labels": {}, "value": 8}],
         }
         requests = [
-            sample for sample in told["eventkit_http_request_seconds"]["samples"] if "le" not in sample["labels"]
+            sample for sample in shown["eventkit_http_request_seconds"]["samples"] if "le" not in sample["labels"]
         ]
         assert {"method": "GET", "route": "/metrics", "status": "2xx"} in [sample["labels"] for sample in requests]
-        # However often it is asked for, the database is asked once in two seconds.
+        # The database is queried once in two seconds, however often the metrics are read.
         [count] = [
             one["value"]
-            for one in told["eventkit_database_seconds"]["samples"]
+            for one in shown["eventkit_database_seconds"]["samples"]
             if one["name"].endswith("_count") and one["labels"]["operation"] == "ReadOverview"
         ]
         assert count == 1
@@ -92,7 +92,7 @@ def test_metrics_say_what_there_is(served: Served) -> None:
 
 @proves("E9")
 def test_every_metric_of_the_service_is_documented() -> None:
-    """With its labels, and no other is."""
+    """Each is documented with its labels, and no other is."""
     page = PAGE.read_text("utf-8").partition("## The service")[2]
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \|", page, re.MULTILINE)
     documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
@@ -101,7 +101,7 @@ def test_every_metric_of_the_service_is_documented() -> None:
 
 @proves("E9")
 def test_a_metric_is_bounded_however_many_names_there_are() -> None:
-    """The thousandth queue and all further ones are told of together; none of the first is lost."""
+    """The thousandth queue and all further ones share a sample; none of the first is lost."""
     counter = Counter("c", "help", "queue", "state")
     for number in range(3 * MOST):
         counter.of(f"queue {number}", "ready").value += 1
@@ -112,7 +112,7 @@ def test_a_metric_is_bounded_however_many_names_there_are() -> None:
 
 @proves("E10")
 def test_a_request_has_an_id(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    """The caller's if it is one, and a new one otherwise: in the answer, and in what is logged meanwhile."""
+    """It is the caller's or a new one, in the answer and in the log."""
     caplog.set_level(logging.INFO, "eventkit.http.access")
     assert served("GET", "/healthz", headers={"x-request-id": "shop-4711"}).headers["x-request-id"] == "shop-4711"
     first, second = (served("GET", "/healthz").headers["x-request-id"] for _ in range(2))
@@ -125,7 +125,7 @@ def test_a_request_has_an_id(served: Served, caplog: pytest.LogCaptureFixture) -
 
 @proves("E10")
 def test_texts_of_others_begin_no_line_of_the_log() -> None:
-    """The message of an exception, its cause's and those of a group can forge no line and command no terminal."""
+    """Messages of an exception, of its cause and of a group can forge no line and send no terminal command."""
     forged = "no\n2026-01-01 00:00:00,000 INFO    eventkit  forged\x1b[2J"
     try:
         try:
@@ -143,7 +143,7 @@ def test_texts_of_others_begin_no_line_of_the_log() -> None:
 
 
 def test_lines_of_the_log_are_json() -> None:
-    """With whatever a record has, the error included, and nothing that would break a line."""
+    """A line has every attribute of a record, the error included, escaped."""
     token = REQUEST.set("shop-4711")
     try:
         try:
@@ -156,11 +156,11 @@ def test_lines_of_the_log_are_json() -> None:
     finally:
         REQUEST.reset(token)
     assert "\n" not in line
-    told = json.loads(line)
-    assert (told["message"], told["level"], told["logger"]) == ("task is\ndead \\ud800", "error", "eventkit.worker")
-    assert (told["request_id"], told["task_id"], told["odd"]) == ("shop-4711", 7, str(object))
-    assert "ValueError: broken" in told["error"]
-    assert told["time"].endswith("+00:00")
+    shown = json.loads(line)
+    assert (shown["message"], shown["level"], shown["logger"]) == ("task is\ndead \\ud800", "error", "eventkit.worker")
+    assert (shown["request_id"], shown["task_id"], shown["odd"]) == ("shop-4711", 7, str(object))
+    assert "ValueError: broken" in shown["error"]
+    assert shown["time"].endswith("+00:00")
 
 
 @proves("E10")
@@ -180,7 +180,7 @@ def test_the_service_logs_requests_as_json(tmp_path: Path) -> None:
 
 @proves("E10", "G11")
 def test_a_request_is_a_span_and_what_it_enqueues_its_child(url: str) -> None:
-    """From the caller's span through the request to the run of the task: one trace."""
+    """The caller's span, the request and the run of the task are one trace."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -231,7 +231,7 @@ def test_a_request_is_a_span_and_what_it_enqueues_its_child(url: str) -> None:
 
 @proves("E8")
 def test_checks_of_readiness_are_shared(tmp_path: Path) -> None:
-    """Also one that fails: however many ask, the database is asked once in a second, and all are told the reason."""
+    """The database is checked once in a second for all callers, who all get the reason of a failure."""
     url = f"sqlite:///{tmp_path}/locked.db"
     eventkit.connect(url).close()
     service = Started(f"{url}?busy_timeout=1", tmp_path)
@@ -259,20 +259,20 @@ Lost = tuple[str, Callable[[], object], list[str]]
 
 @pytest.fixture
 def lost(url: str, tmp_path: Path) -> Iterator[Lost]:
-    """A database, what takes it away, and the words that say where it is and who uses it."""
+    """Return a database, a function that removes it, and the words that name its place and user."""
     if url.startswith("sqlite"):
         eventkit.connect(url).close()
         with contextlib.closing(apsw.Connection(f"{tmp_path}/served.db")) as holder:
-            yield f"{url}?busy_timeout=1", lambda: holder.execute("BEGIN IMMEDIATE"), [str(tmp_path), "served.db"]
+            yield f"{url}?busy_timeout=0.2", lambda: holder.execute("BEGIN IMMEDIATE"), [str(tmp_path), "served.db"]
     else:
         with Cluster() as cluster:
             port = cluster.url.rpartition(":")[2].partition("/")[0]
-            yield cluster.url, lambda: cluster.stop("immediate"), ["127.0.0.1", "postgres", port]
+            yield f"{cluster.url}?busy_timeout=0.2", lambda: cluster.stop("immediate"), ["127.0.0.1", "postgres", port]
 
 
 @proves("E8", "E19")
 def test_a_database_that_is_away_says_nothing_of_itself(lost: Lost, tmp_path: Path) -> None:
-    """Answers have the kind of the trouble alone; where the database is, the log says, and not at level info."""
+    """Answers have only the kind of error; only the log names the database's address, and not at level info."""
     url, take_away, words = lost
     with eventkit.connect(url) as kit:
         key = ApiKeys(kit).add("a test", ["admin"])

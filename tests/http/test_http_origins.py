@@ -1,4 +1,4 @@
-"""Pages of other origins may read and change something where that was said, and never with credentials."""
+"""Pages of other origins: access by configuration, and never with credentials."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ ALLOWED, CREDENTIALS = "access-control-allow-origin", "access-control-allow-cred
 
 
 class Asked:
-    """The service with some origins, and what it answers to their pages."""
+    """The service with some origins, and its answers to their pages."""
 
     def __init__(self, runner: asyncio.Runner, kit: eventkit.AsyncEventKit) -> None:
         self._run = runner.run
@@ -27,7 +27,7 @@ class Asked:
     def __call__(
         self, origins: list[str], method: str, path: str, set: dict[str, Any] | None = None, **headers: str
     ) -> httpx.Response:
-        """One answer; what else is *set* of the service."""
+        """Return one answer; *set* has further settings of the service."""
 
         async def ask() -> httpx.Response:
             settings = ServiceSettings(cors_origins=origins, **set or {})
@@ -42,7 +42,7 @@ class Asked:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> Iterator[Asked]:
-    """What browsers are told no database knows of, so one is enough."""
+    """Answers to browsers do not depend on the database, so one kind is enough."""
     with asyncio.Runner() as runner:
         kit = runner.run(connected(f"sqlite:///{tmp_path}/served.db"))
         yield Asked(runner, kit)
@@ -50,14 +50,14 @@ def asked(tmp_path: Path) -> Iterator[Asked]:
 
 
 def preflight(asked: Asked, origins: list[str], origin: str, method: str = "POST") -> httpx.Response:
-    """What a browser asks before a page may send a message with a key."""
+    """Return the answer to a browser's preflight request for a message with a key."""
     wanted = {"access_control_request_method": method, "access_control_request_headers": "authorization, content-type"}
     return asked(origins, "OPTIONS", "/queues/q/messages", origin=origin, **wanted)
 
 
 @proves("E21")
 def test_nobody_else_may_ask_by_default(asked: Asked) -> None:
-    """Answers are given, because only browsers look, and say nothing of other origins."""
+    """Answers lack the headers that permit other origins; only browsers check."""
     for answer in (preflight(asked, [], SHOP), asked([], "GET", "/queues", origin=SHOP)):
         assert answer.is_success
         assert not [name for name in answer.headers if name.startswith("access-control")]
@@ -65,7 +65,7 @@ def test_nobody_else_may_ask_by_default(asked: Asked) -> None:
 
 @proves("E21")
 def test_an_origin_that_was_named_may_ask(asked: Asked) -> None:
-    """Before it sends something and when it does; what it is refused is for it to read, too."""
+    """The preflight and the request are permitted, and errors are readable, too."""
     before = preflight(asked, [SHOP, "http://other.example"], SHOP)
     assert (before.status_code, before.headers[ALLOWED], before.headers["vary"]) == (204, SHOP, "Origin")
     assert {"POST", "DELETE"} <= set(before.headers["access-control-allow-methods"].split(", "))
@@ -81,7 +81,7 @@ def test_an_origin_that_was_named_may_ask(asked: Asked) -> None:
     "origin", ["https://shop.example", "https://shop.example:84430", "https://evil.example", "null"]
 )
 def test_no_other_origin_may_ask(asked: Asked, origin: str) -> None:
-    """However alike it looks."""
+    """This includes similar origins."""
     before, answer = preflight(asked, [SHOP], origin), asked([SHOP], "GET", "/queues", origin=origin)
     assert (before.status_code, answer.status_code) == (400, 200)
     assert ALLOWED not in [*before.headers, *answer.headers]
@@ -90,7 +90,7 @@ def test_no_other_origin_may_ask(asked: Asked, origin: str) -> None:
 @proves("E21")
 @pytest.mark.parametrize("origins", [[SHOP], ["*"]])
 def test_credentials_are_never_permitted(asked: Asked, origins: list[str]) -> None:
-    """So that no page is shown what the dashboard shows to somebody who is signed in there."""
+    """Otherwise a page could read the dashboard of a signed-in user."""
     for answer in (preflight(asked, origins, SHOP), asked(origins, "GET", "/queues", origin=SHOP, cookie="a=b")):
         assert answer.headers[ALLOWED] in (SHOP, "*")
         assert CREDENTIALS not in answer.headers
@@ -98,31 +98,31 @@ def test_credentials_are_never_permitted(asked: Asked, origins: list[str]) -> No
 
 @pytest.mark.parametrize("origin", ["shop.example", "https://shop.example/", "https://*.shop.example", "null", ""])
 def test_what_is_no_origin_is_refused(asked: Asked, origin: str) -> None:
-    """With a line that shows how one is written."""
-    with pytest.raises(ValueError, match=r"is no origin: write it as in https://"):
+    """The error shows a valid origin."""
+    with pytest.raises(ValueError, match=r"is not an origin: use \* or, for example, https://"):
         asked([origin], "GET", "/queues")
 
 
 @proves("E21")
 def test_any_origin_takes_a_key(tmp_path: Path) -> None:
-    """Or every page that is open in a browser of this machine could do everything."""
+    """Otherwise any open page in a browser of this machine could do everything."""
     url = f"sqlite:///{tmp_path}/open.db"
     with pytest.raises(NotForOthers, match="eventkit key add"):
         serve(url, port=0, settings=settings_of({"cors_origins": ["*"]}))
 
 
 def test_the_command_names_them(tmp_path: Path) -> None:
-    """Instead of those of the file."""
+    """Its origins replace those of the file."""
     url = f"sqlite:///{tmp_path}/served.db"
     eventkit.connect(url).close()
     (tmp_path / "eventkit.toml").write_text('[server]\ncors_origins = ["http://file.example"]\n')
     service = Started(url, tmp_path, "--cors-origin", SHOP, "--cors-origin", "http://two.example")
     try:
-        told = [
+        answers = [
             httpx.get(f"{service.address}/queues", headers={"origin": origin}).headers.get(ALLOWED)
             for origin in (SHOP, "http://two.example", "http://file.example")
         ]
-        assert told == [SHOP, "http://two.example", None]
+        assert answers == [SHOP, "http://two.example", None]
     finally:
         assert service.stop() == 0
 
@@ -148,7 +148,7 @@ EVIL: list[dict[str, str]] = [
 @proves("E21")
 @pytest.mark.parametrize("page", EVIL)
 def test_a_page_of_another_origin_changes_nothing(asked: Asked, page: dict[str, str]) -> None:
-    """A browser sends simple requests without asking first, so they are refused before anything is done."""
+    """A browser sends simple requests without a preflight, so they are refused before anything is done."""
     for method, path in CHANGES:
         refused = asked([SHOP], method, path, host="service", **page)
         assert (path, refused.status_code) == (path, 403)
@@ -158,7 +158,7 @@ def test_a_page_of_another_origin_changes_nothing(asked: Asked, page: dict[str, 
 
 @proves("E21")
 def test_pages_of_ours_and_programs_may_change_something(asked: Asked) -> None:
-    """Under the name that the request has, under the public origin, and where the origin was named for CORS."""
+    """The host of the request, the public origin, and named CORS origins are accepted."""
     public = {"public_origin": "https://eventkit.example"}
     for set, headers in (
         ({}, {}),
@@ -177,7 +177,7 @@ def test_pages_of_ours_and_programs_may_change_something(asked: Asked) -> None:
 @proves("E21")
 @pytest.mark.parametrize("trusted", ["10.1.2.3", "10.0.0.0/8"])
 def test_a_trusted_proxy_says_what_the_browser_has(asked: Asked, trusted: str) -> None:
-    """Its host and its scheme; from any other client the same headers mean nothing."""
+    """It gives the host and the scheme; from any other client the headers are ignored."""
     said = {"x_forwarded_host": "eventkit.example", "x_forwarded_proto": "https", "origin": "https://eventkit.example"}
     for proxies, status in (([trusted], 404), (["10.9.9.9", "192.168.0.0/16"], 403), ([], 403)):
         answer = asked([], "POST", "/queues/none/pause", {"trusted_proxies": proxies}, **said)
@@ -186,5 +186,5 @@ def test_a_trusted_proxy_says_what_the_browser_has(asked: Asked, trusted: str) -
     for proxies, secure in (([trusted], True), ([], False)):
         page = asked([], "GET", "/", {"trusted_proxies": proxies}, **said)
         assert ("Secure" in page.headers["set-cookie"]) is secure
-    with pytest.raises(ValueError, match="trusted_proxies are addresses"):
+    with pytest.raises(ValueError, match="trusted_proxies takes addresses"):
         asked([], "GET", "/", {"trusted_proxies": ["proxy.example"]})

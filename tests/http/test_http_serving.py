@@ -1,4 +1,4 @@
-"""The service as a process: where it listens, and how it ends."""
+"""The service as a process: its address, and its end."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from eventkit.conformance import proves
 
 
 def test_it_answers_and_ends_when_told_to(started: Started) -> None:
-    """It says where it listens, answers there, and ends with exit code 0."""
+    """It prints its address, answers there, and ends with exit code 0."""
     assert httpx.get(f"{started.address}/healthz").json() == {"status": "ok"}
     assert started.stop() == 0
     assert "Traceback" not in started.log.read_text()
@@ -28,7 +28,7 @@ def test_it_answers_and_ends_when_told_to(started: Started) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_without_keys_it_listens_on_this_machine_alone(host: str, tmp_path: Path) -> None:
-    """Another address than loopback is refused, in a line that says what to do."""
+    """Another address than loopback is refused, in a line with the remedy."""
     url = f"sqlite:///{tmp_path / 'alone.db'}"
     eventkit.connect(url).close()
     command = [sys.executable, "-m", "eventkit.cli", "serve", "--url", url, "--host", host, "--port", "0"]
@@ -39,7 +39,7 @@ def test_without_keys_it_listens_on_this_machine_alone(host: str, tmp_path: Path
 
 
 def conversation(address: str, parts: Iterable[bytes]) -> bytes:
-    """Everything that the service answers until it closes the connection."""
+    """Return everything that the service answers until it closes the connection."""
     with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=20) as connection:
         with contextlib.suppress(OSError):
             for part in parts:
@@ -64,9 +64,9 @@ def conversation(address: str, parts: Iterable[bytes]) -> bytes:
     ],
 )
 def test_headers_are_limited(started: Started, head: bytes) -> None:
-    """To 100, and to 64 KiB with the first line: beyond that the answer is 431 and the connection closes."""
+    """The limits are 100 and 64 KiB with the first line: beyond that the answer is 431 and the connection closes."""
     answer = conversation(started.address, [head])
-    if not head.startswith(b"POST"):  # Trailers come after the request was begun, whose answer may be under way.
+    if not head.startswith(b"POST"):  # Trailers follow the start of the request, whose answer may be under way.
         assert answer.startswith(b"HTTP/1.1 431 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "headers_too_large"
     most = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"X-Many: 1\r\n" * 98 + b"\r\n"

@@ -1,4 +1,4 @@
-"""What is in an archive, as somebody sees it who has the manifest, and who has only the folder."""
+"""The content of an archive, read by its manifest, and from the folder alone."""
 
 from pathlib import Path
 from typing import Any
@@ -7,17 +7,17 @@ from pyarrow import parquet
 
 import eventkit
 from eventkit.lake import layout
-from eventkit.operations.lake import Lake, ListPaths, ReadLake
+from eventkit.operations.archive import Lake, ListPaths, ReadLake
 
 
 def manifest(kit: Any, topic: str = "orders") -> Lake:
-    """What the database says of the archive."""
+    """Return the database's manifest of the archive."""
     lake: Lake = kit._connection.execute(ReadLake(topic))
     return lake
 
 
 def archived(kit: Any, location: Path, topic: str = "orders") -> list[tuple[Any, ...]]:
-    """The events in the files that count, as they stand there."""
+    """Return the events in the files of the manifest, as stored."""
     found = []
     for file in manifest(kit, topic).files:
         table = parquet.ParquetFile(location / file.path).read()
@@ -32,7 +32,7 @@ def archived(kit: Any, location: Path, topic: str = "orders") -> list[tuple[Any,
 
 
 def listed(location: Path, format: str, topic: str = "orders") -> list[tuple[Any, ...]]:
-    """The events as somebody reads them who has nothing but the folder and the library of its format."""
+    """Return the events as a reader gets them from the folder and its format's library alone."""
     if format == "delta":
         import deltalake
 
@@ -49,7 +49,7 @@ def listed(location: Path, format: str, topic: str = "orders") -> list[tuple[Any
 
 
 def published(kit: Any, topic: str = "orders") -> list[tuple[Any, ...]]:
-    """The events in the database, in the same form."""
+    """Return the events in the database, in the same form."""
     import msgspec
 
     stream, found = kit.stream(topic), []
@@ -64,16 +64,16 @@ def published(kit: Any, topic: str = "orders") -> list[tuple[Any, ...]]:
 
 
 def assert_nothing_else(kit: Any, location: Path, topic: str = "orders") -> None:
-    """The folder has the files that count, and such as were replaced, and nothing that was left behind."""
+    """Check that the folder has the manifest's files and replaced ones, and nothing else."""
     there = {str(file.relative_to(location)) for file in location.rglob("*") if file.is_file()}
     there = {path for path in there if not path.endswith("_turn.json")}
     known = set(kit._connection.execute(ListPaths(topic)))
-    # Who was killed when it had removed what was replaced has not forgotten it yet.
+    # A compaction killed after removing replaced files has not updated the manifest yet.
     assert {file.path for file in manifest(kit, topic).files} <= there <= known
 
 
 def publish(kit: Any, number: int, topic: str = "orders") -> list[int]:
-    """Some more events; their offsets."""
+    """Publish some more events and return their offsets."""
     events = [
         eventkit.NewEvent({"n": n}, f"customer-{n % 3}", {"trace": str(n)} if n % 2 else None) for n in range(number)
     ]

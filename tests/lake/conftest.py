@@ -10,20 +10,20 @@ import eventkit
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database that nobody has seen yet."""
+    """Return the URL of a new database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'shop.db'}"
-    return str(request.getfixturevalue("postgres_url"))
+    return str(request.getfixturevalue("emptied_url"))
 
 
 @pytest.fixture
 def kit(url: str) -> Iterator[eventkit.EventKit]:
-    """A kit on it."""
+    """Return a kit on it."""
     with eventkit.connect(url) as kit:
         yield kit
 
 
 @pytest.fixture
 def location(tmp_path: Path) -> Path:
-    """Where the archive is to be."""
+    """Return the location of the archive."""
     return tmp_path / "lake"

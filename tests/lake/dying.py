@@ -1,8 +1,8 @@
-"""Archives or replays, and is killed at a chosen step: ``dying.py URL FOLDER WHAT`` reads steps from its stdin.
+"""Archive or replay, and die at a chosen step: ``dying.py URL FOLDER WHAT`` reads steps from its stdin.
 
 Each step has a process of its own.  There is one before each statement and before and after each commit, and one
-around everything that happens to a file: when it is begun, closed, safe on the disk, under its name, and removed.
-With ``list`` there is one before and after the table is brought in step with the manifest, and no other.
+around each change of a file: when it is begun, closed, synced, renamed and removed.
+With ``list`` there is one before and after the table is updated from the manifest, and no other.
 """
 
 import os
@@ -11,23 +11,23 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from eventkit import bulk
+from eventkit import arrow
 from eventkit.kit import backend_of
-from eventkit.lake import archiving, compacting, replaying, turn
-from eventkit.lake.listing import Listing
+from eventkit.lake import archiver, replayer, turn
 from eventkit.lake.store import Store
+from eventkit.lake.turn import Listing
 from eventkit.operations import Operation, Plan, Rows
 
 
 class Steps:
-    """Counts, and ends the process at the last; never if that is 0."""
+    """A counter that ends the process at the last step; never if that is 0."""
 
     def __init__(self, last: int) -> None:
         self._left = last
         self.taken = 0
 
     def next(self) -> None:
-        """One more."""
+        """Count one step."""
         self.taken += 1
         self._left -= 1
         if not self._left:
@@ -35,7 +35,7 @@ class Steps:
 
 
 class Deadly:
-    """An operation, with a step before each of its statements, and one before the commit."""
+    """An operation with a step before each of its statements, and one before the commit."""
 
     def __init__(self, operation: Operation[Any], steps: Steps) -> None:
         self.writes = operation.writes
@@ -44,7 +44,7 @@ class Deadly:
         self._steps = steps
 
     def plan(self) -> Plan[Any]:
-        """The operation's."""
+        """Run the operation's plan."""
         plan = self._operation.plan()
         rows: Rows | None = None
         while True:
@@ -57,14 +57,14 @@ class Deadly:
 
 
 class DeadlyConnection:
-    """A connection on which what writes is deadly."""
+    """A connection whose writing operations may die."""
 
     def __init__(self, connection: Any, steps: Steps) -> None:
         self._connection = connection
         self._steps = steps
 
     def execute(self, operation: Operation[Any]) -> Any:
-        """Its answer, if anybody is there to hear it."""
+        """Return the answer, if the process survives."""
         if not operation.writes:
             return self._connection.execute(operation)
         answer = self._connection.execute(Deadly(operation, self._steps))
@@ -72,7 +72,7 @@ class DeadlyConnection:
         return answer
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -86,12 +86,12 @@ class DeadlyBackend:
         return self
 
     def connect(self, url: str, create: bool) -> DeadlyConnection:
-        """One of them."""
+        """Return one of them."""
         return DeadlyConnection(backend_of(url).connect(url, create=create), self._steps)
 
 
 def stepping(function: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
-    """The function, between two steps."""
+    """Return the function, between two steps."""
 
     def stepped(*arguments: Any) -> Any:
         steps.next()
@@ -103,29 +103,29 @@ def stepping(function: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
 
 
 def work(url: str, folder: str, what: str, last: int) -> None:
-    """What is to be done, in small portions."""
+    """Run the work in small portions."""
     steps = Steps(last)
     if what == "list":
         setattr(Listing, "follow", stepping(Listing.follow, steps))  # noqa: B010
     else:
         backend: Any = DeadlyBackend(steps)
-        for module in (archiving, replaying):
+        for module in (archiver, replayer):
             module.backend_of = backend
         for name in ("begin", "finish", "remove", "_settle"):
             setattr(Store, name, stepping(getattr(Store, name), steps))
-    archiving._STEP_ROWS, bulk._FIRST, bulk.ROWS = 20, 10, 10
+    archiver._STEP_ROWS, arrow._FIRST, arrow.ROWS = 20, 10, 10
     turn._GRACE = 0
     if what == "replay":
-        replaying._ROWS = 7
-        replaying.replay(url, "orders", to_topic="again")
+        replayer._ROWS = 7
+        replayer.replay(url, "orders", to_topic="again")
         return
     if what in ("compact", "list"):
-        compacting._MANY = 3
-    archiving.archive(url, "orders", to=folder, prune=what == "prune")
+        archiver._MANY = 3
+    archiver.archive(url, "orders", to=folder, prune=what == "prune")
 
 
 def main(url: str, folder: str, what: str) -> None:
-    """For each step a process, and how it ended."""
+    """Run a process for each step, and print how it ended."""
     for line in sys.stdin:
         child = os.fork()
         if not child:

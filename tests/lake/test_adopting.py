@@ -6,30 +6,35 @@ from typing import Any
 import pytest
 from command_line import Commands
 from lake.archives import archived, manifest, publish, published
-from restoring import take_back
+from restoring import backed_up, take_back
 
 import eventkit
 from eventkit import EventkitError, lake
 from eventkit.conformance.clauses import proves
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of a database of the test's own, whose tables it may change and recreate."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shop.db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
 @proves("D15")
 def test_an_archive_goes_on_from_a_restored_database(
     url: str, location: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After `eventkit adopt`, which keeps the files that have what the database has lost."""
-    if not url.startswith("sqlite"):
-        pytest.skip("restoring a database of Postgres takes pg_dump")
-    database = tmp_path / "shop.db"
+    """After `eventkit adopt` it does, and keeps the files with events that the database has lost."""
     with eventkit.connect(url) as kit:
         publish(kit, 3)
         lake.archive(url, "orders", to=location)
-    backup = database.read_bytes()
+    restore = backed_up(url, tmp_path)
     with eventkit.connect(url) as kit:
         publish(kit, 4)
         lake.archive(url, "orders")
         [_, lost] = manifest(kit).files
-    database.write_bytes(backup)
+    restore()
     with eventkit.connect(url) as kit:
         publish(kit, 6)
         with pytest.raises(EventkitError, match="goes further than this database.*eventkit adopt --archive orders"):
@@ -45,7 +50,7 @@ def test_an_archive_goes_on_from_a_restored_database(
 def test_nothing_is_archived_of_a_database_that_goes_back_meanwhile(
     kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read then is gone, and its offsets are other events'."""
+    """The events read before are lost, and their offsets belong to others."""
     offsets = publish(kit, 3)
     again: list[int] = []
 

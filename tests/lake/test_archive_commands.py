@@ -14,12 +14,12 @@ from eventkit.conformance.clauses import proves
 
 @pytest.fixture
 def commands(capsys: pytest.CaptureFixture[str], url: str) -> Commands:
-    """Commands on the database."""
+    """Return commands on the database."""
     return Commands(capsys, url)
 
 
 def test_archives_are_written_checked_and_replayed(kit: Any, commands: Commands, location: Path) -> None:
-    """All topics that have one, if none is named."""
+    """Without a name, the command takes all topics with an archive."""
     offsets = publish(kit, 5)
     [came] = commands.json("archive", "orders", "--to", location)
     assert (came["topic"], came["events"], came["covered"]) == ("orders", 5, offsets[-1])
@@ -37,22 +37,22 @@ def test_archives_are_written_checked_and_replayed(kit: Any, commands: Commands,
 
 @proves("D20")
 def test_an_archive_is_kept_as_the_table_that_was_asked_for(kit: Any, commands: Commands, location: Path) -> None:
-    """Once."""
+    """Each topic has one."""
     publish(kit, 5)
     commands.json("archive", "orders", "--to", location, "--format", "iceberg")
     publish(kit, 2)
     commands.json("archive")
     assert listed(location, "iceberg") == published(kit)
-    assert "is kept as iceberg, not as delta" in commands.refusal(1, "archive", "orders", "--format", "delta")
+    assert "has format iceberg, not delta" in commands.refusal(1, "archive", "orders", "--format", "delta")
 
 
 def test_bad_input_is_told_in_a_line(kit: Any, commands: Commands, location: Path) -> None:
-    """And what to do instead."""
+    """The line names the remedy."""
     publish(kit, 1)
-    assert "name one, and say --to FOLDER" in commands.refusal(2, "archive")
+    assert "pass a TOPIC and --to FOLDER" in commands.refusal(2, "archive")
     assert "did you mean 'orders'" in commands.refusal(2, "archive", "ordres", "--to", location)
-    assert "say to which folder" in commands.refusal(2, "archive", "orders")
-    assert "say --prune as well" in commands.refusal(2, "archive", "orders", "--older-than", "1d")
+    assert "pass the folder" in commands.refusal(2, "archive", "orders")
+    assert "need --prune" in commands.refusal(2, "archive", "orders", "--older-than", "1d")
     assert "--to-topic TOPIC or --to-queue" in commands.refusal(2, "replay", "orders")
     assert "has no archive" in commands.refusal(2, "replay", "orders", "--to-queue", "q")
     assert "has no archive" in commands.refusal(2, "archive", "orders", "--check")
@@ -60,7 +60,7 @@ def test_bad_input_is_told_in_a_line(kit: Any, commands: Commands, location: Pat
 
 
 def test_following_ends_by_an_interrupt(kit: Any, url: str, location: Path) -> None:
-    """As it should, with everything archived."""
+    """It ends normally, with everything archived."""
     publish(kit, 3)
     command = [*EVENTKIT, "archive", "orders", "--to", str(location), "--follow", "--every", "1ms", "--url", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as process:

@@ -1,4 +1,4 @@
-"""From a stream into files of Parquet."""
+"""Archives of streams in Parquet files."""
 
 import secrets
 import subprocess
@@ -13,11 +13,11 @@ import pytest
 from lake.archives import archived, assert_nothing_else, manifest, publish, published
 
 import eventkit
-from eventkit import EventkitError, Truncated, bulk, lake
+from eventkit import EventkitError, Truncated, arrow, lake
 from eventkit.conformance.clauses import proves
-from eventkit.lake import archiving
+from eventkit.lake import archiver
 from eventkit.lake.turn import Turn
-from eventkit.operations.lake import ExtendLake, LakeFile
+from eventkit.operations.archive import ExtendLake, LakeFile
 from eventkit.operations.position import ReadPosition
 from eventkit.testing import advance
 
@@ -26,7 +26,7 @@ DAY = 86_400
 
 @proves("D11")
 def test_what_is_archived_is_what_was_published(kit: Any, url: str, location: Path) -> None:
-    """Payloads, keys, headers and moments; by topic and day, and from one run to the next."""
+    """Payloads, keys, headers and times are equal; by topic and day, and across runs."""
     kit.stream("orders").publish_many([None, "\0", "🦊", 2**53 + 1, -0.0, {"b": 1, "a": [2]}, "x" * 524_286])
     publish(kit, 20)
     kit.stream("a/b").publish("another topic")
@@ -37,7 +37,7 @@ def test_what_is_archived_is_what_was_published(kit: Any, url: str, location: Pa
     expected = published(kit)
     assert lake.archive(url, "orders").events == 5
     assert lake.archive(url, "orders").events == 0
-    # Only the database's moments were moved, so those in files are as they were when they were written.
+    # The test moved only the database's times, so those in files are unchanged.
     assert [row[:4] for row in archived(kit, location)] == [row[:4] for row in expected]
     assert lake.archive(url, "a/b", to=location).events == 1
     assert [row[2] for row in archived(kit, location, "a/b")] == ['"another topic"']
@@ -46,7 +46,7 @@ def test_what_is_archived_is_what_was_published(kit: Any, url: str, location: Pa
 
 @proves("D11")
 def test_moments_are_those_of_the_kit(kit: Any, url: str, location: Path) -> None:
-    """In milliseconds, also where plain SQL has written finer ones, which only Postgres keeps."""
+    """They have milliseconds, also where plain SQL on Postgres has written finer ones."""
     first = kit.stream("orders").publish_many(list(range(3)))[0]
     table, moment = "eventkit_event", f"1767225600000 + id - {first}"
     if not url.startswith("sqlite"):
@@ -60,8 +60,8 @@ def test_moments_are_those_of_the_kit(kit: Any, url: str, location: Path) -> Non
 
 @proves("D11")
 def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where more days come at once than files are open."""
-    monkeypatch.setattr("eventkit.lake.writing._OPEN", 2)
+    """This holds also for more days at once than open files."""
+    monkeypatch.setattr("eventkit.lake.archiver._OPEN", 2)
     for _ in range(5):
         publish(kit, 3)
         advance(kit, DAY)
@@ -72,7 +72,7 @@ def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monke
 
 @proves("D11")
 def test_a_stream_that_is_empty_is_archived(kit: Any, url: str, location: Path) -> None:
-    """And what comes later follows."""
+    """Later events follow."""
     kit.stream("orders").configure(retain=timedelta(days=9))
     assert lake.archive(url, "orders", to=location)[2:] == (0, 0, 0, 0, 0)
     publish(kit, 3)
@@ -84,11 +84,11 @@ def test_a_stream_that_is_empty_is_archived(kit: Any, url: str, location: Path) 
 def test_large_events_are_read_few_at_a_time(
     kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a table is some megabytes however large events are."""
-    monkeypatch.setattr(bulk, "_FIRST", 4)
+    """A table takes some megabytes for events of any size."""
+    monkeypatch.setattr(arrow, "_FIRST", 4)
     sizes = []
-    events = archiving._events
-    monkeypatch.setattr(archiving, "_events", lambda *given: sizes.append(given[0].nbytes) or events(*given))
+    events = archiver._events
+    monkeypatch.setattr(archiver, "_events", lambda *given: sizes.append(given[0].nbytes) or events(*given))
     for _ in range(5):
         kit.stream("orders").publish_many(["x" * 524_286] * 16)
     assert lake.archive(url, "orders", to=location).events == 80
@@ -98,34 +98,34 @@ def test_large_events_are_read_few_at_a_time(
 
 @proves("D11")
 def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Path) -> None:
-    """What the earlier one writes from then on counts for nothing, and is not left behind."""
+    """Later writes of the earlier one are refused, and its files removed."""
     publish(kit, 3)
     earlier = Turn(kit._connection, "orders", location)
     later = Turn(kit._connection, "orders", location)
     read = kit._connection.execute(ReadPosition("orders", 0))
     for operation in (lambda: earlier.extend(9, [], read), lambda: earlier.swap([], [])):
-        with pytest.raises(EventkitError, match="somebody else has begun to archive topic 'orders'"):
+        with pytest.raises(EventkitError, match="another process has begun to archive topic 'orders'"):
             operation()
     later.extend(1, [], read)
 
 
 @proves("D11", "D12")
 def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) -> None:
-    """And not from anything else, whoever says so: no range is left out, and no file replaces one that is none."""
+    """Any other start is refused, for every caller: no range is left out, and no file replaces a different one."""
     publish(kit, 3)
     turn = Turn(kit._connection, "orders", location)
     files = manifest(kit).files
     one = LakeFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
     read = kit._connection.execute(ReadPosition("orders", 0))
     assert kit._connection.execute(ExtendLake("orders", turn.epoch, 5, 9, [one], read)) is False
-    with pytest.raises(EventkitError, match="1 of the files to be replaced do not count any more: compact again"):
+    with pytest.raises(EventkitError, match="1 of the files to be replaced were retired meanwhile: compact again"):
         turn.swap([one], [one._replace(path="b")])
     assert (manifest(kit).covered, manifest(kit).files) == (0, files)
 
 
 @proves("D11")
 def test_archivers_that_race_write_each_event_once(kit: Any, url: str, location: Path) -> None:
-    """While others publish."""
+    """Others publish meanwhile."""
 
     def archive(_: int) -> None:
         with suppress(EventkitError):
@@ -146,7 +146,7 @@ def test_archivers_that_race_write_each_event_once(kit: Any, url: str, location:
 
 @proves("D13")
 def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, location: Path) -> None:
-    """Not what came since, is younger, or has still to be read."""
+    """Newer and unread events stay."""
     offsets = publish(kit, 10)
     stream = kit.stream("orders")
     stream.save_offset("search", offsets[3])
@@ -161,7 +161,7 @@ def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, locat
 
 @proves("D13")
 def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path) -> None:
-    """Behind the head that was there when the archiver began, whether or not somebody has to read it."""
+    """Events after the head of the archiver's start stay, with and without a reader."""
     archived_then = publish(kit, 3)
     come: list[int] = []
 
@@ -175,7 +175,7 @@ def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path
 
 @proves("D13")
 def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, location: Path) -> None:
-    """With the range; or it is done without, where that was asked for."""
+    """The error has the range; an option continues without it."""
     publish(kit, 3)
     lake.archive(url, "orders", to=location)
     lost = publish(kit, 3)
@@ -190,9 +190,9 @@ def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, loca
 @proves("D15")
 @pytest.mark.parametrize("damage", ["missing", "truncated", "rotten"])
 def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path, damage: str) -> None:
-    """By name: before anything is dropped from the database, and whenever it is read."""
+    """The error names the file, before events are pruned, and at each read."""
     publish(kit, 499)
-    # What cannot be compressed could be damaged without being noticed, if nothing else looked.
+    # In data that does not compress, only a checksum shows the damage.
     kit.stream("orders").publish(secrets.token_urlsafe(300_000))
     lake.archive(url, "orders", to=location)
     [file] = manifest(kit).files
@@ -216,7 +216,7 @@ def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path,
 
 @proves("D15")
 def test_a_copy_of_the_database_does_not_touch_the_archive(url: str, location: Path, tmp_path: Path) -> None:
-    """Which knows nothing of what its original has written since."""
+    """The copy lacks the later writes of its original."""
     if not url.startswith("sqlite"):
         pytest.skip("copying a database of Postgres with its identity takes pg_dump")
     copy = tmp_path / "copy.db"
@@ -233,14 +233,14 @@ def test_a_copy_of_the_database_does_not_touch_the_archive(url: str, location: P
 
 
 def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) -> None:
-    """And the list of pipelines says so, until the next run is done."""
+    """The list of pipelines says so, until the next run is done."""
     publish(kit, 3)
 
     def interrupt(_done: int, _total: int) -> None:
         raise KeyboardInterrupt
 
     def state() -> Any:
-        from eventkit.operations.pipeline import ListPipelines
+        from eventkit.operations.admin import ListPipelines
 
         [pipeline] = kit._connection.execute(ListPipelines())
         return pipeline.name, pipeline.state, pipeline.rows, pipeline.lag, pipeline.error
@@ -254,7 +254,7 @@ def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) 
 
 
 def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:
-    """With what to do."""
+    """The line names the remedy."""
     publish(kit, 1)
     file = tmp_path / "file"
     file.touch()
@@ -264,27 +264,27 @@ def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_pat
             "there is no topic 'ordres': did you mean 'orders'",
             lambda: lake.archive(url, "ordres", to=location),
         ),
-        (ValueError, "has no archive yet: say to which folder", lambda: lake.archive(url, "orders")),
+        (ValueError, "has no archive yet: pass the folder", lambda: lake.archive(url, "orders")),
         (EventkitError, "cannot be written: ", lambda: lake.archive(url, "orders", to=file / "lake")),
-        # Where nothing can be made, which has nothing to do with another archiver.
+        # The folder cannot be created; the error is not that of another archiver.
         (
             EventkitError,
-            "cannot be written: (?!.*archives the same)",
+            "cannot be written: (?!.*archiving the same)",
             lambda: lake.archive(url, "orders", to="/proc/x"),
         ),
         (ValueError, "names no folder that Arrow knows of", lambda: lake.archive(url, "orders", to="ftp://host/lake")),
         (ValueError, "has no archive: eventkit archive makes one", lambda: lake.replay(url, "orders", to_queue="q")),
-        (ValueError, "say where to: to_topic=", lambda: lake.replay(url, "orders")),
+        (ValueError, "pass a target: to_topic=", lambda: lake.replay(url, "orders")),
     ):
         with pytest.raises(error, match=match) as caught:
             call()
         assert "\n" not in str(caught.value)
     lake.archive(url, "orders", to=location)
-    with pytest.raises(EventkitError, match="is in .*lake, not in .*elsewhere: name that one"):
+    with pytest.raises(EventkitError, match="is in .*lake, not in .*elsewhere: pass that one"):
         lake.archive(url, "orders", to=tmp_path / "elsewhere")
 
 
 def test_it_takes_no_spark() -> None:
-    """So it is there at once, and wherever there is no Java."""
+    """The import loads no PySpark, so archives need no Java."""
     code = "import sys, eventkit.lake; assert not {name for name in sys.modules if name.startswith('pyspark')}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""Small files made into large ones."""
+"""Compaction of small files into large ones."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,15 +9,15 @@ from lake.archives import archived, assert_nothing_else, manifest, publish, publ
 
 from eventkit import lake
 from eventkit.conformance.clauses import proves
-from eventkit.lake import compacting
-from eventkit.lake.compacting import crowds
-from eventkit.operations.lake import LakeFile, ListPaths
+from eventkit.lake import archiver
+from eventkit.lake.archiver import crowds
+from eventkit.operations.archive import LakeFile, ListPaths
 from eventkit.testing import advance
 
 
 @proves("D12")
 def test_many_small_files_become_one(kit: Any, url: str, location: Path) -> None:
-    """With the same in it; the small ones stay for an hour, for those who read them."""
+    """It holds the same events; the small ones stay for an hour, for their readers."""
     for _ in range(8):
         publish(kit, 3)
         came = lake.archive(url, "orders", to=location)
@@ -34,7 +34,7 @@ def test_many_small_files_become_one(kit: Any, url: str, location: Path) -> None
 
 @pytest.mark.parametrize("size", [1_000, 300_000, 5_000_000])
 def test_an_event_is_written_a_few_times_at_most(size: int) -> None:
-    """However often somebody archives, until its file is large; and there are never many files."""
+    """This holds for any number of runs, until its file is large; and there are never many files."""
     files: list[LakeFile] = []
     written = 0
     for number in range(2_000):
@@ -43,7 +43,7 @@ def test_an_event_is_written_a_few_times_at_most(size: int) -> None:
             merged = LakeFile("m", "2026-01-31", crowd[0].first, crowd[-1].last, 1, sum(f.bytes for f in crowd), 0, 0)
             written += merged.bytes
             files = sorted([file for file in files if file not in crowd] + [merged], key=lambda file: file.first)
-    small = [file for file in files if file.bytes < compacting.TARGET]
+    small = [file for file in files if file.bytes < archiver.TARGET]
     assert len(small) < 60
-    assert written < 8 * 2_000 * size + 2_000 * compacting._SMALL
+    assert written < 8 * 2_000 * size + 2_000 * archiver._SMALL
     assert all(before.last < after.first for before, after in pairwise(files))

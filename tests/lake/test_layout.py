@@ -1,4 +1,4 @@
-"""Where files of archives are, for every name that a topic can have."""
+"""Folders of archives, for every name that a topic can have."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ NAMES = ["orders", "a/b", "..", "größe", "a:b c", "🦊" * 255, "x" * 255, "%2
 
 @pytest.mark.parametrize("topic", NAMES)
 def test_every_topic_has_a_folder(topic: str, tmp_path: Path) -> None:
-    """Which any file system takes, within the archive's."""
+    """Any file system accepts its name, and it is inside the archive's folder."""
     path = layout.path(topic, "2026-01-31", 1, 99, 7)
     file = tmp_path / path
     file.parent.mkdir(parents=True)
@@ -22,7 +22,7 @@ def test_every_topic_has_a_folder(topic: str, tmp_path: Path) -> None:
 
 
 def test_no_two_have_the_same() -> None:
-    """However alike they are."""
+    """This includes similar names."""
     names = [*NAMES, "🦊" * 254 + "🐈", "x" * 254 + "y"]
     assert len({layout.folder(topic) for topic in names}) == len(names)
     assert layout.path("orders", "2026-01-31", 1, 99, 7) != layout.path("orders", "2026-01-31", 1, 99, 7)

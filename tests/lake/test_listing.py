@@ -1,4 +1,4 @@
-"""Archives that are tables of Delta Lake and Apache Iceberg as well, read with nothing but the folder."""
+"""Archives that are tables of Delta Lake and Apache Iceberg as well, read from the folder alone."""
 
 import shutil
 import sys
@@ -14,8 +14,8 @@ from pyiceberg.table import StaticTable
 from eventkit import EventkitError, lake
 from eventkit.conformance.clauses import proves
 from eventkit.lake import iceberg, layout
-from eventkit.lake.listing import Listing
 from eventkit.lake.store import Store
+from eventkit.lake.turn import Listing
 from eventkit.testing import advance
 
 formats = pytest.mark.parametrize("format", ["delta", "iceberg"])
@@ -23,7 +23,7 @@ on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 def versions(location: Path, format: str) -> int:
-    """How often the table was committed to."""
+    """Return the number of commits to the table."""
     root = location / layout.folder("orders")
     if format == "delta":
         return int(deltalake.DeltaTable(str(root)).version())
@@ -31,7 +31,7 @@ def versions(location: Path, format: str) -> int:
 
 
 def files(location: Path, format: str) -> set[str]:
-    """What the table consists of, seen from the archive's folder."""
+    """Return the files of the table, relative to the archive's folder."""
     root = location / layout.folder("orders")
     if format == "delta":
         paths = deltalake.DeltaTable(str(root)).file_uris()
@@ -42,7 +42,7 @@ def files(location: Path, format: str) -> set[str]:
 
 
 def sought(location: Path, format: str, offset: int) -> list[str]:
-    """The payload at an offset, where only files are looked into that can have it."""
+    """Return the payload at an offset, reading only the files that can have it."""
     root = str(location / layout.folder("orders"))
     if format == "delta":
         filters: Any = [("offset", "=", offset)]
@@ -56,7 +56,7 @@ def sought(location: Path, format: str, offset: int) -> list[str]:
 @proves("D20")
 @formats
 def test_a_table_has_what_was_published(kit: Any, url: str, location: Path, format: Any) -> None:
-    """In several runs, over days, and when events are not in the database any more."""
+    """It does after several runs, over days, and for events pruned from the database."""
     publish(kit, 5)
     lake.archive(url, "orders", to=location, format=format)
     assert listed(location, format) == published(kit)
@@ -77,7 +77,7 @@ def test_a_table_has_what_was_published(kit: Any, url: str, location: Path, form
 @formats
 @on_sqlite
 def test_files_are_swapped_in_one_commit(kit: Any, url: str, location: Path, format: Any) -> None:
-    """Eight small ones for one; and where nothing has come, nothing is committed."""
+    """One replaces eight small ones; a run without events commits nothing."""
     for _ in range(8):
         before = versions(location, format) if location.exists() else 0
         publish(kit, 3)
@@ -96,7 +96,7 @@ def test_files_are_swapped_in_one_commit(kit: Any, url: str, location: Path, for
 def test_an_archive_of_files_becomes_a_table_and_stays_it(
     kit: Any, url: str, location: Path, format: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With all that it has; and it becomes no other one, nor files alone again."""
+    """It keeps all its events; its format cannot be changed again."""
     publish(kit, 3)
     lake.archive(url, "orders", to=location)
     monkeypatch.setitem(sys.modules, f"eventkit.lake.{format}", None)
@@ -107,7 +107,7 @@ def test_an_archive_of_files_becomes_a_table_and_stays_it(
     assert listed(location, format) == published(kit)
     other: Any = {"delta": "iceberg", "iceberg": "delta"}[format]
     for refused in ("parquet", other):
-        with pytest.raises(EventkitError, match=f"is kept as {format}, not as {refused}: name that"):
+        with pytest.raises(EventkitError, match=f"has format {format}, not {refused}: pass that"):
             lake.archive(url, "orders", format=refused)
     with pytest.raises(ValueError, match="format is one of parquet, delta, iceberg, not 'orc'"):
         lake.archive(url, "orders", format="orc")  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_an_archive_of_files_becomes_a_table_and_stays_it(
 @formats
 @on_sqlite
 def test_a_table_that_is_lost_or_damaged_is_written_anew(kit: Any, url: str, location: Path, format: Any) -> None:
-    """When it was removed, as the error says; the archive is whole all the time."""
+    """It is rewritten after its removal, as the error says; the archive is complete all the time."""
     publish(kit, 3)
     lake.archive(url, "orders", to=location, format=format)
     folder = location / layout.folder("orders") / {"delta": "_delta_log", "iceberg": "metadata"}[format]
@@ -139,7 +139,7 @@ def test_a_table_that_is_lost_or_damaged_is_written_anew(kit: Any, url: str, loc
 @formats
 @on_sqlite
 def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, location: Path, format: Any) -> None:
-    """As somebody whose turn has ended, between reading it and committing."""
+    """Its turn has ended between reading the manifest and committing."""
     publish(kit, 3)
     lake.archive(url, "orders", to=location, format=format)
     late, store = Listing(Store(str(location)), "orders", format), []
@@ -161,7 +161,7 @@ def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, locat
 @formats
 @on_sqlite
 def test_whatever_a_topic_is_called(kit: Any, url: str, location: Path, format: Any) -> None:
-    """Or it is refused in a line, before there is anything; and a topic without events is a table without rows."""
+    """Any name works or is refused in a line, before anything exists; a topic without events is an empty table."""
     publish(kit, 3, "a/b é#?")
     if format == "delta":
         with pytest.raises(EventkitError, match="folders with % in their names.*as iceberg or parquet"):
@@ -180,7 +180,7 @@ def test_whatever_a_topic_is_called(kit: Any, url: str, location: Path, format: 
 def test_versions_of_a_table_do_not_pile_up(
     kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a commit comes every minute; readers of what was a moment ago have an hour."""
+    """With a commit every minute, a version remains readable for an hour."""
     monkeypatch.setattr(iceberg, "_KEPT", timedelta(0))
     monkeypatch.setitem(iceberg._SETTINGS, "write.metadata.previous-versions-max", "2")
     sizes = []
@@ -190,7 +190,7 @@ def test_versions_of_a_table_do_not_pile_up(
         sizes.append(len(list((location / "topic=orders" / "metadata").iterdir())))
     assert max(sizes) < 20
     assert listed(location, "iceberg") == published(kit)
-    # As somebody leaves it who is killed between the two.
+    # The state after a kill between the two commits.
     hint = location / "topic=orders" / "metadata" / "version-hint.text"
     hint.write_text(str(int(hint.read_text()) - 1))
     lake.archive(url, "orders")

@@ -1,4 +1,4 @@
-"""Archives in an object store: all that they do in a folder, and credentials that are in no name."""
+"""Archives in an object store: the same results as in a folder, and credentials in no name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,21 +14,21 @@ import eventkit
 from eventkit import EventkitError, lake
 from eventkit.conformance import proves
 from eventkit.lake.store import Location, Store
-from eventkit.operations.pipeline import ListPipelines
+from eventkit.operations.admin import ListPipelines
 
 QUOTED = SECRET.replace("/", "%2F").replace("+", "%2B")
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """A server with a bucket."""
+    """Return a server with a bucket."""
     with object_store("bucket") as endpoint:
         yield endpoint
 
 
 @pytest.fixture
 def profile(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the server is, and the credentials, stand in files of AWS."""
+    """Write the server's address and the credentials to AWS files."""
     (tmp_path / "config").write_text(f"[profile lake]\nendpoint_url = {endpoint}\nregion = us-east-1\n")
     (tmp_path / "credentials").write_text(f"[lake]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
@@ -37,7 +37,7 @@ def profile(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def listed(endpoint: str, location: str, format: str) -> list[tuple[int, str]]:
-    """The events as somebody reads them who has nothing but the store and the library of the format."""
+    """Return the events as a reader gets them from the store and its format's library alone."""
     folder = f"{location}/topic=orders"
     if format == "delta":
         known = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "aws_region": "us-east-1"}
@@ -54,7 +54,7 @@ def listed(endpoint: str, location: str, format: str) -> list[tuple[int, str]]:
 def test_an_archive_does_there_what_it_does_in_a_folder(
     kit: eventkit.EventKit, url: str, profile: None, endpoint: str, tmp_path: Path, format: Any
 ) -> None:
-    """Archive, prune, check, replay, and what is missing is named; endpoint and credentials are those of a profile."""
+    """Archive, prune, check and replay work, and missing files are named; a profile gives endpoint and credentials."""
     location = f"s3://bucket/{tmp_path.name}"
     orders = kit.stream("orders")
     orders.publish_many([{"n": number} for number in range(50)])
@@ -79,7 +79,7 @@ def test_an_archive_does_there_what_it_does_in_a_folder(
 def test_a_table_is_where_its_files_are(
     kit: eventkit.EventKit, url: str, endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by a URI with parameters; its credentials count, and are in no name, result or error."""
+    """A URI with parameters works; its credentials are used, and are in no name, result or error."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     place = f"bucket/{tmp_path.name}"
     plain = f"s3://{place}?endpoint_override={endpoint.removeprefix('http://')}&scheme=http&region=us-east-1"
@@ -100,8 +100,8 @@ def test_a_table_is_where_its_files_are(
         lake.archive(url, "orders", to=given + "&secret_option=1&unknown=2")
     with pytest.raises(ValueError, match="the name of a bucket holds no colon") as unquoted:
         lake.archive(url, "orders", to=f"s3://{KEY}:{SECRET}@{place}")
-    for told in (repr(note), repr(came), *map(str, (elsewhere.value, missing.value, wrong.value, unquoted.value))):
-        assert not {KEY, SECRET, QUOTED} & {word for word in (KEY, SECRET, QUOTED) if word in told}, told
+    for text in (repr(note), repr(came), *map(str, (elsewhere.value, missing.value, wrong.value, unquoted.value))):
+        assert not {KEY, SECRET, QUOTED} & {word for word in (KEY, SECRET, QUOTED) if word in text}, text
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_a_table_is_where_its_files_are(
     ],
 )
 def test_a_location_is_named_without_credentials(given: str, name: str) -> None:
-    """A URI otherwise as it is."""
+    """The rest of a URI is unchanged."""
     assert Location(given).name == name
     assert Location(given).uri("a/b") == f"{name.partition('?')[0]}/a/b"
 
 
 def test_a_folder_is_named_from_wherever_it_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its whole path."""
+    """The name is its absolute path."""
     monkeypatch.chdir(tmp_path)
     assert Location("lake").name == str(tmp_path / "lake") == Location(tmp_path / "lake").name

@@ -1,4 +1,4 @@
-"""From an archive back into a stream or a queue."""
+"""Replays of an archive into a stream or a queue."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +11,9 @@ from lake.archives import archived, publish, published
 
 from eventkit import EventkitError, lake
 from eventkit.conformance.clauses import proves
-from eventkit.lake import replaying
-from eventkit.lake.reading import merged
-from eventkit.lake.store import Store
-from eventkit.operations.lake import ReadLake
+from eventkit.lake import replayer
+from eventkit.lake.store import Store, merged
+from eventkit.operations.archive import ReadLake
 from eventkit.testing import advance
 
 DAY = 86_400
@@ -22,7 +21,7 @@ DAY = 86_400
 
 @proves("D14")
 def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) -> None:
-    """In its order, to a stream or to a queue, whatever has become of the events in the database."""
+    """Events are in their order, in a stream or a queue, also after they were pruned from the database."""
     publish(kit, 30)
     before = [row[1:4] for row in published(kit)]
     lake.archive(url, "orders", to=location, prune=True)
@@ -38,7 +37,7 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
 
 @proves("D14")
 def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> None:
-    """Of whatever replay; without it, the same call is another replay."""
+    """This holds for any replay; without it, the same call is another replay."""
     offsets = publish(kit, 30)
     lake.archive(url, "orders", to=location)
     for _ in range(2):
@@ -54,7 +53,7 @@ def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> N
 
 @proves("D14")
 def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None:
-    """A caller who does not know that it has ended calls it again, also when there is more; another id is another."""
+    """A repeated call with the id writes nothing, also when the archive has grown; another id is another replay."""
     publish(kit, 30)
     lake.archive(url, "orders", to=location)
     assert lake.replay(url, "orders", to_topic="again", id="may") == (30, None, False)
@@ -69,7 +68,7 @@ def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None
 
 @proves("D14")
 def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -> None:
-    """Offsets, moments and keys."""
+    """Offsets, times and keys select the events."""
     offsets = publish(kit, 6)
     advance(kit, DAY)
     offsets += publish(kit, 6)
@@ -83,7 +82,7 @@ def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -
             ({"since": midnight}, offsets[6:]),
             ({"before": midnight}, offsets[:6]),
             ({"keys": ["customer-1"], "after": offsets[5]}, [offsets[7], offsets[10]]),
-            ({"keys": ["nobody"]}, []),
+            ({"keys": ["unknown"]}, []),
         ]
     ):
         topic = f"again-{number}"
@@ -95,26 +94,26 @@ def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -
 def test_of_two_replays_that_are_the_same_one_goes_on(
     kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what both have written, is there once."""
-    monkeypatch.setattr(replaying, "_ROWS", 2)
+    """Each event that both wrote is there once."""
+    monkeypatch.setattr(replayer, "_ROWS", 2)
     publish(kit, 40)
     lake.archive(url, "orders", to=location)
 
-    def replay(_: int) -> bool:
+    def run(_: int) -> bool:
         with suppress(EventkitError):
             lake.replay(url, "orders", to_topic="again", rate=200)
             return True
         return False
 
     with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(replay, range(2)))
+        outcomes = list(pool.map(run, range(2)))
     assert any(outcomes)
     found = [row[2] for row in published(kit, "again")]
     assert found == [row[2] for row in published(kit)] * outcomes.count(True)
 
 
 def test_a_rate_is_kept(kit: Any, url: str, location: Path) -> None:
-    """Forty events, at fifty a second."""
+    """It sends forty events at fifty a second."""
     publish(kit, 40)
     lake.archive(url, "orders", to=location)
     began = time.monotonic()
@@ -123,7 +122,7 @@ def test_a_rate_is_kept(kit: Any, url: str, location: Path) -> None:
 
 
 def test_days_that_overlap_come_in_the_order_of_offsets(kit: Any, url: str, location: Path) -> None:
-    """As they do around midnight, where many publish at once."""
+    """Days overlap around midnight, where many publish at once."""
     publish(kit, 10)
     schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
     with kit.transaction() as tx:

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(params=["sqlite+apsw", "sqlite+pysqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where nothing is yet; `schemas.place` gives more of the kind."""
+    """Return the URL of an empty place; `schemas.place` gives more of the kind."""
     if request.param != "postgresql":
         yield f"{request.param}:///{tmp_path}/shop.db"
         return

@@ -1,4 +1,4 @@
-"""What is in a database's schema, as the migrations' tests look at it."""
+"""The content of a database's schema, for the tests of the migrations."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, NullPool, create_engine
 Definitions = set[tuple[object, ...]]
 
 only_sqlite = pytest.mark.parametrize("url", ["sqlite+apsw", "sqlite+pysqlite"], indirect=True)
-"""For tests of what only a file has."""
+"""A mark for tests of files."""
 
 _POSTGRES = """
     SELECT 'column', table_name::text, column_name::text, data_type::text, is_nullable::text, column_default::text
@@ -43,13 +43,13 @@ def on_postgres(url: str) -> bool:
 
 
 def place(url: str, name: str) -> str:
-    """Another file or schema, beside the one that is called shop."""
+    """Return another file or schema, beside the one that is called shop."""
     return url.replace("shop", name)
 
 
 @contextmanager
 def connected(url: str) -> Iterator[Connection]:
-    """A connection to the file; or one to the schema, made if need be, whose names need not be qualified."""
+    """Return a connection to the file, or to the schema, which it creates and puts on the search path."""
     if not on_postgres(url):
         with create_engine(url, poolclass=NullPool).begin() as connection:
             yield connection
@@ -64,7 +64,7 @@ def connected(url: str) -> Iterator[Connection]:
 
 
 def schema(url: str) -> Definitions:
-    """Every definition that is eventkit's; on SQLite its tables, and the indexes and triggers on them."""
+    """Return every definition of eventkit's; on SQLite its tables, and the indexes and triggers on them."""
     sql = "SELECT type, name, sql FROM sqlite_master WHERE tbl_name GLOB 'eventkit_*'"
     name = address.parse(url).schema if on_postgres(url) else ""
     with connected(url) as connection:

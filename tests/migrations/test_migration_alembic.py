@@ -54,7 +54,7 @@ def downgrade():
 
 @pytest.fixture
 def application(tmp_path: Path, url: str) -> Config:
-    """An application with one table and an Alembic tree of its own."""
+    """Create an application with one table and an Alembic tree of its own."""
     (tmp_path / "tree" / "versions").mkdir(parents=True)
     (tmp_path / "tree" / "env.py").write_text(APPLICATION_ENV)
     (tmp_path / "tree" / "versions" / "a1_orders.py").write_text(APPLICATION_REVISION)
@@ -72,7 +72,7 @@ def application(tmp_path: Path, url: str) -> Config:
 
 
 def offline(config: Config, command: Callable[..., None], revision: str) -> str:
-    """What Alembic's *command* writes with ``--sql``."""
+    """Return the output of Alembic's *command* with ``--sql``."""
     config.output_buffer = StringIO()
     command(config, revision, sql=True)
     return config.output_buffer.getvalue()
@@ -91,7 +91,7 @@ def execute(url: str, script: str) -> None:
 
 
 def own(url: str) -> str:
-    """Where the application's own tables are: in the same file, or in another schema."""
+    """Return where the application's own tables are: in the same file, or in another schema."""
     return place(url, "own") if on_postgres(url) else url
 
 
@@ -109,7 +109,7 @@ def test_an_applications_own_migration_carries_our_tables(application: Config, u
 
 
 def test_an_applications_migration_finds_the_schema_there(application: Config, url: str) -> None:
-    """What eventkit.connect created before, the application's migration does not create again."""
+    """The application's migration skips the tables that eventkit.connect created."""
     eventkit_migrations.upgrade(url)
     alembic.command.upgrade(application, "head")
     assert eventkit_migrations.current(url) == HEAD
@@ -119,7 +119,7 @@ def test_an_applications_migration_finds_the_schema_there(application: Config, u
 @pytest.mark.parametrize("include_schemas", [False, True])
 def test_autogenerate_leaves_our_tables_alone(application: Config, url: str, include_schemas: bool) -> None:
     """With include_object Alembic compares the application's own tables; without it, it would drop ours if it sees
-    them, in whatever schema."""
+    them, in any schema."""
     application.attributes["include_schemas"] = include_schemas
     alembic.command.upgrade(application, "head")
     alembic.command.check(application)
@@ -178,7 +178,7 @@ def test_alembics_own_command_works_too(alembic_config: Config, url: str) -> Non
 
 
 def test_alembics_offline_mode_writes_the_script_of_migrate(alembic_config: Config, url: str) -> None:
-    """`alembic upgrade head --sql` is `eventkit migrate --sql`, and its downgrade undoes what that has made."""
+    """`alembic upgrade head --sql` is `eventkit migrate --sql`, and its downgrade reverts it."""
     script = offline(alembic_config, alembic.command.upgrade, "head")
     assert script.strip() == eventkit_migrations.script(url).strip()
     execute(url, script)

@@ -1,4 +1,4 @@
-"""The schema goes up and down, and refuses what it cannot be."""
+"""Upgrades and downgrades of the schema, and refused databases."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ REVISIONS = [script.revision for script in ScriptDirectory(PACKAGE).walk_revisio
 
 
 def test_head_is_the_newest_revision() -> None:
-    """HEAD is what Alembic finds to be the single head."""
+    """HEAD is the single head that Alembic finds."""
     assert ScriptDirectory(PACKAGE).get_current_head() == HEAD
 
 
@@ -50,7 +50,7 @@ def test_upgrade_is_idempotent(url: str) -> None:
 
 
 def test_both_drivers_create_the_same_schema(tmp_path: Path) -> None:
-    """The driver does not show in the tables."""
+    """The tables do not depend on the driver."""
     ours, stdlib = f"sqlite+apsw:///{tmp_path}/a.db", f"sqlite+pysqlite:///{tmp_path}/b.db"
     eventkit_migrations.upgrade(ours)
     eventkit_migrations.upgrade(stdlib)
@@ -58,7 +58,7 @@ def test_both_drivers_create_the_same_schema(tmp_path: Path) -> None:
 
 
 def test_a_schema_upgraded_step_by_step_equals_a_fresh_one(url: str) -> None:
-    """Every revision can be undone and done again, alone, and the last one leads to what a new file gets."""
+    """Every revision can be undone and done again, alone, and the last one leads to the schema of a new file."""
     eventkit_migrations.upgrade(url)
     fresh = schema(url)
     seen = {HEAD: fresh}
@@ -75,7 +75,7 @@ def test_a_schema_upgraded_step_by_step_equals_a_fresh_one(url: str) -> None:
 
 
 def test_the_applications_tables_stay(url: str) -> None:
-    """A downgrade to base drops what is eventkit's and nothing else."""
+    """A downgrade to base drops eventkit's tables and nothing else."""
     with connected(url) as connection:
         connection.exec_driver_sql("CREATE TABLE eventkitten (id INTEGER PRIMARY KEY)")
     eventkit_migrations.upgrade(url)
@@ -84,7 +84,7 @@ def test_the_applications_tables_stay(url: str) -> None:
 
 
 def test_a_newer_database_is_refused(url: str) -> None:
-    """Code that does not know the database's revision changes nothing and says what to install."""
+    """A program that does not know the database's revision changes nothing and names the package to install."""
     eventkit_migrations.upgrade(url)
     with connected(url) as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
@@ -105,7 +105,7 @@ def test_an_unknown_target_is_refused(url: str) -> None:
 
 
 def test_what_is_no_database_is_not_made_one(url: str, tmp_path: Path) -> None:
-    """Asking for the revision of a missing file or schema, or downgrading it, does not create it."""
+    """Neither the revision of a missing file or schema nor its downgrade creates it."""
     assert eventkit_migrations.current(url) is None
     eventkit_migrations.downgrade(url, "base")
     assert list(tmp_path.iterdir()) == []
@@ -123,13 +123,13 @@ def test_a_database_in_memory_is_refused(nowhere: str) -> None:
 
 
 def test_an_unknown_scheme_is_refused() -> None:
-    """A URL of another database says which ones there are."""
+    """A URL of another database lists the supported ones."""
     with pytest.raises(UnknownBackend, match=r"'mysql'.*sqlite"):
         eventkit_migrations.upgrade("mysql://localhost/shop")
 
 
 def test_the_kits_options_stay_out_of_it(url: str, tmp_path: Path) -> None:
-    """Whatever eventkit.connect understands in a URL, the migrations take the same URL."""
+    """The migrations accept every URL that eventkit.connect accepts."""
     option = {"pooler": "transaction"} if on_postgres(url) else {"watch": "poll"}
     eventkit_migrations.upgrade(with_options(url, durability="full", busy_timeout=5, **option))
     assert eventkit_migrations.current(with_options(url, durability="off")) == HEAD

@@ -1,4 +1,4 @@
-"""What only Postgres has: schemas, roles, locks on tables, and passwords."""
+"""Migrations on Postgres alone: schemas, roles, locks on tables, and passwords."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +20,12 @@ pytestmark = on_postgres
 
 
 def bare(url: str) -> "psycopg.Connection[Any]":
-    """A connection to the database, in autocommit."""
+    """Return a connection to the database, in autocommit."""
     return psycopg.connect(address.parse(url).conninfo, autocommit=True)
 
 
 def test_a_table_in_use_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change does not queue up behind a long transaction, with everybody else behind it: it gives up, undone."""
+    """A migration that would queue behind a long transaction, and block others, gives up and is rolled back."""
     monkeypatch.setattr(postgres, "LOCK_TIMEOUT", 0.1)
     eventkit_migrations.upgrade(url)
     before = schema(url)
@@ -54,7 +54,7 @@ with create_engine(url).begin() as connection:
 
 
 def test_an_applications_migration_is_waited_for(url: str) -> None:
-    """While it is under way nobody else begins to make the same tables, and then they are there."""
+    """While it runs no other process begins to create the same tables; afterwards they exist."""
     there = address.parse(url)
     carrier = python(CARRIED, there.conninfo.replace("postgresql", "postgresql+psycopg", 1), there.schema)
     assert carrier.stdout
@@ -69,7 +69,7 @@ def test_an_applications_migration_is_waited_for(url: str) -> None:
 
 
 def test_a_role_without_the_right_to_make_schemas(url: str) -> None:
-    """It is told what it lacks; in a schema that somebody has made for it, it makes the tables."""
+    """The error names the missing right; in a schema created for it, the role creates the tables."""
     there = address.parse(url)
     role = there.schema
     as_role = url + f"&options=-crole%3D{role}"
@@ -91,7 +91,7 @@ def test_a_role_without_the_right_to_make_schemas(url: str) -> None:
 
 @pytest.mark.parametrize(("version", "remedy"), [("0000", "eventkit_migrations upgrade"), ("9999", "install")])
 def test_a_schema_of_another_version_is_refused(url: str, version: str, remedy: str) -> None:
-    """Connecting upgrades nothing silently, and works on nothing that it does not know."""
+    """Connecting upgrades nothing silently, and refuses an unknown version."""
     eventkit_migrations.upgrade(url)
     with connected(url) as connection:
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '{version}'")
@@ -116,7 +116,7 @@ def test_a_schema_of_another_version_is_refused(url: str, version: str, remedy: 
     ],
 )
 def test_passwords_are_not_shown(url: str, secret: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever is wrong with a URL, the message is about the rest of it."""
+    """The message about any mistake in a URL omits the password."""
     from eventkit_migrations.__main__ import main
 
     assert main(["upgrade", secret]) == 1

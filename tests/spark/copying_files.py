@@ -1,6 +1,6 @@
 """A driver of Spark that writes the lines of files to a stream, and may be killed with all its processes.
 
-It is told the URL, the folder, the checkpoint and into how many parts to divide; and at which step to die.
+The arguments are the URL, the folder, the checkpoint, the number of parts, and the step at which to die.
 """
 
 import sys
@@ -13,7 +13,7 @@ from eventkit.spark import session
 
 
 def main(url: str, folder: str, checkpoint: str, partitions: str, *fault: str) -> None:
-    """Write what is not written yet."""
+    """Write the rest of the lines."""
     spark = session(master="local[2]")
     cloudpickle.register_pickle_by_value(deadly)
     spark.dataSource.register(deadly.DeadlySource)

@@ -1,6 +1,6 @@
 """A driver of Spark that copies the topic ``orders`` to ``copied``, a few events at a time, until there are no more.
 
-It is told the master and the checkpoint; the database is told by the environment, here as on the executors.
+The arguments are the master and the checkpoint; the environment names the database, here as on the executors.
 """
 
 import sys
@@ -9,7 +9,7 @@ from eventkit.spark import session
 
 
 def main(master: str, checkpoint: str, shared_file: str = "true") -> None:
-    """Copy what is not copied yet."""
+    """Copy the rest of the events."""
     database = {"urlEnv": "SHOP_URL", "sharedFile": shared_file}
     config = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m", "spark.task.maxFailures": "8"}
     spark = session(master=master, config=config)

@@ -1,7 +1,7 @@
-"""A data source that writes as eventkit's does, and dies of it, once, at a step that can be chosen.
+"""A data source that writes as eventkit's does, and dies once at a chosen step.
 
 Steps are counted in each process that has a connection: one before each statement, one before the commit, and one
-after it.  What dies is the process that is writing, the whole of Spark with it, its connection, or the server of the
+after it.  The fault ends the writing process, all of Spark with it, its connection, or the server of the
 database.
 """
 
@@ -18,15 +18,15 @@ from pyspark.sql.types import StructType
 from eventkit.operations import Operation, Plan, Rows
 from eventkit.spark.options import WriteOptions
 from eventkit.spark.source import EventkitSource
-from eventkit.spark.writing import BatchWriter, StreamWriter, _Writing
+from eventkit.spark.writer import BatchWriter, StreamWriter, _Writing
 
 COMMIT, TASK = "commit", "task"
 STEPS = {COMMIT: 6, TASK: 3}
-"""How many steps there are in each place: mark, lock, move, drop, commit and after; put aside, commit and after."""
+"""The number of steps in each place: mark, lock, move, drop, commit and after; stage, commit and after."""
 
 
 class Fault(NamedTuple):
-    """What dies where, unless the flag says that it has happened."""
+    """The process to kill and the place, until the flag file exists."""
 
     place: str
     step: int
@@ -34,7 +34,7 @@ class Fault(NamedTuple):
     flag: str
 
     def strike(self, url: str) -> None:
-        """Let it die, the first time."""
+        """Strike, the first time."""
         try:
             os.close(os.open(self.flag, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -47,17 +47,17 @@ class Fault(NamedTuple):
                 )
             return
         if self.victim.isdecimal():
-            # The way in which a server of Postgres dies at once and leaves nothing behind that runs.
+            # A way to stop a server of Postgres at once without leaving a process behind.
             os.kill(int(self.victim), signal.SIGQUIT)
             return
         if self.victim == "spark":
-            # A session of its own, in which everything was started.
+            # The session that all of its processes were started in.
             os.killpg(os.getsid(0), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Steps:
-    """Counts."""
+    """A counter of steps."""
 
     def __init__(self, fault: Fault, url: str) -> None:
         self._fault = fault
@@ -65,14 +65,14 @@ class Steps:
         self._left = fault.step
 
     def next(self) -> None:
-        """One more, perhaps the last."""
+        """Count one step, perhaps the last."""
         self._left -= 1
         if not self._left:
             self._fault.strike(self._url)
 
 
 class Deadly:
-    """An operation, with steps between its statements."""
+    """An operation with steps between its statements."""
 
     writes = True
     first_alone = False
@@ -82,7 +82,7 @@ class Deadly:
         self.steps = steps
 
     def plan(self) -> Plan[Any]:
-        """The plan of the operation."""
+        """Run the plan of the operation."""
         plan = self.operation.plan()
         rows: Rows | None = None
         while True:
@@ -96,25 +96,25 @@ class Deadly:
 
 
 class DeadlyConnection:
-    """A connection on which everything is deadly."""
+    """A connection whose operations may die."""
 
     def __init__(self, connection: Any, steps: Steps) -> None:
         self._connection = connection
         self._steps = steps
 
     def execute(self, operation: Operation[Any]) -> Any:
-        """Its answer, if anybody is there to hear it."""
+        """Return the answer, if the process survives."""
         answer = self._connection.execute(Deadly(operation, self._steps))
         self._steps.next()
         return answer
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
         self._connection.close()
 
 
 class DeadlyWriting(_Writing):
-    """What both writers do, with such a connection."""
+    """The part of both writers that uses such a connection."""
 
     def __init__(self, options: WriteOptions, schema: StructType, fault: Fault) -> None:
         super().__init__(options, schema)
@@ -128,7 +128,7 @@ class DeadlyWriting(_Writing):
 
 
 class DeadlySource(EventkitSource):
-    """``format("deadly")``, with options ``place``, ``step``, ``victim`` and ``flag``."""
+    """A source for ``format("deadly")``, with options ``place``, ``step``, ``victim`` and ``flag``."""
 
     @classmethod
     def name(cls) -> str:
@@ -153,12 +153,12 @@ class DeadlySource(EventkitSource):
 
 
 def steps() -> Iterator[tuple[str, int]]:
-    """Every place and step."""
+    """Return every place and step."""
     return ((place, step) for place, last in STEPS.items() for step in range(1, last + 1))
 
 
 def copy_files(spark: Any, folder: Path, checkpoint: Path, partitions: int, form: str, **options: Any) -> None:
-    """Write a line of each file in *folder* that has not been written yet, a file at a time; return when all are."""
+    """Write the unwritten lines of the files in *folder*, a file at a time; return when all are written."""
     files = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder))
     # The size of a line decides whether rows wait in the database or travel with the message.
     lines = files.selectExpr("value AS payload").repartition(partitions)
@@ -167,11 +167,11 @@ def copy_files(spark: Any, folder: Path, checkpoint: Path, partitions: int, form
 
 
 def fill(folder: Path, files: int, lines: int) -> list[str]:
-    """Make such files; their lines, in order, each of them JSON and none like another."""
+    """Make such files and return their lines, in order, each of them distinct JSON."""
     folder.mkdir()
     written = []
     for number in range(files):
-        # Every other one is more than travels with messages.
+        # Every other line is too large to travel with messages.
         padding = " " * (2_000 if number % 2 else 0)
         texts = [f"[{number}, {line}{padding}]" for line in range(lines)]
         (folder / f"{number:04}.txt").write_text("\n".join(texts), "utf-8")
@@ -180,5 +180,5 @@ def fill(folder: Path, files: int, lines: int) -> list[str]:
 
 
 def json_of(text: str) -> str:
-    """The text without what says nothing."""
+    """Return the text without insignificant whitespace."""
     return text.replace(" ", "")

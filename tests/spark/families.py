@@ -1,10 +1,10 @@
-"""Processes, and those that they have started."""
+"""Processes and their descendants."""
 
 from pathlib import Path
 
 
 def descendants(process: int) -> list[int]:
-    """The processes that it has started, and those that they have."""
+    """Return the processes that it has started, and those that they have."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -19,7 +19,7 @@ def descendants(process: int) -> list[int]:
 
 
 def command(process: int) -> str:
-    """What it was started as; nothing, if it has ended."""
+    """Return its command line; nothing if it has ended."""
     try:
         return Path(f"/proc/{process}/cmdline").read_text("utf-8", "replace").replace("\0", " ")
     except OSError:

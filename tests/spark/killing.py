@@ -1,4 +1,4 @@
-"""The source, in a form that kills the process it is in, or a server, at a step that was chosen before."""
+"""A source that kills its own process, or a server, at a chosen step."""
 
 import fcntl
 import os
@@ -10,15 +10,15 @@ from typing import Any
 from pyspark.errors import PySparkException
 from spark.streams import Query
 
+from eventkit.spark.reader import StreamReader
 from eventkit.spark.source import EventkitSource
-from eventkit.spark.streaming import StreamReader
 
 
 def killing_source(folder: Path) -> type[EventkitSource]:
-    """A source that counts its steps, in all processes, and kills at the one whose number is in ``folder/at``.
+    """Return a source that counts its steps in all processes, and kills at the one whose number is in ``folder/at``.
 
-    That is the process that takes the step, or the server whose number is in ``folder/server``.
-    Classes of a function are sent to Spark whole, and not by name.
+    It kills the process that takes the step, or the server whose number is in ``folder/server``.
+    Spark sends local classes by value, and not by name.
     """
 
     def step() -> None:
@@ -87,7 +87,7 @@ class KilledQuery:
         )
 
     def run(self, at: int = 0) -> bool:
-        """Run until it is killed, at a step that is counted from the start of this run; whether it got that far."""
+        """Run until a step counted from the start of this run, which kills it; return whether it got that far."""
         (self._folder / "steps").unlink(missing_ok=True)
         (self._folder / "at").write_text(str(at))
         try:
@@ -97,5 +97,5 @@ class KilledQuery:
         return False
 
     def offsets(self) -> list[int]:
-        """What has come into the sink."""
+        """Return the offsets in the sink."""
         return [row.offset for row in self._query.rows()]

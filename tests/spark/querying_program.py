@@ -1,5 +1,5 @@
 """A client of Spark Connect: prints the answers to queries over the topics of a database, a line of JSON for each, and
-the batches and rows of a pipeline that copies what is live of one.
+the batches and rows of a pipeline that copies the live events of one.
 
 It is run as a program of its own, because a process is a client or has a Java of its own, and never both.
 """
@@ -15,7 +15,7 @@ from eventkit.spark import Pipeline, query, views
 
 if __name__ == "__main__":
     url, checkpoint, *queries = sys.argv[1:]
-    # The server that it starts asks that one for sources, and has it run them.
+    # The server that it starts loads and runs its sources by this interpreter.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     for sql in queries:

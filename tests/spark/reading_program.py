@@ -13,7 +13,7 @@ if __name__ == "__main__":
     if remote:
         from pyspark.sql import SparkSession
 
-        # The server that it starts asks that one for sources, and has it run them.
+        # The server that it starts loads and runs its sources by this interpreter.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         spark = SparkSession.builder.remote(remote).getOrCreate()
     else:

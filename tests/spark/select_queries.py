@@ -1,11 +1,11 @@
-"""Queries of S3 Select as Hypothesis makes them, and as text."""
+"""Queries of S3 Select, as Hypothesis strategies and as text."""
 
 from typing import Any
 
 from hypothesis import strategies as st
 
 from eventkit.spark.select import tree
-from eventkit.spark.select.functions import PARTS
+from eventkit.spark.select.kinds import PARTS
 from eventkit.spark.select.tokens import KEYWORDS
 
 _NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True).filter(lambda name: name.lower() not in KEYWORDS)
@@ -66,7 +66,7 @@ _TYPES = {"text": "STRING", "moment": "timestamp", "boolean": "bool", "integer":
 
 
 def spelled(query: tree.Query) -> str:
-    """The query as somebody writes it."""
+    """Return the query in a possible spelling."""
     columns = "*"
     if query.columns is not None:
         columns = ", ".join(_column(column) for column in query.columns)
@@ -90,7 +90,7 @@ def _step(step: Any) -> str:
 
 
 def spell(expression: tree.Expression) -> str:
-    """An expression, with brackets around everything that has parts."""
+    """Return an expression, with brackets around every compound part."""
     inner = spell
     match expression:
         case tree.Literal("text", text):

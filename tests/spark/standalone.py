@@ -1,4 +1,4 @@
-"""A cluster of Spark's own kind on this machine: a master and two workers, which start executors of a core each."""
+"""A standalone cluster of Spark on this machine: a master and two workers, which start executors of a core each."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ _PATIENCE = 180.0
 
 
 class Standalone:
-    """The cluster, in a folder.  What is in *environment* is known to its workers and to their executors."""
+    """The cluster, in a folder.  Its workers and their executors have the variables of *environment*."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class Standalone:
 
     @property
     def master(self) -> str:
-        """Where drivers find it."""
+        """Return the URL of the master."""
         return f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
@@ -50,15 +50,15 @@ class Standalone:
         self._end()
 
     def executors(self) -> list[int]:
-        """The Java machines in which tasks run now."""
+        """Return the Java processes of the executors."""
         return [one for one in self._started() if "CoarseGrainedExecutorBackend" in command(one)]
 
     def pythons(self) -> list[int]:
-        """The processes of Python that work for them."""
+        """Return their Python worker processes."""
         return [one for one in self._started() if "pyspark" in command(one) and "java" not in command(one).split()[0]]
 
     def executors_so_far(self) -> int:
-        """How many executors there have been."""
+        """Return the number of executors started so far."""
         return len([*self._folder.glob("worker*/app-*/*")])
 
     def _started(self) -> list[int]:
@@ -86,7 +86,7 @@ class Standalone:
             )
 
     def _wait_for(self, words: str, times: int) -> None:
-        """Return when the master has said so."""
+        """Return when the master has logged it."""
         deadline = time.monotonic() + _PATIENCE
         while (self._folder / "0.log").read_text("utf-8", "replace").count(words) < times:
             assert time.monotonic() < deadline, "the cluster does not start"

@@ -1,4 +1,4 @@
-"""Running a query over a stream, and looking at what came out."""
+"""Queries over a stream, and their output."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def wait_for(condition: Callable[[], Any]) -> None:
-    """Return when it is so."""
+    """Return when the condition holds."""
     deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
@@ -15,7 +15,7 @@ def wait_for(condition: Callable[[], Any]) -> None:
 
 
 def forget_commit(checkpoint: Path) -> None:
-    """Let the last micro-batch be one of which Spark does not know that it was written: what a kill leaves."""
+    """Remove Spark's record of the last micro-batch's commit, as a kill does."""
     commits = checkpoint / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
     for name in (str(last), f".{last}.crc"):
@@ -31,19 +31,19 @@ class Query:
         self._url, self._options = url, options
 
     def start(self, **trigger: Any) -> Any:
-        """The running query."""
+        """Start the query."""
         stream = self._spark.readStream.format(self._source).options(url=self._url, **self._options).load()
         writer = stream.writeStream.format("parquet").option("checkpointLocation", self._checkpoint)
         return writer.trigger(**trigger).start(self._out)
 
     def run(self) -> list[dict[str, Any]]:
-        """Read what there is; the progress of each micro-batch that read anything."""
+        """Read all events; return the progress of each micro-batch that read any."""
         query = self.start(availableNow=True)
         query.awaitTermination()
         return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
     def rows(self) -> list[Any]:
-        """What has come out so far, in order."""
+        """Return the rows in the sink, in order."""
         if not Path(self._out).exists():
             return []
         return self._spark.read.schema("offset LONG, topic STRING").parquet(self._out).orderBy("offset").collect()

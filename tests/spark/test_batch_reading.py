@@ -1,4 +1,4 @@
-"""A stream as a table: everything there is when the query begins, and in every form."""
+"""A stream as a table: the events that exist when the query begins, in every layout."""
 
 import json
 from datetime import UTC, datetime
@@ -12,25 +12,25 @@ from eventkit.conformance.clauses import proves
 
 
 def read(spark: Any, url: str, *, schema: str | None = None, **options: Any) -> Any:
-    """The table of some options."""
+    """Return the table of some options."""
     reader = spark.read.format("eventkit").options(url=url, **options)
     return (reader.schema(schema) if schema else reader).load()
 
 
 def offsets(table: Any) -> list[int]:
-    """The offsets in the table, in order."""
+    """Return the offsets in the table, in order."""
     return [row.offset for row in table.select("offset").orderBy("offset").collect()]
 
 
 def moment(naive: datetime) -> datetime:
-    """A moment as Python gets it from Spark: in the zone of this machine, but without saying so."""
+    """Return a moment in the form that Spark gives to Python: naive, in the zone of this machine."""
     return datetime.fromtimestamp(naive.timestamp(), UTC)
 
 
 @proves("D1")
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_events_come_as_they_were_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Every column is what the kit gives, and nothing else is there."""
+    """Every column equals that of the kit, and there are no others."""
     orders = kit.stream("orders")
     orders.publish({"id": 1}, key="a", headers={"trace": "x", "ümlaut": "é"})
     orders.publish("🙂\u0000")
@@ -49,7 +49,7 @@ def test_events_come_as_they_were_published(spark: Any, kit: eventkit.EventKit, 
 
 @proves("D1")
 def test_columns_of_kafka(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """The layout that consumers of Kafka know has keys, values and headers as bytes."""
+    """The layout of Kafka's consumers has keys, values and headers as bytes."""
     [event] = [kit.stream("orders").publish({"id": 1}, key="a", headers={"trace": "x"})]
     table = read(spark, url, topic="orders", layout="kafka", includeHeaders="true")
     [row] = table.collect()
@@ -70,7 +70,7 @@ def test_columns_are_left_out_by_a_schema(spark: Any, kit: eventkit.EventKit, ur
 
 @proves("D1")
 def test_payloads_become_structs(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """What has the type is a struct, and what has not is told as it is."""
+    """A payload of the type is a struct; the text of any other is in a column of its own."""
     orders = kit.stream("orders")
     good = {
         "id": 2**53 + 1,
@@ -133,7 +133,7 @@ def test_bounds(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 
 @proves("D1")
 def test_moments(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """From one moment on, before another one, in whatever zone they are given."""
+    """Events are read from one moment on and before another, in any zone."""
     stream = kit.stream("orders")
     stream.publish_many(list(range(3)))
     eventkit.testing.advance(kit, 3600)
@@ -158,7 +158,7 @@ def test_keys(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 
 @proves("D1")
 def test_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """A range is divided among tasks by offsets, so that none has more than it should."""
+    """A range is divided among tasks by offsets, and none exceeds the configured size."""
     orders = kit.stream("orders").publish_many(list(range(50)))
     kit.stream("noise").publish_many(list(range(500)))
     orders += kit.stream("orders").publish_many(list(range(50)))
@@ -172,7 +172,7 @@ def test_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 @proves("D1")
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_numbers_far_apart_make_no_parts(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """A stream or queue of two rows is read by one task, and one of many by as many as it is asked for."""
+    """A stream or queue of two rows is read by one task, and one of many rows by the requested number."""
     orders = [kit.stream("orders").publish(1)]
     kit.queue("q").enqueue(1)
     with kit.transaction() as tx:
@@ -193,14 +193,14 @@ def test_numbers_far_apart_make_no_parts(spark: Any, kit: eventkit.EventKit, url
 
 @proves("D1")
 def test_nothing_there(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """A stream that was configured and has no events is an empty table."""
+    """A configured stream without events is an empty table."""
     kit.stream("orders").save_offset("lake", 0)
     assert read(spark, url, topic="orders").count() == 0
 
 
 @proves("D5")
 def test_what_was_pruned(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Offsets that are gone are told, unless that is asked not to be."""
+    """Pruned offsets raise an error, unless an option permits them."""
     orders = kit.stream("orders").publish_many(list(range(10)))
     kit.stream("orders").prune(max_keep=4)
     assert offsets(read(spark, url, topic="orders")) == orders[6:]
@@ -217,7 +217,7 @@ def test_what_was_pruned(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 def test_credentials_stay_where_they_are_used(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The URL comes from a file or from the environment of whoever uses it, and no plan shows it."""
+    """The URL comes from a file or from the environment of the process that uses it, and no plan shows it."""
     kit.stream("orders").publish(1)
     secret = tmp_path / "secret"
     secret.write_text(url + "\n")

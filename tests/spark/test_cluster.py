@@ -1,4 +1,4 @@
-"""Executors of a cluster read and write, know the database by their environment, and may be killed."""
+"""Executors of a cluster read and write, take the database from their environment, and may be killed."""
 
 import os
 import random
@@ -24,13 +24,13 @@ KILLS = 50
 
 @pytest.fixture
 def standalone(url: str, tmp_path: Path) -> Iterator[Standalone]:
-    """A cluster that knows the database."""
+    """Return a cluster whose environment names the database."""
     with Standalone(tmp_path, {"SHOP_URL": url}) as cluster:
         yield cluster
 
 
 def start(cluster: Standalone, url: str, folder: Path, *more: str) -> "subprocess.Popen[str]":
-    """A driver that copies; it sends its executors no environment."""
+    """Start a driver that copies; it sends its executors no environment."""
     with (folder / "driver.log").open("w") as log:
         return subprocess.Popen(
             [sys.executable, str(PROGRAM), cluster.master, str(folder / "checkpoint"), *more],
@@ -42,20 +42,20 @@ def start(cluster: Standalone, url: str, folder: Path, *more: str) -> "subproces
 
 
 def finish(driver: "subprocess.Popen[str]", folder: Path) -> int:
-    """How many events are copied when the driver is through."""
-    told, _ = driver.communicate(timeout=900)
+    """Return how many events are copied when the driver has ended."""
+    output, _ = driver.communicate(timeout=900)
     assert driver.returncode == 0, (folder / "driver.log").read_text("utf-8")
-    return int(told.split()[-1])
+    return int(output.split()[-1])
 
 
 def payloads(kit: eventkit.EventKit, topic: str) -> list[object]:
-    """What is in the topic, in order."""
+    """Return the payloads of the topic, in order."""
     return [event.payload for event in kit.stream(topic).read(limit=1_000_000)]
 
 
 @proves("D10")
 def test_executors_read_and_write(kit: eventkit.EventKit, url: str, tmp_path: Path, standalone: Standalone) -> None:
-    """Both of them; options, parts and rows travel, and what is secret does not have to."""
+    """Options, parts and rows are sent to both; secrets need not be."""
     kit.stream("orders").publish_many(list(range(200)))
     assert finish(start(standalone, url, tmp_path), tmp_path) == 200
     assert payloads(kit, "copied") == list(range(200))
@@ -71,7 +71,7 @@ def test_executors_read_and_write(kit: eventkit.EventKit, url: str, tmp_path: Pa
 def test_a_file_is_refused_by_the_driver(
     kit: eventkit.EventKit, url: str, tmp_path: Path, standalone: Standalone
 ) -> None:
-    """Before an executor looks for it on its own machine."""
+    """The driver refuses it before an executor would open its own machine's file."""
     kit.stream("orders").publish(1)
     driver = start(standalone, url, tmp_path, "false")
     driver.communicate(timeout=900)
@@ -84,7 +84,7 @@ def test_a_file_is_refused_by_the_driver(
 def test_each_event_is_copied_once_however_executors_end(
     kit: eventkit.EventKit, url: str, tmp_path: Path, standalone: Standalone
 ) -> None:
-    """Fifty kills of executors and of their processes of Python, at any moment; drivers that give up go on."""
+    """Fifty kills of executors and of their processes of Python, at any moment; drivers that give up are restarted."""
     chance = random.Random(1)
     kills = published = 0
     copied: list[object] = []
@@ -93,11 +93,11 @@ def test_each_event_is_copied_once_however_executors_end(
         if driver.poll() is not None:
             driver.communicate()
             driver = start(standalone, url, tmp_path)
-        # There is always something to copy, or the driver would end, and never much, or the test would not.
+        # The copy has always work, or the driver would end, and never much, or the test would take too long.
         if published - len(copied) < 200:
             kit.stream("orders").publish_many(list(range(published, published + 100)))
             published += 100
-        time.sleep(0.5 + chance.random() * 2)  # The moment of the kill, not something to wait for.
+        time.sleep(0.5 + chance.random() * 2)  # The moment of the kill is random; no event marks it.
         if victims := (standalone.executors() if kills % 2 else standalone.pythons()):
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(victims), signal.SIGKILL)

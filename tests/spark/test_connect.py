@@ -1,4 +1,4 @@
-"""SQL over topics from a client of Spark Connect, which sees nothing of Spark's plans."""
+"""SQL over topics from a client of Spark Connect, which cannot inspect Spark's plans."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ QUERIES = {
     ],
     "SELECT 1": [[1]],
     "SELECT count(*) FROM ordres": "there is no topic 'ordres': did you mean 'orders'?",
-    "DROP TABLE orders": "begins with SELECT or WITH, and changes nothing",
+    "DROP TABLE orders": "must begin with SELECT or WITH, and cannot change data",
 }
 
 
@@ -33,7 +33,7 @@ QUERIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_client_of_connect_gets_the_same_answers(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Over archive and live events, and the same refusals, each in a line."""
+    """Queries over archive and live events work, and errors are the same lines."""
     stream = kit.stream("orders")
     kit.stream("eventkit.tasks").publish({"kind": "succeeded"})
     for begin in (0, 10, 20):

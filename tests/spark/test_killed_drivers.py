@@ -1,4 +1,4 @@
-"""Drivers that are killed with all that belongs to them, at any moment, and started again."""
+"""Drivers that are killed with all their processes, at any moment, and started again."""
 
 import os
 import random
@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).parent / "reading_program.py"
 
 
 def start(url: str, folder: Path, remote: str = "") -> "subprocess.Popen[str]":
-    """A driver that reads."""
+    """Start a driver that reads."""
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), url, str(folder), remote],
         stdout=subprocess.PIPE,
@@ -29,16 +29,16 @@ def start(url: str, folder: Path, remote: str = "") -> "subprocess.Popen[str]":
 
 
 def finished(driver: "subprocess.Popen[str]") -> list[int]:
-    """What has come into the sink when the driver is through."""
-    told, _ = driver.communicate(timeout=600)
+    """Return the offsets in the sink when the driver has ended."""
+    output, _ = driver.communicate(timeout=600)
     assert driver.returncode == 0
-    return [int(word) for word in told.rpartition("ends")[2].split()]
+    return [int(word) for word in output.rpartition("ends")[2].split()]
 
 
 @proves("D3", "D4")
 @pytest.mark.slow
 def test_each_event_comes_once_however_drivers_end(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Fifty of them, each after another while; what there is in the end is what was published."""
+    """Fifty drivers are killed after different times; in the end the sink has the published events."""
     stream = kit.stream("orders")
     chance = random.Random(1)
     published: list[int] = []
@@ -47,7 +47,7 @@ def test_each_event_comes_once_however_drivers_end(kit: eventkit.EventKit, url: 
         driver = start(url, tmp_path)
         assert driver.stdout is not None
         assert driver.stdout.readline() == "begins\n"
-        time.sleep(chance.random() * 4)  # The moment of the kill, not something to wait for.
+        time.sleep(chance.random() * 4)  # The moment of the kill is random; no event marks it.
         for process in [driver.pid, *descendants(driver.pid)]:
             os.kill(process, signal.SIGKILL)
         driver.communicate()
@@ -58,7 +58,7 @@ def test_each_event_comes_once_however_drivers_end(kit: eventkit.EventKit, url: 
 @proves("D10")
 @pytest.mark.slow
 def test_a_session_of_connect_reads(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """A client of Spark Connect, which has no Java of its own, reads and streams as any other."""
+    """A client of Spark Connect without a Java of its own reads and streams as usual."""
     published = kit.stream("orders").publish_many(list(range(100)))
     assert finished(start(url, tmp_path, remote="local[2]")) == published
     assert kit.stream("orders").offset("lake") == published[-1]

@@ -1,4 +1,4 @@
-"""Whatever is killed while a stream is read, each event comes into the sink once."""
+"""Each event arrives in the sink once, although processes are killed while a stream is read."""
 
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from eventkit.conformance.clauses import proves
 
 @pytest.fixture
 def query(spark: Any, url: str, tmp_path: Path) -> KilledQuery:
-    """A query over the topic ``orders``, with the consumer ``lake``."""
+    """Return a query over the topic ``orders``, with the consumer ``lake``."""
     return KilledQuery(spark, tmp_path, url)
 
 
 @proves("D3", "D4")
 @pytest.mark.slow
 def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
-    """Planning, reading, and between the two; the consumer is never ahead of what is in the sink."""
+    """Kills come in planning, in reading, and between the two; the consumer is never ahead of the sink."""
     stream = kit.stream("orders")
     published = []
     for at in (4, 7, 9):
@@ -34,7 +34,7 @@ def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query:
 @proves("D3", "D4")
 @pytest.mark.slow
 def test_each_event_comes_once_whatever_step_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
-    """Fifty kills: at each of the first steps of a run, one after the other."""
+    """Fifty kills come at each of the first steps of a run, one after the other."""
     stream = kit.stream("orders")
     published = []
     for at in range(1, 51):

@@ -1,11 +1,11 @@
-"""Events and tasks of 512 KiB are read a few at a time, however many there are."""
+"""Events and tasks of 512 KiB are read a few at a time, for any number of them."""
 
 from typing import Any
 
 import pytest
 
 import eventkit
-from eventkit import bulk
+from eventkit import arrow
 from eventkit.conformance import proves
 from eventkit.spark.source import EventkitSource
 
@@ -15,9 +15,9 @@ LARGE = 524_286
 
 @pytest.fixture
 def large(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A topic and a queue of these, and a bound of some of them."""
-    monkeypatch.setattr(bulk, "_FIRST", 4)
-    monkeypatch.setattr(bulk, "_BYTES", 3 * 2**20)
+    """Return a topic and a queue of these, and a limit of some of them."""
+    monkeypatch.setattr(arrow, "_FIRST", 4)
+    monkeypatch.setattr(arrow, "_BYTES", 3 * 2**20)
     with eventkit.connect(url) as kit:
         for _ in range(EVENTS // 4):
             kit.stream("orders").publish_many(["x" * LARGE] * 4)
@@ -26,21 +26,21 @@ def large(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def source(url: str, **options: str) -> tuple[Any, Any]:
-    """What Spark makes of the options, and the columns."""
+    """Return Spark's reader for the options, and the columns."""
     made = EventkitSource({"url": url, **options})
     return made, made.schema()
 
 
 @proves("D1")
 def test_the_first_are_few() -> None:
-    """Of the largest that there can be, they are not much more than what is read at once."""
-    assert bulk.Portion().rows * LARGE <= 2 * bulk._BYTES
+    """The first read is small, because payloads may have the maximal size."""
+    assert arrow.Portion().rows * LARGE <= 2 * arrow._BYTES
 
 
 @proves("D1", "D8")
 @pytest.mark.parametrize("options", [{"topic": "orders"}, {"table": "tasks"}])
 def test_what_is_read_at_once_is_some_megabytes(large: str, options: dict[str, str]) -> None:
-    """The first ones too, of which nobody knows how large they are."""
+    """This includes the first ones, whose size is not known."""
     made, columns = source(large, **options)
     reader = made.reader(columns)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
@@ -50,7 +50,7 @@ def test_what_is_read_at_once_is_some_megabytes(large: str, options: dict[str, s
 
 @proves("D3")
 def test_a_micro_batch_that_the_driver_reads_is_some_megabytes(large: str) -> None:
-    """And it is read again as it was."""
+    """It is read again unchanged."""
     made, columns = source(large, topic="orders", startingOffsets="earliest", lowLatency="true")
     reader = made.simpleStreamReader(columns)
     position, found = reader.initialOffset(), 0

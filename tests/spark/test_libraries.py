@@ -1,6 +1,6 @@
 """ADBC brings a second SQLite library, and two on one file in one process lose committed rows.
 
-The symptom is that the locks are gone which the process holds on the file: whoever comes then writes in between.
+The symptom is that the process loses its locks on the file: another process can then write in between.
 """
 
 import subprocess
@@ -13,9 +13,9 @@ from eventkit_sqlite.bulk import arrow
 from spark.streams import Query
 
 import eventkit
-from eventkit.bulk import opened
+from eventkit.arrow import opened
 from eventkit.conformance.clauses import proves
-from eventkit.operations.extract import FetchEvents
+from eventkit.operations.batches import FetchEvents
 
 IS_LOCKED = """
 import sqlite3, sys
@@ -24,7 +24,7 @@ try:
 except sqlite3.OperationalError as error:
     assert "locked" in str(error), error
 else:
-    sys.exit("somebody else got the lock")
+    sys.exit("another process got the lock")
 """
 
 EVENTS = FetchEvents("orders", 0, 10, [], None, None, 10)
@@ -32,18 +32,18 @@ EVENTS = FetchEvents("orders", 0, 10, [], None, None, 10)
 
 @pytest.fixture
 def file(sqlite_url: str) -> str:
-    """The database's file."""
+    """Return the database's file."""
     return sqlite_url.removeprefix("sqlite:///")
 
 
 def assert_locked(file: str) -> None:
-    """Somebody has the write lock."""
+    """Check that some process holds the write lock."""
     subprocess.run([sys.executable, "-c", IS_LOCKED, file], check=True)
 
 
 @proves("D9")
 def test_where_a_kit_is_its_library_reads(sqlite_url: str, file: str) -> None:
-    """In a process that has a kit on the file, and a transaction, reading in bulk goes through the same library."""
+    """In a process with a kit and a transaction on the file, bulk reads go through the same library."""
     with eventkit.connect(sqlite_url) as kit:
         offset = kit.stream("orders").publish(1)
         with kit.transaction() as tx:
@@ -56,7 +56,7 @@ def test_where_a_kit_is_its_library_reads(sqlite_url: str, file: str) -> None:
 
 @proves("D9")
 def test_where_adbc_reads_no_kit_opens(sqlite_url: str) -> None:
-    """And the other way round: whoever would be the second is refused, until the first has gone."""
+    """The second library is refused until the first has closed the file."""
     eventkit.connect(sqlite_url).close()
     with arrow(sqlite_url) as fetch:
         assert fetch(EVENTS, ["offset"]).num_rows == 0

@@ -1,4 +1,4 @@
-"""What reads takes the same memory, however much there is to read."""
+"""Readers take the same memory for any number of events."""
 
 import os
 import threading
@@ -26,7 +26,7 @@ FILL = {
 
 
 class Watch:
-    """Looks at the processes of Spark, and remembers the most that each kind of them had."""
+    """A thread that samples the processes of Spark, and records the most memory of each kind."""
 
     def __init__(self) -> None:
         self.most = {"python": 0, "java": 0}
@@ -51,7 +51,7 @@ class Watch:
 
 
 def megabytes(process: int) -> int:
-    """What it has in memory, by its own pages and those that it shares."""
+    """Return its memory: its own pages and those that it shares."""
     try:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") // 2**20
     except OSError:
@@ -66,14 +66,14 @@ FILL_LARGE = {
     "postgresql": "INSERT INTO {schema}.eventkit_event (topic, payload) "
     "SELECT 'orders', to_json(repeat(md5(n::text), 16380)) FROM generate_series(1, {count}) AS n",
 }
-"""A gigabyte."""
+"""SQL that adds a gigabyte of events."""
 
 
 @proves("D1", "D3")
 def test_events_of_half_a_megabyte_take_no_more_memory(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
-    """Read once and followed, behind some small ones."""
+    """They are read once and followed, behind some small ones."""
     [kind, _, _] = url.partition(":")
     kit.stream("orders").publish_many(range(1_000))
     with kit.transaction() as tx:
@@ -94,7 +94,7 @@ def test_events_of_half_a_megabyte_take_no_more_memory(
 
 @proves("D1", "D3")
 def test_ten_million_events_take_no_more_memory(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Read once and followed, with all their columns."""
+    """They are read once and followed, with all their columns."""
     [kind, _, _] = url.partition(":")
     values = {"count": EVENTS // 10, "pad": "x" * 60, "schema": url.partition("schema=")[2]}
     for _ in range(10):

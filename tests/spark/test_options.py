@@ -1,4 +1,4 @@
-"""Options are checked before anything is read, and whatever is wrong is told in a line with its remedy."""
+"""Options are checked before anything is read; each error is a line with its remedy."""
 
 import pickle
 import subprocess
@@ -12,9 +12,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from eventkit.conformance.clauses import proves
 from eventkit.spark import options as options_module
-from eventkit.spark.batch import BatchReader
 from eventkit.spark.options import Address, ReadOptions, WriteOptions, check_shared, master_of
-from eventkit.spark.writing import BatchWriter
+from eventkit.spark.reader import BatchReader
+from eventkit.spark.writer import BatchWriter
 
 HERE = {"url": "sqlite:///shop.db"}
 ORDERS = {**HERE, "topic": "orders"}
@@ -22,7 +22,7 @@ ORDERS = {**HERE, "topic": "orders"}
 
 @proves("D2")
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({**ORDERS, "startingOffset": "1"}, "eventkit has no option startingOffset: did you mean startingOffsets?"),
         ({**ORDERS, "xyz": "1"}, "eventkit has no option xyz: there are url, "),
@@ -31,18 +31,18 @@ ORDERS = {**HERE, "topic": "orders"}
         (HERE, "name what to read by one of topic, .* not by none"),
         ({**ORDERS, "subscribe": "orders"}, "name what to read by one of topic, .* not by topic and subscribe"),
         ({**HERE, "topic": ""}, "the name of a topic has 1 to 255 characters, not 0"),
-        ({**HERE, "subscribePattern": "("}, r"subscribePattern is a regular expression, and '\(' is none"),
+        ({**HERE, "subscribePattern": "("}, r"subscribePattern must be a regular expression, not '\('"),
         ({**HERE, "table": "task"}, "table is one of events, tasks, .*, not 'task': did you mean tasks?"),
-        ({**ORDERS, "table": "tasks"}, "topic is for streams, and table=tasks is none: leave one of the two out"),
+        ({**ORDERS, "table": "tasks"}, "topic is for streams, and table=tasks is not one: leave one of the two out"),
         ({**ORDERS, "startingOffsets": "first"}, "startingOffsets is earliest, latest, an offset, or JSON as in"),
         ({**ORDERS, "startingOffsets": "-1"}, "startingOffsets is earliest, latest, an offset, or JSON as in"),
         ({**ORDERS, "startingOffsets": "{orders: 1}"}, "startingOffsets is not JSON: write it as in"),
         ({**ORDERS, "endingOffsets": '{"orders": null}'}, "endingOffsets of orders is earliest, latest, an offset"),
-        ({**ORDERS, "startingTimestamp": "yesterday"}, "startingTimestamp is a moment such as 2026-01-31T12:00:00Z"),
+        ({**ORDERS, "startingTimestamp": "yesterday"}, "startingTimestamp must be a time such as 2026-01-31T12:00:00Z"),
         ({**ORDERS, "endingTimestamp": "2026-01-31T12:00"}, r"has no time zone: write 2026-01-31T12:00Z, or .*\+01:00"),
         (
             {**ORDERS, "startingTimestamp": "1", "startingOffsets": "1"},
-            "startingOffsets and startingTimestamp say the same thing twice: leave one of them out",
+            "startingOffsets and startingTimestamp both set the same bound: leave one of them out",
         ),
         ({**ORDERS, "minPartitions": "many"}, "minPartitions is a whole number from 1, not 'many'"),
         ({**ORDERS, "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number from 1, not '0'"),
@@ -53,16 +53,16 @@ ORDERS = {**HERE, "topic": "orders"}
         ({**ORDERS, "key": "[1]"}, "key is one key, or several as JSON"),
     ],
 )
-def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:
-    """Nothing is ignored."""
-    with pytest.raises(ValueError, match=told) as raised:
+def test_what_is_wrong_is_told(options: dict[str, str], message: str) -> None:
+    """No option is ignored."""
+    with pytest.raises(ValueError, match=message) as raised:
         ReadOptions.parse(options)
     assert "\n" not in str(raised.value)
 
 
 @proves("D2")
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"txnAppId": "a"}, "txnAppId and txnVersion name a write together: give both"),
         ({"txnVersion": "1"}, "txnAppId and txnVersion name a write together: give both"),
@@ -71,15 +71,15 @@ def test_what_is_wrong_is_told(options: dict[str, str], told: str) -> None:
         ({"txnAppID": "a", "txnVersio": "1"}, "eventkit has no option txnVersio: did you mean txnVersion?"),
     ],
 )
-def test_names_of_writes(options: dict[str, str], told: str) -> None:
-    """A write has one kind of name, and the whole of it."""
-    with pytest.raises(ValueError, match=told):
+def test_names_of_writes(options: dict[str, str], message: str) -> None:
+    """A write has one kind of name, and all its parts."""
+    with pytest.raises(ValueError, match=message):
         WriteOptions.parse({**ORDERS, **options})
 
 
 @proves("D10")
 def test_a_worker_without_the_package_is_told_how_to_install_it() -> None:
-    """By what arrives there, which needs nothing of the package to tell it."""
+    """Unpickling the data sent to it raises the error, which needs nothing of the package."""
     schema = StructType([StructField("payload", StringType())])
     writer = BatchWriter(WriteOptions.parse(ORDERS), schema, overwrite=False)
     for sent in (BatchReader(ReadOptions.parse(ORDERS), StructType()), writer):
@@ -96,7 +96,7 @@ def test_a_worker_without_the_package_is_told_how_to_install_it() -> None:
 @proves("D2")
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "lowLatency"])
 def test_a_batch_has_no_options_of_streams(name: str) -> None:
-    """They would be ignored, and all read."""
+    """They would be ignored, and all events read."""
     options = ReadOptions.parse({**ORDERS, name: "true" if name == "lowLatency" else "5"})
     with pytest.raises(ValueError, match=f"{name} is for streams, .* set endingOffsets .* or use spark.readStream"):
         BatchReader(options, StructType())
@@ -104,7 +104,7 @@ def test_a_batch_has_no_options_of_streams(name: str) -> None:
 
 @proves("D10")
 def test_a_file_on_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless an option says that all machines see it, or Spark runs on one."""
+    """An option that all machines see it permits it, or Spark on one machine."""
     command = ["java", "org.apache.spark.deploy.SparkSubmit", "--conf"]
     assert master_of([*command, "spark.master=local[2]", "pyspark-shell"]) == "local[2]"
     assert master_of(["--master", "spark://host:7077", "job.py"]) == "spark://host:7077"
@@ -132,7 +132,7 @@ def test_a_file_on_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_is_right_is_read(name: str, value: str, attribute: str, read: Any) -> None:
-    """Names and words in whatever case, as Spark has them; moments in any zone."""
+    """Names and words may have any case, as in Spark; moments any zone."""
     found: Any = ReadOptions.parse({**ORDERS, name: value})
     for part in attribute.split("."):
         found = getattr(found, part)
@@ -141,7 +141,7 @@ def test_what_is_right_is_read(name: str, value: str, attribute: str, read: Any)
 
 @proves("D10")
 def test_options_travel_without_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """What is sent to the workers, or shown, is the name of the secret."""
+    """Workers and plans get the name of the secret only."""
     (tmp_path / "url").write_text("postgresql://me:secret@host/shop\n")
     for options in ({"urlEnv": "SHOP"}, {"urlFile": str(tmp_path / "url")}):
         monkeypatch.delenv("SHOP", raising=False)
@@ -154,9 +154,9 @@ def test_options_travel_without_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_
 
 @proves("D2", "D10")
 def test_a_secret_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """By whoever needs it, which may be another machine."""
+    """The process that needs it raises the error, which may be on another machine."""
     monkeypatch.delenv("SHOP", raising=False)
-    with pytest.raises(ValueError, match="urlEnv names SHOP, which is not set here: set it where"):
+    with pytest.raises(ValueError, match="urlEnv names SHOP, which is not set here: set it on all machines"):
         Address(env="SHOP").resolve()
     with pytest.raises(ValueError, match=r"urlFile names .*gone, which cannot be read here \(No such file"):
         Address(file=str(tmp_path / "gone")).resolve()

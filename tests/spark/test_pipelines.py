@@ -1,4 +1,4 @@
-"""Pipelines: from a stream through a function into a sink, where everybody can see how they are doing."""
+"""Pipelines: from a stream through a function into a sink, with their state in the database."""
 
 import os
 import signal
@@ -15,19 +15,19 @@ from spark.streams import forget_commit
 import eventkit
 from eventkit import EventkitError
 from eventkit.conformance.clauses import proves
-from eventkit.operations.pipeline import ListPipelines
+from eventkit.operations.admin import ListPipelines
 from eventkit.spark import Pipeline
-from eventkit.spark.pipeline import _Watching
+from eventkit.spark.pipeline import _Reporter
 
 
 def state(kit: Any) -> tuple[Any, ...]:
-    """How the one pipeline is doing."""
+    """Return the state of the one pipeline."""
     [found] = kit._connection.execute(ListPipelines())
     return found.name, found.source, found.sink, found.state, found.rows, found.lag
 
 
 def doubled(frame: Any) -> Any:
-    """What the pipeline makes of events."""
+    """Return the pipeline's output for some events."""
     from pyspark.sql.functions import concat
 
     return frame.select(concat("payload", "payload").alias("payload"), "key")
@@ -35,7 +35,7 @@ def doubled(frame: Any) -> Any:
 
 @proves("D16")
 def test_a_pipeline_runs_once_and_goes_on(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
-    """Each event is in the sink once, and the database knows about it."""
+    """Each event is in the sink once, and the database has the pipeline's state."""
     orders = kit.stream("orders")
     orders.publish_many(list(range(1, 8)))
     pipeline = Pipeline(
@@ -60,7 +60,7 @@ def test_a_pipeline_runs_once_and_goes_on(spark: Any, kit: Any, url: str, tmp_pa
 def test_a_write_that_comes_again_is_skipped_and_counted(
     spark: Any, kit: Any, url: str, tmp_path: Path, sink: str
 ) -> None:
-    """What a kill leaves between the write and Spark's record of it: the micro-batch comes again."""
+    """After a kill between the write and Spark's record of it, the micro-batch is repeated."""
 
     def write(frame: Any, number: int) -> None:
         for topic in ("copied", "also"):
@@ -99,15 +99,15 @@ def test_rows_are_those_of_the_sources(sqlite_url: str) -> None:
     progress = StreamingQueryProgress.fromJson(dict(zip(names, values, strict=True)) | {"sink": sink})
     query: Any = SimpleNamespace(id=id, recentProgress=[progress])
     with eventkit.connect(sqlite_url) as kit:
-        watching = _Watching("p", kit._connection, lambda *noted: None)
-        watching.look(query)
-        watching.look(query)
-    assert watching.ran()[:2] == (1, 7)
+        watching = _Reporter("p", kit._connection, lambda *noted: None)
+        watching.report(query)
+        watching.report(query)
+    assert watching.result()[:2] == (1, 7)
 
 
 @proves("D16")
 def test_a_sink_is_shown_without_credentials(sqlite_url: str) -> None:
-    """In the list, and in what is told of a failure."""
+    """They are hidden in the list and in the message of a failure."""
     sink = {"format": "parquet", "path": "s3a://KEYKEY:secret%2F1@bucket/orders"}
     pipeline = Pipeline("p", url=sqlite_url, source="orders", sink=sink, checkpoint="c")
     assert pipeline._to() == "format=parquet path=s3a://bucket/orders"
@@ -119,7 +119,7 @@ def test_a_sink_is_shown_without_credentials(sqlite_url: str) -> None:
 
 @proves("D16")
 def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str, tmp_path: Path) -> None:
-    """And then it has ended as it should."""
+    """It then ends normally."""
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish_many([1, 2])
         batches: list[int] = []
@@ -132,7 +132,7 @@ def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str,
             deadline = time.monotonic() + 60
             while not batches and not ended.wait(0.1) and time.monotonic() < deadline:
                 pass
-            # Whoever has failed by then is not there to be interrupted, and other tests are.
+            # A pipeline that has failed already must not be interrupted, or another test would be.
             if not ended.wait(1):
                 os.kill(os.getpid(), signal.SIGINT)
 
@@ -150,7 +150,7 @@ def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str,
 
 @proves("D16")
 def test_what_fails_is_told_in_a_line(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
-    """Whoever runs it reads it, and whoever looks at the list."""
+    """The caller gets the line, and the list shows it."""
     kit.stream("orders").publish(1)
     source = {"topic": "orders", "startOffsets": "1"}
     pipeline = Pipeline("p", url=url, source=source, sink={"topic": "t"}, checkpoint=str(tmp_path / "checkpoint"))

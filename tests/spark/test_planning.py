@@ -1,4 +1,4 @@
-"""Into how many parts a range is divided, where nobody says."""
+"""The default number of parts of a range."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from eventkit.spark.planning import Find, by_number, parts
 
 
 def finds(numbers: Sequence[int], counted: list[int] | None = None) -> Find:
-    """What the database answers where these are the numbers of rows; *counted* gets how many it looked at."""
+    """Return the answers of a database with these numbers of rows; *counted* gets how many it looked at."""
 
     def find(after: int, last: int, most: int) -> tuple[int, int]:
         begin = bisect_right(numbers, after)
@@ -24,7 +24,7 @@ def finds(numbers: Sequence[int], counted: list[int] | None = None) -> Find:
 
 @pytest.fixture(autouse=True)
 def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any machine."""
+    """Set four processors on any machine."""
     monkeypatch.setattr("os.cpu_count", lambda: 4)
 
 
@@ -32,7 +32,7 @@ def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     ("total", "expected"), [(1, 1), (50_000, 1), (120_000, 3), (1_000_000, 4), (2_000_001, 5), (40_000_000, 80)]
 )
 def test_parts_for_each_processor(total: int, expected: int) -> None:
-    """One each, but none so small that it is all beginning, nor so large that the others wait for it."""
+    """Each gets one, of a size between the cost of starting it and the wait for the slowest."""
     counted: list[int] = []
     found = parts(finds(range(8, 8 + total), counted), 7, 7 + total, total)
     sizes = [last - after for after, last in found]
@@ -57,5 +57,5 @@ def test_events_that_are_far_apart_are_counted() -> None:
 
 
 def test_parts_of_a_size() -> None:
-    """The last one has the rest, and all that is behind it."""
+    """The last one has the rest, and all later events."""
     assert by_number(finds([10, 20, 30, 40, 50]), 5, 60, 2) == [(5, 20), (20, 40), (40, 60)]

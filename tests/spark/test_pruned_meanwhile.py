@@ -1,4 +1,4 @@
-"""What somebody prunes between the plan of a query and its tasks."""
+"""Events pruned between the plan of a query and its tasks."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from eventkit.spark.source import EventkitSource
 
 
 def read(url: str, renew: Any, **options: str) -> list[Any]:
-    """The batches of a plan, made before something happened."""
+    """Return the batches of a plan that was made before something happened."""
     source = EventkitSource({"url": url, "topic": "orders", **options})
     reader = source.reader(source.schema())
     parts = reader.partitions()
@@ -20,7 +20,7 @@ def read(url: str, renew: Any, **options: str) -> list[Any]:
 
 @proves("D5")
 def test_what_is_pruned_before_its_task_reads_it_is_told(kit: eventkit.EventKit, url: str) -> None:
-    """With the offsets that are gone, or it is done without."""
+    """The error has the missing offsets, or an option permits them."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(6))
 
@@ -35,7 +35,7 @@ def test_what_is_pruned_before_its_task_reads_it_is_told(kit: eventkit.EventKit,
 
 @proves("D5")
 def test_a_task_does_not_read_another_database(kit: eventkit.EventKit, url: str, new_identity: Any) -> None:
-    """Than the one that the query was planned for."""
+    """It refuses a database other than the planned one."""
     kit.stream("orders").publish(1)
-    with pytest.raises(ValueError, match="is one of another database than the one that is there now"):
+    with pytest.raises(ValueError, match="is of another database than the current one"):
         read(url, new_identity)

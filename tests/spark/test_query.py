@@ -1,4 +1,4 @@
-"""SQL over topics, each of them archive and live events as one."""
+"""SQL over topics, with the archive and live events of each as one table."""
 
 import json
 from datetime import timedelta
@@ -14,7 +14,7 @@ from eventkit import NewEvent
 from eventkit.conformance import proves
 from eventkit.lake import archive
 from eventkit.spark import query, views
-from eventkit.spark.complaints import told
+from eventkit.spark.errors import told
 from eventkit.spark.needs import needs
 from eventkit.spark.rollup import rollup
 from eventkit.testing import advance
@@ -22,7 +22,7 @@ from eventkit.testing import advance
 
 @pytest.fixture
 def orders(kit: eventkit.EventKit, url: str, tmp_path: Path) -> Any:
-    """Three hundred events: a hundred of two hours ago in the archive only, the next in both, the others live."""
+    """Publish 300 events: a hundred of two hours ago in the archive only, the next in both, the others live."""
     stream = kit.stream("orders")
     for begin in (0, 100, 200):
         numbers = range(begin, begin + 100)
@@ -43,7 +43,7 @@ def answer(spark: Any, url: str, sql: str) -> list[Any]:
 @proves("D17")
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> None:
-    """Each event once, with all its columns, wherever it is."""
+    """Each event is there once with all its columns, in the archive, live or both."""
     assert len(orders.read()) == 200
     rows = query(spark, url, "SELECT *, to_json(payload) AS text FROM orders ORDER BY offset").collect()
     assert [json.loads(row.text)["n"] for row in rows] == list(range(300))
@@ -57,7 +57,7 @@ def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> No
 
 @proves("D17")
 def test_one_event_of_another_type_ends_no_query(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """A path that is given a type is NULL where the value is of another one; a strict cast names the expression."""
+    """A path with a type is NULL where the value has another one; a strict cast names the expression."""
     kit.stream("orders").publish_many([{"total": 1.5, "n": [1]}, {"total": "none", "n": {"a": 1}}, "text", [1], None])
     frame = query(
         spark, url, "SELECT payload:total::double, payload:n[0]::int AS n, '::int' AS t FROM orders ORDER BY offset"
@@ -98,7 +98,7 @@ def test_an_archive_in_an_object_store(spark: Any, kit: eventkit.EventKit, url: 
 
 @proves("D17")
 def test_conditions_change_nothing_but_the_cost(spark: Any, url: str, orders: Any) -> None:
-    """Whatever bound reaches the database or the manifest, the answer is that of all rows."""
+    """The answer is that of all rows for every bound that reaches the database or the manifest."""
     rows = query(spark, url, "SELECT offset, key, payload:n::int, created_at FROM orders ORDER BY offset").collect()
     first, middle = rows[0][0], rows[150]
     conditions = {
@@ -124,7 +124,7 @@ def test_conditions_change_nothing_but_the_cost(spark: Any, url: str, orders: An
 
 @proves("D18")
 def test_a_bound_reaches_the_database(spark: Any) -> None:
-    """What stands right above a table in Spark's plan is looked up, and of the columns only those that are used."""
+    """The filter directly above a table in Spark's plan is pushed down, and only used columns are read."""
     columns = {"offset": "long", "key": "string", "payload": "string", "created_at": "timestamp"}
     schema = ", ".join(f"`0:{name}` {kind}" for name, kind in columns.items())
     empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
@@ -149,7 +149,7 @@ def test_a_bound_reaches_the_database(spark: Any) -> None:
 
 
 def test_payloads_of_any_type_are_grouped(spark: Any, url: str, orders: Any) -> None:
-    """By their text, wherever the path stands, and only there."""
+    """They are grouped by their text, at every use of the path, and only there."""
     expected = [(f"p{n}", 75) for n in range(4)]
     for group in ("1", "payload:to", "all"):
         sql = f"SELECT payload:to, count(*) FROM orders WHERE 'payload:to' <> payload:to::string GROUP BY {group}"
@@ -158,7 +158,7 @@ def test_payloads_of_any_type_are_grouped(spark: Any, url: str, orders: Any) -> 
 
 
 def test_names_of_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Any name will do, in backticks; in whatever case where only one is meant."""
+    """Any name works in backticks; in any case where only one topic matches."""
     for name in ("eventkit.tasks", "it's `so`", "Orders"):
         kit.stream(name).publish({"name": name})
     for name in ("`eventkit.tasks`", "`it's ``so```", "orders"):
@@ -180,14 +180,14 @@ def test_names_of_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
         ("SELECT keey FROM orders", "did you mean one of `key`"),
         ("SELECT count(*) FROM orders WHERE payload:n > 5", "as in payload:total::double"),
         ("SELEC 1", "Syntax error"),
-        ("DROP TABLE orders", "begins with SELECT or WITH, and changes nothing"),
-        ("INSERT INTO orders SELECT 1", "begins with SELECT or WITH, and changes nothing"),
+        ("DROP TABLE orders", "must begin with SELECT or WITH, and cannot change data"),
+        ("INSERT INTO orders SELECT 1", "must begin with SELECT or WITH, and cannot change data"),
         ("SELECT 1; SELECT 2", "Syntax error"),
-        ("", "begins with SELECT"),
+        ("", "must begin with SELECT"),
     ],
 )
 def test_what_cannot_be_answered_is_told_in_a_line(spark: Any, sqlite_url: str, sql: str, said: str) -> None:
-    """With what helps, before anything is read, and nothing is changed."""
+    """The line names the remedy, before anything is read or changed."""
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish(1)
     with pytest.raises(ValueError, match="^[^\n]+$") as refused:
@@ -196,7 +196,7 @@ def test_what_cannot_be_answered_is_told_in_a_line(spark: Any, sqlite_url: str, 
 
 
 def test_views_of_a_session(spark: Any, url: str, orders: Any) -> None:
-    """Each topic is a view as of the call, and of the next call with what has come since."""
+    """Each topic is a view as of the call; the next call includes new events."""
     views(spark, url)
     assert spark.sql("SELECT count(*) FROM orders").collect()[0][0] == 300
     orders.publish(1)

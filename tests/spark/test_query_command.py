@@ -1,4 +1,4 @@
-"""`eventkit query`, `rollup` and `report`, as they are typed."""
+"""`eventkit query`, `rollup` and `report` as commands."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ SQL = "SELECT payload:to, count(*) AS n FROM orders GROUP BY 1 ORDER BY 2"
 
 @pytest.fixture
 def commands(spark: Any, capsys: pytest.CaptureFixture[str], sqlite_url: str) -> Commands:
-    """Commands on a database with three orders and two jobs."""
+    """Return commands on a database with three orders and two jobs."""
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish_many([{"to": "ann"}, {"to": "bob"}, {"to": "bob", "lines": [1, None]}])
         kit.queue("emails").configure(history=True)
@@ -28,7 +28,7 @@ def commands(spark: Any, capsys: pytest.CaptureFixture[str], sqlite_url: str) ->
 
 
 def test_what_comes_out(commands: Commands, tmp_path: Path) -> None:
-    """A table, JSON, CSV and Parquet say the same."""
+    """A table, JSON, CSV and Parquet have the same values."""
     assert commands.text("query", SQL).splitlines() == ["to   n", "ann  1", "bob  2"]
     said = commands.text("query", SQL, "--output-format", "json")
     assert [json.loads(line) for line in said.splitlines()] == [{"to": "ann", "n": 1}, {"to": "bob", "n": 2}]
@@ -42,7 +42,7 @@ def test_what_comes_out(commands: Commands, tmp_path: Path) -> None:
 
 
 def test_statements_one_after_the_other(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a pipe, each up to a semicolon; the first that cannot be answered ends it."""
+    """Each statement of a pipe ends with a semicolon; the first error ends the command."""
     monkeypatch.setattr(
         "sys.stdin", io.StringIO("\nSELECT 1 AS a;\n\nSELECT count(*) AS n\n FROM orders;\nSELECT 3 AS c")
     )
@@ -52,12 +52,12 @@ def test_statements_one_after_the_other(commands: Commands, monkeypatch: pytest.
 
 
 def test_refusals(commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One line, with what helps."""
+    """An error is one line with the remedy."""
     assert "there is no topic 'ordres'" in commands.refusal(2, "query", "SELECT * FROM ordres")
     assert "cannot be cast" in commands.refusal(1, "query", "SELECT CAST(payload:to AS INT) FROM orders")
-    assert "give the statement" in commands.refusal(2, "query", "-o", "x.csv")
+    assert "needs a statement" in commands.refusal(2, "query", "-o", "x.csv")
     assert "there is no topic 'ordres'" in commands.refusal(2, "rollup", "ordres")
-    assert "cannot be written" in commands.refusal(2, "report", "-o", tmp_path / "no" / "where.html")
+    assert "cannot write" in commands.refusal(2, "report", "-o", tmp_path / "no" / "where.html")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     for command in (["query", SQL], ["rollup"]):
         assert commands.refusal(1, *command).startswith("JAVA_HOME is /nowhere, and no Java runs there")
@@ -66,10 +66,11 @@ def test_refusals(commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_rollup_and_report(commands: Commands, tmp_path: Path) -> None:
-    """A rollup shows the last hours, and a report has what rollups have summed up."""
+    """A rollup shows the last hours, and a report shows the rollups."""
     ran = commands.run("rollup", "--json")
     assert ran.code == 0
-    assert sorted(ran.err.splitlines()) == ["eventkit.tasks: 4 more, up to 7", "orders: 3 more, up to 3"]
+    summed = ["eventkit.tasks: 4 new events, up to offset 7", "orders: 3 new events, up to offset 3"]
+    assert sorted(ran.err.splitlines()) == summed
     topics: dict[str, int] = {}
     for one in json.loads(ran.out):
         if "topic" in one:

@@ -1,4 +1,4 @@
-"""The no-skip law: publishers commit in any order while a query runs, and what was committed is what was received."""
+"""No event is skipped: publishers commit in any order while a query runs, and it receives every committed event."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from eventkit.conformance.processes import spawn
 
 
 def race(spark: Any, folder: Path, url: str, writers: int, seconds: float, **options: str) -> None:
-    """Read while all publish."""
+    """Read while all publishers run."""
     for name in NAMES:
         with eventkit.connect(url) as kit:
             kit.stream(name).save_offset("waiting", 0)
@@ -22,7 +22,7 @@ def race(spark: Any, folder: Path, url: str, writers: int, seconds: float, **opt
     running = query.start(processingTime="0 seconds")
     try:
         processes = [spawn(publish_in_every_way, url, writer, seconds) for writer in range(writers)]
-        time.sleep(seconds)  # For so long they publish, and then they are given time to end.
+        time.sleep(seconds)  # They publish for this long, and then get time to end.
         sent = [one for process in processes for one in process.result()[0]]
         with eventkit.connect(url) as kit:
             committed = sorted(event.offset for name in NAMES for event in kit.stream(name).read(limit=1_000_000))
@@ -35,7 +35,7 @@ def race(spark: Any, folder: Path, url: str, writers: int, seconds: float, **opt
 
 @proves("D3")
 def test_what_was_committed_is_received(spark: Any, postgres_url: str, tmp_path: Path) -> None:
-    """By a query of many small micro-batches."""
+    """A query of many small micro-batches receives it."""
     eventkit.connect(postgres_url).close()
     race(spark, tmp_path, postgres_url, writers=3, seconds=3)
 
@@ -44,6 +44,6 @@ def test_what_was_committed_is_received(spark: Any, postgres_url: str, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 def test_what_a_fleet_committed_is_received(spark: Any, postgres_url: str, tmp_path: Path, low_latency: str) -> None:
-    """For a minute, by eight, and read by either reader."""
+    """Eight publish for a minute, and each of the readers receives it."""
     eventkit.connect(postgres_url).close()
     race(spark, tmp_path, postgres_url, writers=8, seconds=60, lowLatency=low_latency)

@@ -1,4 +1,4 @@
-"""What cannot be read is told by Spark with our line, which names the remedy."""
+"""Spark reports an unreadable source with eventkit's line, which names the remedy."""
 
 import re
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from eventkit.conformance.clauses import proves
 
 
 def refusal(fails: Callable[[], Any]) -> str:
-    """What Spark tells; our line is in it, without the way there."""
+    """Return Spark's error, which has eventkit's line without a stack trace."""
     with pytest.raises(PySparkException) as raised:
         fails()
-    told = str(raised.value)
-    assert "Traceback" not in told
-    return told
+    message = str(raised.value)
+    assert "Traceback" not in message
+    return message
 
 
 @proves("D2")
 @pytest.mark.parametrize(
-    ("options", "schema", "told"),
+    ("options", "schema", "message"),
     [
         (
             {"topic": "order"},
@@ -37,32 +37,32 @@ def refusal(fails: Callable[[], Any]) -> str:
             "(?i)no option startingOffset: did you mean starting",
         ),
         ({"topic": "orders"}, "offset string", "the column 'offset' is bigint, not string: leave schema"),
-        ({"topic": "orders"}, "id long", "there is no column 'id': there are offset, topic, key, payload"),
-        ({"topic": "orders", "endingOffsets": "earliest"}, None, "endingOffsets is latest, or an offset"),
+        ({"topic": "orders"}, "id long", "there is no column 'id': the columns are offset, topic, key, payload"),
+        ({"topic": "orders", "endingOffsets": "earliest"}, None, "endingOffsets must be latest, or an offset"),
         ({"topic": "orders", "startingOffsets": '{"ordres": 1}'}, None, "names the topic 'ordres', which is not read"),
         (
             {"topic": "orders", "payloadSchema": "id INTERVAL DAY"},
             None,
-            "payloadSchema has no way to read interval day",
+            "payloadSchema cannot read interval day",
         ),
     ],
 )
 def test_reading(
-    spark: Any, kit: eventkit.EventKit, url: str, options: dict[str, str], schema: str | None, told: str
+    spark: Any, kit: eventkit.EventKit, url: str, options: dict[str, str], schema: str | None, message: str
 ) -> None:
-    """Whatever is wrong with the options."""
+    """Every mistake in the options is refused."""
     kit.stream("orders").publish(1)
 
     def table() -> Any:
         reader = spark.read.format("eventkit").options(url=url, **options)
         return (reader.schema(schema) if schema else reader).load()
 
-    assert re.search(told, refusal(lambda: table().collect()))
+    assert re.search(message, refusal(lambda: table().collect()))
 
 
 @proves("D2")
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         ("sqlite:////nowhere/shop.db", "/nowhere"),
         ("sqlite:///{folder}/none.db", "there is no .*none.db: run python -m eventkit_migrations upgrade"),
@@ -70,67 +70,67 @@ def test_reading(
         ("postgresql://postgres@127.0.0.1:1/shop", "127.0.0.1.* port 1"),
     ],
 )
-def test_the_database_is_not_there(spark: Any, tmp_path: Path, place: str, told: str) -> None:
-    """Nothing is made by reading it."""
+def test_the_database_is_not_there(spark: Any, tmp_path: Path, place: str, message: str) -> None:
+    """Reading does not create it."""
     url = place.format(folder=tmp_path)
     reader = spark.read.format("eventkit").options(url=url, topic="orders")
-    assert re.search(told, refusal(lambda: reader.load().collect()))
+    assert re.search(message, refusal(lambda: reader.load().collect()))
     assert list(tmp_path.iterdir()) == []
 
 
 @proves("D5")
 def test_checkpoints(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, new_identity: Any) -> None:
-    """A checkpoint goes with a database, with the topics that it names, and with what is still there."""
+    """A checkpoint belongs to a database, to its topics, and to the remaining events."""
     stream = kit.stream("orders")
     [first, *_] = stream.publish_many([1, 2])
     earliest = {"startingOffsets": "earliest"}
     Query(spark, tmp_path, url, topic="orders", **earliest).run()
     kit.stream("payments").publish(1)
-    told = refusal(Query(spark, tmp_path, url, topic="payments", **earliest).run)
-    assert "the checkpoint is at an offset of 'orders', which is not read any more: name it in subscribe" in told
+    message = refusal(Query(spark, tmp_path, url, topic="payments", **earliest).run)
+    assert "the checkpoint is at an offset of 'orders', which is not read any more: name it in subscribe" in message
     lost = stream.publish_many([3, 4, 5])
     stream.prune(max_keep=1)
-    told = refusal(Query(spark, tmp_path, url, topic="orders", **earliest).run)
-    told_of = (
+    message = refusal(Query(spark, tmp_path, url, topic="orders", **earliest).run)
+    reason = (
         f"offsets {first + 2} to {lost[1]} of 'orders' were to be read and are pruned, and {lost[2]} to {lost[2]} are"
     )
-    assert told_of in told
+    assert reason in message
     rest = Query(spark, tmp_path, url, topic="orders", failOnDataLoss="false", **earliest)
     rest.run()
     assert [row.offset for row in rest.rows()] == [first, first + 1, lost[2]]
     new_identity()
-    told = refusal(Query(spark, tmp_path, url, topic="orders", **earliest).run)
-    assert "of another database than the one that is there now" in told
-    assert "name another checkpointLocation" in told
+    message = refusal(Query(spark, tmp_path, url, topic="orders", **earliest).run)
+    assert "of another database than the current one" in message
+    assert "name another checkpointLocation" in message
 
 
 @proves("D2")
 @pytest.mark.parametrize(
-    ("select", "options", "told"),
+    ("select", "options", "message"),
     [
-        ("1 AS payload", {"topic": "t"}, "payload is int, and neither JSON text nor a struct: make it one"),
-        ("'1' AS payload, 1 AS key", {"topic": "t"}, r"the column key is int, not a string: make it one, .* cast"),
+        ("1 AS payload", {"topic": "t"}, "payload is int, and neither JSON text nor a struct: convert it"),
+        ("'1' AS payload, 1 AS key", {"topic": "t"}, r"the column key is int, not a string: convert it, .* cast"),
         ("'1' AS payload, '2' AS headers", {"topic": "t"}, "headers is string, not a map<string,string>"),
         ("'1' AS payload, 'soon' AS run_at", {"queue": "q"}, "the column run_at is string, not a timestamp"),
         ("'1' AS payload, 'high' AS priority", {"queue": "q"}, "the column priority is string, not a whole number"),
         (
             "'1' AS payload, 2 AS total",
             {"topic": "t"},
-            r"column 'total' would not be written: select\(\) of topic,",
+            r"column 'total' would not be written: select\(\) only topic,",
         ),
         ("1 AS id", {"topic": "t"}, "the column 'id' would not be written"),
-        ("'1' AS key", {"topic": "t"}, r"there is no column payload: make one, as in select\(to_json"),
-        ("'1' AS payload", {}, "not said where to write to: name it by option topic or queue, or in a column topic"),
+        ("'1' AS key", {"topic": "t"}, r"there is no column payload: add one, as in select\(to_json"),
+        ("'1' AS payload", {}, "no target to write to: set option topic or queue, or add a column topic"),
         ("'1' AS payload", {"topic": "t", "queue": "q"}, "topic publishes events and queue enqueues tasks: leave one"),
         ("'1' AS payload", {"topik": "t"}, "no option topik: did you mean topic"),
         ("'1' AS payload", {"topic": ""}, "1 to 255 characters"),
     ],
 )
-def test_writing(spark: Any, sqlite_url: str, select: str, options: dict[str, str], told: str) -> None:
-    """Whatever is wrong with the columns or the options; nothing is written."""
+def test_writing(spark: Any, sqlite_url: str, select: str, options: dict[str, str], message: str) -> None:
+    """Every mistake in columns or options is refused; nothing is written."""
     frame = spark.sql(f"SELECT {select}")
     writer = frame.write.format("eventkit").options(url=sqlite_url, **options).mode("append")
-    assert re.search(told, refusal(writer.save))
+    assert re.search(message, refusal(writer.save))
     with eventkit.connect(sqlite_url) as kit:
         assert kit.stream("t").head() == 0
         assert kit.queue("q").size() == 0
@@ -138,17 +138,17 @@ def test_writing(spark: Any, sqlite_url: str, select: str, options: dict[str, st
 
 @proves("D2")
 @pytest.mark.parametrize(
-    ("mode", "columns", "options", "told"),
+    ("mode", "columns", "options", "message"),
     [
-        ("complete", "count(*)", {}, r"output mode complete writes everything again .*: use outputMode\('append'\)"),
+        ("complete", "count(*)", {}, r"output mode complete rewrites all rows .*: use outputMode\('append'\)"),
         ("append", "offset", {"writeId": "monday"}, "writeId is for single writes: a query has an id of its own"),
         ("append", "offset", {"txnAppId": "a", "txnVersion": "1"}, "txnAppId and txnVersion are for foreachBatch"),
     ],
 )
 def test_writing_streams(
-    spark: Any, sqlite_url: str, tmp_path: Path, mode: str, columns: str, options: dict[str, str], told: str
+    spark: Any, sqlite_url: str, tmp_path: Path, mode: str, columns: str, options: dict[str, str], message: str
 ) -> None:
-    """What goes with single writes only, or with none."""
+    """Options of single writes, and unsupported modes, are refused."""
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish(1)
     stream = spark.readStream.format("eventkit").options(url=sqlite_url, topic="orders", startingOffsets="earliest")
@@ -156,7 +156,7 @@ def test_writing_streams(
     writer = rows.writeStream.format("eventkit").options(url=sqlite_url, topic="t", **options).outputMode(mode)
     checkpoint = str(tmp_path / "checkpoint")
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    assert re.search(told, refusal(lambda: query.start().awaitTermination()))
+    assert re.search(message, refusal(lambda: query.start().awaitTermination()))
 
 
 @proves("D2")
@@ -171,5 +171,5 @@ def test_a_checkpoint_of_something_else(spark: Any, sqlite_url: str, tmp_path: P
     lines = offsets.read_text("utf-8").splitlines()
     offsets.write_text("\n".join([*lines[:-1], content]), "utf-8")
     (tmp_path / "checkpoint" / "offsets" / ".0.crc").unlink(missing_ok=True)
-    told = refusal(Query(spark, tmp_path, sqlite_url, **options).run)
-    assert "not written by eventkit: name another checkpointLocation" in told
+    message = refusal(Query(spark, tmp_path, sqlite_url, **options).run)
+    assert "not written by eventkit: name another checkpointLocation" in message

@@ -19,7 +19,7 @@ from eventkit.lake import adopt_checkpoint
 def test_a_checkpoint_beyond_a_restored_database(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str
 ) -> None:
-    """Refused while the head is below it and when the head has passed it; then everything new is read."""
+    """The query is refused while the head is below it and after; a new start reads all new events."""
     options = {"topic": "orders", "startingOffsets": "earliest", "lowLatency": low_latency}
     stream = kit.stream("orders")
     before = stream.publish_many(["same"] * 20)
@@ -27,11 +27,11 @@ def test_a_checkpoint_beyond_a_restored_database(
     query.run()
     take_back(kit, url, before[9])
     after = stream.publish_many(["same"] * 5)
-    told = rf"checkpoint is at offset {before[-1]} of 'orders', and the database has gone back: .* ends at {before[9]} "
-    with pytest.raises(PySparkException, match=told):
+    error = rf"checkpoint is at offset {before[-1]} of 'orders', but the database has gone back: .* end at {before[9]}"
+    with pytest.raises(PySparkException, match=error):
         query.run()
     after += stream.publish_many(["same"] * 10)
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=error):
         query.run()
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     for again, folder in (

@@ -1,4 +1,4 @@
-"""Sums by the hour are what a plain count of the events gives, whatever is late, killed or repeated."""
+"""Sums by the hour equal a plain count of the events, also for late events, kills and repetitions."""
 
 import os
 import signal
@@ -16,24 +16,23 @@ from eventkit.conformance.processes import spawn
 from eventkit.kit import backend_of
 from eventkit.lake import archive
 from eventkit.operations import Plan
-from eventkit.operations.rollup import AddSums, Sum
-from eventkit.operations.staging import ReadMark
-from eventkit.rollups import HOUR, KINDS, read, spans
+from eventkit.operations.batches import AddSums, ReadMark, Sum
+from eventkit.rollup import HOUR, KINDS, read, spans
 from eventkit.spark import rollup as rolling
-from eventkit.spark.events import events
 from eventkit.spark.rollup import rollup
+from eventkit.spark.views import events
 from eventkit.testing import advance
 
 EVER = {"since": datetime(1971, 1, 1, tzinfo=UTC), "before": datetime(2999, 1, 1, tzinfo=UTC)}
 
 
 def sums(kit: eventkit.EventKit) -> Counter[tuple[Any, ...]]:
-    """What is summed up, without the latencies."""
+    """Return the sums without the latencies."""
     return Counter({tuple(one[:4]): one.amount for one in read(kit, **EVER) if one.measure in ("events", *KINDS)})
 
 
 def counted(events: list[Any]) -> Counter[tuple[Any, ...]]:
-    """What the events come to, counted one by one."""
+    """Return the same sums by counting each event."""
     count: Counter[tuple[Any, ...]] = Counter()
     for event in events:
         hour = int(event.created_at.timestamp()) * 1000 // HOUR * HOUR
@@ -48,7 +47,7 @@ def everything(kit: eventkit.EventKit) -> list[Any]:
 
 
 def jobs(kit: eventkit.EventKit, number: int) -> None:
-    """Tasks that end in several ways."""
+    """Enqueue tasks that end in several ways."""
     queue = kit.queue("emails")
     queue.configure(history=True, max_attempts=2)
     queue.enqueue_many(range(number))
@@ -64,7 +63,7 @@ def jobs(kit: eventkit.EventKit, number: int) -> None:
 
 @proves("D19")
 def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Of every topic and queue, also of events that are in the archive only, and late ones in the hour they are of."""
+    """They cover every topic and queue, archived events too, and late events in their own hour."""
     kit.stream("orders").publish_many(range(50))
     jobs(kit, 9)
     before = everything(kit)
@@ -75,7 +74,7 @@ def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, u
     assert sums(kit) == counted(before)
     assert [(one.name, one.lag) for one in kit.stream("orders").consumers() if one.name == "rollup"] == [("rollup", 0)]
 
-    # Of two hours ago, and of now; those that are summed up already are not looked at again.
+    # The events are of two hours ago and of now; those that are summed up already are not read again.
     kit.stream("orders").publish_many(range(5))
     advance(kit, 7200)
     kit.stream("orders").publish_many(range(7))
@@ -92,7 +91,7 @@ def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, u
 def test_a_run_keeps_to_its_bounds(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where one file has what was summed up before, what is now, and what has come since the run was planned."""
+    """One file holds events summed up before, current ones, and some published after the run was planned."""
     stream = kit.stream("orders")
     stream.publish_many(range(5))
     list(rollup(spark, url, ["orders"]))
@@ -131,7 +130,7 @@ def test_latencies_and_rates(spark: Any, kit: eventkit.EventKit, url: str) -> No
 
 
 class Dying(AddSums, frozen=True):
-    """The same, killed at a step."""
+    """A connection that is killed at a step."""
 
     step: int = 0
 
@@ -157,7 +156,7 @@ def die_adding(url: str, step: int, last: int) -> None:
 
 @proves("D19")
 def test_a_killed_run_has_done_nothing(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """At whichever step; and what was done is not done again by who began before."""
+    """This holds at every step; an earlier run that continues does not repeat what was done."""
     for step in range(4):
         [last] = [kit.stream("orders").publish(step)]
         with pytest.raises(AssertionError, match="ended with -9"):
@@ -169,7 +168,7 @@ def test_a_killed_run_has_done_nothing(spark: Any, kit: eventkit.EventKit, url: 
 
 
 def test_what_was_lost_is_told(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Events that were pruned, and are nowhere else, before they were summed up."""
+    """The error names events that were pruned without an archive before they were summed up."""
     kit.stream("orders").publish(1)
     list(rollup(spark, url))
     lost = [kit.stream("orders").publish(n) for n in range(3)]

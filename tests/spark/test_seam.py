@@ -1,4 +1,4 @@
-"""The seam between archive and live: raced by publishers and by an archiver that prunes."""
+"""The boundary between archive and live events, raced by publishers and by an archiver that prunes."""
 
 import random
 import time
@@ -12,15 +12,15 @@ import eventkit
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 from eventkit.lake import archive
-from eventkit.operations.extract import ReadExtent
-from eventkit.operations.lake import ReadLake
+from eventkit.operations.archive import ReadLake
+from eventkit.operations.batches import ReadExtent
 from eventkit.spark import query
-from eventkit.spark.complaints import is_sparks
-from eventkit.spark.events import events, overtaken
+from eventkit.spark.errors import is_sparks
+from eventkit.spark.views import events, overtaken
 
 
 def publish(url: str, seconds: float) -> list[int]:
-    """Publish in transactions of all lengths; the offsets of what was committed."""
+    """Publish in transactions of all lengths; return the offsets of what was committed."""
     committed, end = [], time.monotonic() + seconds
     with eventkit.connect(url) as kit:
         while time.monotonic() < end:
@@ -51,7 +51,7 @@ def seen(spark: Any, url: str) -> list[int]:
 
 
 def race(spark: Any, url: str, folder: Path, publishers: int, seconds: float) -> None:
-    """Query all the while: each answer has every event that was ever committed up to its last one, once."""
+    """Query all the while: each answer has every event committed up to its last one, once."""
     with eventkit.connect(url) as kit:
         kit.stream("orders").publish("the first")
     end = time.monotonic() + seconds
@@ -69,7 +69,7 @@ def race(spark: Any, url: str, folder: Path, publishers: int, seconds: float) ->
 
 
 class Interrupted:
-    """A connection with something that happens between the two looks at how far a topic and its archive go."""
+    """A connection that runs a function between the looks at a topic's end and its archive's."""
 
     def __init__(self, connection: Any, meanwhile: Callable[[], object]) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class Interrupted:
 def test_what_is_archived_and_pruned_between_two_looks_is_there_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, more: int
 ) -> None:
-    """Also with what has come in between."""
+    """Events published in between are included."""
     stream = kit.stream("orders")
     stream.publish_many(range(10))
     archive(url, "orders", to=tmp_path)
@@ -105,12 +105,12 @@ def test_what_is_archived_and_pruned_between_two_looks_is_there_once(
 
 @proves("D17")
 def test_no_event_is_missing_or_there_twice(spark: Any, url: str, tmp_path: Path) -> None:
-    """While others publish, archive and prune."""
+    """Others publish, archive and prune meanwhile."""
     race(spark, url, tmp_path, publishers=2, seconds=3)
 
 
 @pytest.mark.slow
 @proves("D17")
 def test_no_event_is_missing_or_there_twice_for_long(spark: Any, url: str, tmp_path: Path) -> None:
-    """The same for most of a minute, with more who publish."""
+    """The race lasts most of a minute, with more publishers."""
     race(spark, url, tmp_path, publishers=4, seconds=45)

@@ -1,4 +1,4 @@
-"""A query of S3 Select is understood, or refused with S3's code, the place and a remedy, before Spark starts."""
+"""A query of S3 Select is translated, or refused with S3's code, the place and a remedy, before Spark starts."""
 
 import inspect
 import re
@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spark.select_queries import QUERIES, spelled
 
-from eventkit.spark.select import SelectError
+from eventkit.spark.select import CODES, SelectError
 from eventkit.spark.select.files import Csv, Field, File
 from eventkit.spark.select.grammar import parse
-from eventkit.spark.select.refusing import CODES
-from eventkit.spark.select.translating import Translated, translate
+from eventkit.spark.select.translation import Translated, translate
 
 CSV = File(Path("people.csv"), "csv", columns=(Field("id"), Field("name"), Field("Name"), Field("unit price")))
 BARE = File(Path("people.csv"), "csv", csv=Csv("none"), columns=(Field("_1"), Field("_2")))
@@ -30,14 +29,14 @@ quick = settings(max_examples=150, deadline=None, suppress_health_check=list(Hea
 
 
 def refused(sql: str, file: File = CSV) -> SelectError:
-    """How a query is refused."""
+    """Return the refusal of a query."""
     with pytest.raises(SelectError) as raised:
         translate(sql, parse(sql), file)
     return raised.value
 
 
 def outcome(sql: str, *given: File) -> Translated | SelectError | None:
-    """What becomes of a query over each of the files: the last translation, or the first refusal."""
+    """Return the last translation of a query over each of the files, or its first refusal."""
     made = None
     try:
         query = parse(sql)
@@ -51,14 +50,14 @@ def outcome(sql: str, *given: File) -> Translated | SelectError | None:
 @quick
 @given(QUERIES)
 def test_a_query_that_is_written_is_read_as_the_same(query: object) -> None:
-    """Whatever it is made of."""
+    """This holds for queries of all parts."""
     assert parse(spelled(query)) == query  # type: ignore[arg-type]
 
 
 @quick
 @given(st.text() | st.lists(PIECES, max_size=25).map(" ".join))
 def test_any_text_is_a_query_or_is_refused(sql: str) -> None:
-    """By a code that is documented, at a place that the text has."""
+    """The refusal has a documented code, and a place inside the text."""
     error = outcome(sql, CSV, JSON)
     if isinstance(error, SelectError):
         assert error.code in CODES
@@ -68,7 +67,7 @@ def test_any_text_is_a_query_or_is_refused(sql: str) -> None:
 @quick
 @given(QUERIES, st.sampled_from([CSV, BARE, JSON]))
 def test_what_is_understood_is_translated_or_refused(query: object, file: File) -> None:
-    """Nothing else happens, and no text of the query gets out of its quotes."""
+    """No other exception occurs, and no text of the query leaves its quotes."""
     made = outcome(spelled(query), file)  # type: ignore[arg-type]
     if isinstance(made, SelectError):
         assert made.code in CODES
@@ -91,105 +90,111 @@ def test_a_query_with_a_slip_is_refused_or_another_query(query: object, data: st
     assert error is None or (isinstance(error, SelectError) and error.code in CODES)
 
 
-@pytest.mark.parametrize(
-    ("sql", "code", "position"),
-    [
-        ("", "ParseEmptySelect", 0),
-        ("SELECT", "ParseEmptySelect", 6),
-        ("SELECT id", "ParseSelectMissingFrom", 9),
-        ("SELEC id FROM S3Object", "ParseUnexpectedToken", 0),
-        ("SELECT id name2 oops FROM S3Object", "ParseUnexpectedToken", 16),
-        ("SELECT id FROM orders", "InvalidDataSource", 15),
-        ("SELECT id, FROM S3Object", "ParseUnexpectedKeyword", 11),
-        ("SELECT *, id FROM S3Object", "ParseAsteriskIsNotAloneInSelectList", 8),
-        ("SELECT id FROM S3Object WHERE", "ParseExpectedExpression", 29),
-        ("SELECT id FROM S3Object LIMIT many", "ParseExpectedNumber", 30),
-        ("SELECT id AS 5 FROM S3Object", "ParseExpectedIdentForAlias", 13),
-        ("SELECT id FROM S3Object GROUP BY id", "UnsupportedSqlStructure", 24),
-        ("SELECT id FROM S3Object s WHERE id = 1 ORDER BY id", "UnsupportedSqlStructure", 39),
-        ("SELECT DISTINCT id FROM S3Object", "UnsupportedSqlStructure", 7),
-        ("SELECT COUNT(DISTINCT id) FROM S3Object", "UnsupportedSqlStructure", 13),
-        ("SELECT id FROM S3Object s JOIN S3Object t", "UnsupportedSqlStructure", 26),
-        ("SELECT id FROM S3Object, S3Object", "UnsupportedSqlStructure", 23),
-        ("SELECT id FROM (SELECT * FROM S3Object)", "UnsupportedSqlStructure", 15),
-        ("SELECT id FROM S3Object WHERE id IN (SELECT 1)", "UnsupportedSqlStructure", 37),
-        ("WITH x AS (SELECT 1) SELECT * FROM x", "UnsupportedSqlStructure", 0),
-        ("SELECT id, COUNT(*) FROM S3Object", "UnsupportedSqlStructure", 7),
-        ("SELECT SUM(MAX(id)) FROM S3Object", "UnsupportedSqlStructure", 11),
-        ("SELECT id FROM S3Object WHERE SUM(id) > 1", "UnsupportedSqlStructure", 30),
-        ("SELECT " + "(" * 80 + "1" + ")" * 80 + " FROM S3Object", "UnsupportedSyntax", None),
-        ("SELECT " + "1+" * 300 + "1 FROM S3Object", "UnsupportedSyntax", None),
-        ("SELECT " + " " * 300_000 + "1 FROM S3Object", "ExpressionTooLong", None),
-        ("SELECT id FROM S3Object WHERE id == 1", "LexerInvalidOperator", 33),
-        ("SELECT 'id FROM S3Object", "LexerInvalidLiteral", 7),
-        ("SELECT 12ab FROM S3Object", "LexerInvalidLiteral", 9),
-        ("SELECT # FROM S3Object", "LexerInvalidChar", 7),
-        ("SELECT `yesterday` FROM S3Object", "LexerInvalidIONLiteral", 7),
-        ("SELECT `2026-02-30T` FROM S3Object", "ValueParseFailure", 7),
-        ("SELECT CONCAT(id, name) FROM S3Object", "UnsupportedFunction", 7),
-        ("SELECT LOWER(id, name) FROM S3Object", "EvaluatorInvalidArguments", 7),
-        ("SELECT LOWER(5) FROM S3Object", "IncorrectSqlFunctionArgumentType", 13),
-        ("SELECT SUM(*) FROM S3Object", "ParseUnsupportedCallWithStar", 11),
-        ("SELECT SUM(id, 1) FROM S3Object", "ParseNonUnaryAgregateFunctionCall", 13),
-        ("SELECT CAST(id, INT) FROM S3Object", "ParseExpectedKeyword", 14),
-        ("SELECT CAST id FROM S3Object", "ParseExpectedLeftParenAfterCast", 12),
-        ("SELECT CAST(id AS VARCHAR) FROM S3Object", "ParseExpectedTypeName", 18),
-        ("SELECT CAST(id AS DECIMAL(99)) FROM S3Object", "ParseInvalidTypeParam", 25),
-        ("SELECT LOWER(id FROM S3Object", "ParseExpectedRightParenBuiltinFunctionCall", 16),
-        ("SELECT EXTRACT(century FROM id) FROM S3Object", "ParseExpectedDatePart", 15),
-        ("SELECT CASE 1 END FROM S3Object", "ParseExpectedWhenClause", 14),
-        ("SELECT id FROM S3Object WHERE id IN 5", "ParseExpectedMember", 36),
-        ("SELECT (id FROM S3Object", "ParseExpectedTokenType", 11),
-        ("SELECT s.* FROM S3Object s", "ParseInvalidPathComponent", 9),
-        ("SELECT s.from FROM S3Object s", "ParseUnexpectedKeyword", 9),
-        ("SELECT 1 = 'a' FROM S3Object", "InvalidExpressionType", 11),
-        ("SELECT id FROM S3Object WHERE 5", "InvalidExpressionType", 30),
-        ("SELECT id LIKE 'a' ESCAPE 'ab' FROM S3Object", "LikeInvalidInputs", 26),
-        ("SELECT TO_STRING(UTCNOW(), 'QQ') FROM S3Object", "EvaluatorInvalidTimestampFormatPattern", 27),
-        ("SELECT id, id FROM S3Object", "AmbiguousFieldName", 11),
-        ("SELECT NAME FROM S3Object", "AmbiguousFieldName", 7),
-        ("SELECT nam FROM S3Object", "EvaluatorBindingDoesNotExist", 7),
-        ("SELECT s.id.x FROM S3Object s", "EvaluatorBindingDoesNotExist", 7),
-        ("SELECT _9 FROM S3Object", "InvalidColumnIndex", 7),
-        ("SELECT id FROM S3Object[*].a", "InvalidKeyPath", 15),
-    ],
-)
+WRONG = [
+    ("", "ParseEmptySelect", 0),
+    ("SELECT", "ParseEmptySelect", 6),
+    ("SELECT id", "ParseSelectMissingFrom", 9),
+    ("SELEC id FROM S3Object", "ParseUnexpectedToken", 0),
+    ("SELECT id name2 oops FROM S3Object", "ParseUnexpectedToken", 16),
+    ("SELECT id FROM orders", "InvalidDataSource", 15),
+    ("SELECT id, FROM S3Object", "ParseUnexpectedKeyword", 11),
+    ("SELECT *, id FROM S3Object", "ParseAsteriskIsNotAloneInSelectList", 8),
+    ("SELECT id FROM S3Object WHERE", "ParseExpectedExpression", 29),
+    ("SELECT id FROM S3Object LIMIT many", "ParseExpectedNumber", 30),
+    ("SELECT id AS 5 FROM S3Object", "ParseExpectedIdentForAlias", 13),
+    ("SELECT id FROM S3Object GROUP BY id", "UnsupportedSqlStructure", 24),
+    ("SELECT id FROM S3Object s WHERE id = 1 ORDER BY id", "UnsupportedSqlStructure", 39),
+    ("SELECT DISTINCT id FROM S3Object", "UnsupportedSqlStructure", 7),
+    ("SELECT COUNT(DISTINCT id) FROM S3Object", "UnsupportedSqlStructure", 13),
+    ("SELECT id FROM S3Object s JOIN S3Object t", "UnsupportedSqlStructure", 26),
+    ("SELECT id FROM S3Object, S3Object", "UnsupportedSqlStructure", 23),
+    ("SELECT id FROM (SELECT * FROM S3Object)", "UnsupportedSqlStructure", 15),
+    ("SELECT id FROM S3Object WHERE id IN (SELECT 1)", "UnsupportedSqlStructure", 37),
+    ("WITH x AS (SELECT 1) SELECT * FROM x", "UnsupportedSqlStructure", 0),
+    ("SELECT id, COUNT(*) FROM S3Object", "UnsupportedSqlStructure", 7),
+    ("SELECT SUM(MAX(id)) FROM S3Object", "UnsupportedSqlStructure", 11),
+    ("SELECT id FROM S3Object WHERE SUM(id) > 1", "UnsupportedSqlStructure", 30),
+    ("SELECT " + "(" * 80 + "1" + ")" * 80 + " FROM S3Object", "UnsupportedSyntax", None),
+    ("SELECT " + "1+" * 300 + "1 FROM S3Object", "UnsupportedSyntax", None),
+    ("SELECT " + " " * 300_000 + "1 FROM S3Object", "ExpressionTooLong", None),
+    ("SELECT id FROM S3Object WHERE id == 1", "LexerInvalidOperator", 33),
+    ("SELECT 'id FROM S3Object", "LexerInvalidLiteral", 7),
+    ("SELECT 12ab FROM S3Object", "LexerInvalidLiteral", 9),
+    ("SELECT # FROM S3Object", "LexerInvalidChar", 7),
+    ("SELECT `yesterday` FROM S3Object", "LexerInvalidIONLiteral", 7),
+    ("SELECT `2026-02-30T` FROM S3Object", "ValueParseFailure", 7),
+    ("SELECT CONCAT(id, name) FROM S3Object", "UnsupportedFunction", 7),
+    ("SELECT LOWER(id, name) FROM S3Object", "EvaluatorInvalidArguments", 7),
+    ("SELECT LOWER(5) FROM S3Object", "IncorrectSqlFunctionArgumentType", 13),
+    ("SELECT SUM(*) FROM S3Object", "ParseUnsupportedCallWithStar", 11),
+    ("SELECT SUM(id, 1) FROM S3Object", "ParseNonUnaryAgregateFunctionCall", 13),
+    ("SELECT CAST(id, INT) FROM S3Object", "ParseExpectedKeyword", 14),
+    ("SELECT CAST id FROM S3Object", "ParseExpectedLeftParenAfterCast", 12),
+    ("SELECT CAST(id AS VARCHAR) FROM S3Object", "ParseExpectedTypeName", 18),
+    ("SELECT CAST(id AS DECIMAL(99)) FROM S3Object", "ParseInvalidTypeParam", 25),
+    ("SELECT LOWER(id FROM S3Object", "ParseExpectedRightParenBuiltinFunctionCall", 16),
+    ("SELECT EXTRACT(century FROM id) FROM S3Object", "ParseExpectedDatePart", 15),
+    ("SELECT CASE 1 END FROM S3Object", "ParseExpectedWhenClause", 14),
+    ("SELECT id FROM S3Object WHERE id IN 5", "ParseExpectedMember", 36),
+    ("SELECT (id FROM S3Object", "ParseExpectedTokenType", 11),
+    ("SELECT s.* FROM S3Object s", "ParseInvalidPathComponent", 9),
+    ("SELECT s.from FROM S3Object s", "ParseUnexpectedKeyword", 9),
+    ("SELECT 1 = 'a' FROM S3Object", "InvalidExpressionType", 11),
+    ("SELECT id FROM S3Object WHERE 5", "InvalidExpressionType", 30),
+    ("SELECT id LIKE 'a' ESCAPE 'ab' FROM S3Object", "LikeInvalidInputs", 26),
+    ("SELECT TO_STRING(UTCNOW(), 'QQ') FROM S3Object", "EvaluatorInvalidTimestampFormatPattern", 27),
+    ("SELECT id, id FROM S3Object", "AmbiguousFieldName", 11),
+    ("SELECT NAME FROM S3Object", "AmbiguousFieldName", 7),
+    ("SELECT nam FROM S3Object", "EvaluatorBindingDoesNotExist", 7),
+    ("SELECT s.id.x FROM S3Object s", "EvaluatorBindingDoesNotExist", 7),
+    ("SELECT _9 FROM S3Object", "InvalidColumnIndex", 7),
+    ("SELECT id FROM S3Object[*].a", "InvalidKeyPath", 15),
+]
+
+
+@pytest.mark.parametrize(("sql", "code", "position"), WRONG)
 def test_what_is_wrong_has_its_code_and_its_place(sql: str, code: str, position: int | None) -> None:
-    """Those of S3 Select."""
+    """Codes are those of S3 Select."""
     error = refused(sql)
     assert error.code == code, error
     assert position is None or error.position == position
 
 
 def test_a_name_wants_the_header() -> None:
-    """Without one, columns have numbers."""
+    """Without a header, columns have numbers."""
     assert refused("SELECT id FROM S3Object", BARE).code == "MissingHeaders"
     assert translate("x", parse("SELECT _2 FROM S3Object"), BARE).names == ("_2",)
 
 
 def test_the_message_shows_the_line_the_column_and_what_helps() -> None:
-    """In one line, however many the query has."""
-    told = str(refused("SELECT id\nFROM S3Object\nWHERE nmae = 'Ann'"))
-    assert told == ("EvaluatorBindingDoesNotExist at line 3, column 7: the file has no column nmae: did you mean name?")
+    """The message is one line for a query of any number of lines."""
+    text = str(refused("SELECT id\nFROM S3Object\nWHERE nmae = 'Ann'"))
+    assert text == ("EvaluatorBindingDoesNotExist at line 3, column 7: the file has no column nmae: did you mean name?")
 
 
 @pytest.mark.parametrize(
     "sql", ["SELECT id FROM S3Object x", "select ID from s3object[*] as X", 'SELECT "id" FROM S3Object;']
 )
 def test_case_matters_only_in_quotes(sql: str) -> None:
-    """Of words, tables and columns."""
+    """This covers words, tables and columns."""
     assert "c0" in translate(sql, parse(sql), CSV).sql
     assert refused('SELECT "ID" FROM S3Object').code == "EvaluatorBindingDoesNotExist"
 
 
 def test_every_code_is_on_the_page() -> None:
-    """With what it means."""
+    """The page has its meaning."""
     page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text("utf-8")
     assert dict(re.findall(r"^\| `([A-Z]\w+)` \| (.+) \|$", page, re.MULTILINE)) == CODES
 
 
 def test_every_code_is_given_somewhere() -> None:
-    """The table promises none that never comes."""
+    """The table has no code that is never raised."""
     package = Path(inspect.getfile(import_module("eventkit.spark.select"))).parent
-    source = "".join(path.read_text("utf-8") for path in package.glob("*.py") if path.name != "refusing.py")
+    source = "".join(path.read_text("utf-8") for path in package.glob("*.py") if path.name != "__init__.py")
     assert [code for code in CODES if f'"{code}"' not in source] == []
+
+
+def test_every_code_of_the_parser_has_a_query() -> None:
+    """The tokenizer and the parser can report each of their codes."""
+    parsing = {code for code in CODES if code.startswith(("Lexer", "Parse"))}
+    assert parsing - {code for _, code, _ in WRONG} == set()

@@ -1,4 +1,4 @@
-"""What `eventkit select` answers, of each kind of file."""
+"""Answers of `eventkit select` for each kind of file."""
 
 import bz2
 import gzip
@@ -11,7 +11,7 @@ import pytest
 
 from eventkit.spark.output import typed, write
 from eventkit.spark.select import SelectError, files
-from eventkit.spark.select.running import prepare, rows
+from eventkit.spark.select.query import prepare, rows
 
 PEOPLE = 'id,name,price,born\n1,Ann,1.50,1990-01-31\n2,"B, ""o""\nb",,2001-05-06T07:08Z\n30,Čeněk,20,2020T\n'
 ORDERS = (
@@ -25,7 +25,7 @@ RULES = '{"rules": [{"id": "1"},\n {"expr": "y"}]}{"rules": [{"id": "2", "expr":
 
 @pytest.fixture(scope="session")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a file of each kind."""
+    """Return a folder with a file of each kind."""
     import pyarrow
     from pyarrow import parquet
 
@@ -41,7 +41,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def selected(spark: Any, folder: Path, sql: str, path: Path, **said: Any) -> list[Any]:
-    """The rows as the objects that come out."""
+    """Return the rows as parsed objects."""
     query = prepare(sql, files.look(path, **said))
     with rows(spark, query) as frame:
         write(frame, "json", folder / "out", optional=query.optional, whole=query.translated.names is None)
@@ -78,13 +78,13 @@ CSV_ANSWERS: dict[str, list[Any]] = {
 
 
 def test_csv(spark: Any, found: Path, tmp_path: Path) -> None:
-    """Fields are texts, and numbers where they are compared with some."""
+    """Fields are texts, and numbers in comparisons with numbers."""
     for sql, expected in CSV_ANSWERS.items():
         assert selected(spark, tmp_path, sql, found / "people.csv") == expected, sql
 
 
 def test_headers_and_compression(spark: Any, found: Path, tmp_path: Path) -> None:
-    """Found out, or said."""
+    """They are detected or given by options."""
     sql = "SELECT _2 FROM S3Object LIMIT 1"
     packed = found / "people.dat"
     assert selected(spark, tmp_path, sql, packed, format="csv", csv=files.Csv("none")) == [{"_2": "name"}]
@@ -115,13 +115,13 @@ JSON_ANSWERS: dict[str, list[Any]] = {
 
 
 def test_json_lines(spark: Any, found: Path, tmp_path: Path) -> None:
-    """What is missing is left out, what is null is null, and numbers keep their digits."""
+    """Missing fields are omitted, null is null, and numbers keep their digits."""
     for sql, expected in JSON_ANSWERS.items():
         assert selected(spark, tmp_path, sql, found / "orders.jsonl") == expected, sql
 
 
 def test_json_documents(spark: Any, found: Path, tmp_path: Path) -> None:
-    """One after the other, over any number of lines."""
+    """Documents follow one another, over any number of lines."""
     path = found / "rules.json"
     wanted = "SELECT id FROM S3Object[*].rules[*].id WHERE id IS NOT MISSING"
     assert selected(spark, tmp_path, wanted, path) == [{"id": "1"}, {"id": "2"}]
@@ -140,7 +140,7 @@ def test_parquet(spark: Any, found: Path, tmp_path: Path) -> None:
 
 
 def test_a_column_of_json_has_a_type_in_parquet(spark: Any, found: Path, tmp_path: Path) -> None:
-    """That of its values; what is mixed is text."""
+    """It is the type of its values; mixed values are text."""
     from pyarrow import parquet
 
     query = prepare("SELECT * FROM S3Object[*].lines[*]", files.look(found / "orders.jsonl"))
@@ -165,7 +165,7 @@ def test_a_column_of_json_has_a_type_in_parquet(spark: Any, found: Path, tmp_pat
 def test_what_shows_only_in_the_rows_has_a_code_too(
     spark: Any, found: Path, tmp_path: Path, sql: str, code: str
 ) -> None:
-    """And a remedy, in a line."""
+    """It has a remedy, in a line."""
     with pytest.raises(SelectError) as raised:
         selected(spark, tmp_path, sql, found / "people.csv")
     assert raised.value.code == code
@@ -174,7 +174,7 @@ def test_what_shows_only_in_the_rows_has_a_code_too(
 
 
 def test_a_line_that_is_no_json_is_named(spark: Any, tmp_path: Path) -> None:
-    """With what it says."""
+    """The error quotes it."""
     (tmp_path / "bad.jsonl").write_text('{"a": 1}\n{bad\n')
     with pytest.raises(SelectError, match=r"JSONParsingError: .*\{bad"):
         selected(spark, tmp_path, "SELECT * FROM S3Object", tmp_path / "bad.jsonl")

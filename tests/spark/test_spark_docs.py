@@ -1,4 +1,4 @@
-"""What `docs/spark.md` shows works, block by block, in one session."""
+"""The blocks of `docs/spark.md` run in order in one session."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "spark.md"
 
 
 def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader who pastes its blocks one after another meets no error."""
+    """The blocks of the page run in order without an error."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "page"}
     try:
@@ -25,10 +25,10 @@ def test_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("heading", "known"), [("| option | is | default |", options.READ), ("| option | is |\n", options.WRITE)]
+    ("heading", "known"), [("| option | meaning | default |", options.READ), ("| option | meaning |\n", options.WRITE)]
 )
 def test_every_option_is_on_the_page(heading: str, known: dict[str, Any]) -> None:
-    """Nothing is an option that is not documented, and the other way round."""
+    """Every option is documented, and every documented one exists."""
     text = PAGE.read_text("utf-8").partition(heading)[2].partition("\n\n")[0]
     documented = [name for row in text.splitlines() if row.startswith("| `") for name in row.split("|")[1].split(",")]
     assert {name.strip(" `") for name in documented} == set(known)

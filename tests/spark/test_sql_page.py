@@ -15,13 +15,13 @@ from eventkit.cli import main
 def test_its_examples_run(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One after the other, in a new folder, and say what they are there to say."""
+    """They run in order in a new folder, and print what the page shows."""
     monkeypatch.chdir(tmp_path)
     for line in examples(SPARKS):
         given, _, line = line.rpartition(" | ")
         match shlex.split(line):
             case ["export", "EVENTKIT_URL=sqlite:///shop.db"]:
-                # The session was begun in another folder.
+                # The session was started in another folder.
                 monkeypatch.setenv("EVENTKIT_URL", f"sqlite:///{tmp_path}/shop.db")
             case ["printf", *_]:
                 subprocess.run(["bash", "-c", line], check=True)
@@ -30,8 +30,8 @@ def test_its_examples_run(
                 assert main(arguments) == 0, line
             case _:
                 pytest.fail(f"{line} is no example")
-    told = capsys.readouterr().out
-    assert ("coffee" in told, "17.75" in told, "bob" in told) == (True, True, True)
+    output = capsys.readouterr().out
+    assert ("coffee" in output, "17.75" in output, "bob" in output) == (True, True, True)
     assert (tmp_path / "skus.csv").read_text("utf-8").split() == ["sku", "tea"]
     assert (tmp_path / "best.csv").read_text("utf-8").split() == ["key,total", "1,12.5", "2,3.0"]
     assert "emails" in (tmp_path / "shop.html").read_text("utf-8")

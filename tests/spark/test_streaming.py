@@ -1,4 +1,4 @@
-"""A stream as a stream: each event once, in micro-batches, and on from where it was after a restart."""
+"""A stream as a streaming source: each event once, in micro-batches, also after a restart."""
 
 import json
 from contextlib import closing
@@ -9,23 +9,23 @@ import pytest
 from spark.streams import Query, wait_for
 
 import eventkit
-from eventkit.bulk import by_rows, opened
+from eventkit.arrow import by_rows, opened
 from eventkit.conformance.clauses import proves
 from eventkit.kit import backend_of
-from eventkit.operations.extract import FetchEvents
+from eventkit.operations.batches import FetchEvents
 
 both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 
 
 def sizes(progress: list[dict[str, Any]]) -> list[int]:
-    """How many events each micro-batch had."""
+    """Return how many events each micro-batch had."""
     return [batch["numInputRows"] for batch in progress]
 
 
 @proves("D3", "D4")
 @both_readers
 def test_each_event_comes_once(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str) -> None:
-    """A query that is run again goes on behind what it has read, and its consumer follows."""
+    """A restarted query continues after the events it has read, and its consumer follows."""
     orders = kit.stream("orders")
     first = orders.publish_many(list(range(25)))
     options = {"topic": "orders", "consumer": "lake", "maxOffsetsPerTrigger": "10", "lowLatency": low_latency}
@@ -47,7 +47,7 @@ def test_each_event_comes_once(spark: Any, kit: eventkit.EventKit, url: str, tmp
 def test_a_running_query_sees_what_is_new(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str
 ) -> None:
-    """From the head on, where nothing else is said; also topics that did not exist before, where a pattern fits."""
+    """By default it starts at the head; new topics that match a pattern are included."""
     kit.stream("orders").publish("before")
     query = Query(spark, tmp_path, url, subscribePattern="orders.*", lowLatency=low_latency)
     running = query.start(processingTime="0 seconds")
@@ -63,7 +63,7 @@ def test_a_running_query_sees_what_is_new(
 
 @proves("D3")
 def test_a_limit_is_shared_by_topics(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Each gets its part, and what one does not need goes to the others."""
+    """Each topic gets its part, and the unused rest goes to the others."""
     kit.stream("few").publish_many([1, 2])
     kit.stream("many").publish_many(list(range(15)))
     query = Query(spark, tmp_path, url, subscribe="few,many", startingOffsets="earliest", maxOffsetsPerTrigger="10")
@@ -75,7 +75,7 @@ def test_a_limit_is_shared_by_topics(spark: Any, kit: eventkit.EventKit, url: st
 
 @proves("D3")
 def test_a_micro_batch_waits_for_enough(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Not for ever, and not at all where the query is to end with what there is."""
+    """The wait is bounded, and omitted if the query ends with the existing events."""
     stream = kit.stream("orders")
     stream.publish_many([1, 2, 3])
     earliest = {"topic": "orders", "startingOffsets": "earliest", "minOffsetsPerTrigger": "5"}
@@ -113,7 +113,7 @@ def test_an_empty_stream(spark: Any, kit: eventkit.EventKit, url: str, tmp_path:
 @proves("D1", "D3")
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """An event that commits late, below others, is not passed by."""
+    """An event that commits late, below others, is not skipped."""
     if url.startswith("sqlite"):
         pytest.skip("one writer after the other")
     stream = kit.stream("orders")
@@ -150,7 +150,7 @@ TEXTS = [
 def test_every_reader_gives_payloads_and_headers_as_they_are(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
-    """Byte for byte: in a batch, in Kafka's layout, in streams of workers and of the driver, and without ADBC."""
+    """They are equal in each byte: in a batch, in Kafka's layout, in streams of workers and driver, without ADBC."""
     headers = '{"one": "1.0", "flag": "true", "text": "{\\"a\\": null}"}'
     expected = [(text, {"one": "1.0", "flag": "true", "text": '{"a": null}'}) for text in TEXTS]
     with kit.transaction() as tx:

@@ -11,7 +11,7 @@ from eventkit.conformance.clauses import proves
 
 @proves("D8")
 def test_tables(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Each is what the kit tells of it."""
+    """Each equals the kit's answer."""
     emails = kit.queue("emails")
     emails.enqueue({"to": "ann"}, key="1", headers={"a": "b"})
     emails.enqueue({"to": "bob"}, delay=3600)
@@ -43,8 +43,8 @@ def test_tables(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 
 @proves("D2", "D8")
 def test_tables_are_no_streams(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Who wants to follow tasks is told how."""
+    """The error names the way to follow tasks."""
     stream = spark.readStream.format("eventkit").options(url=url, table="tasks").load()
     query = stream.writeStream.format("noop").start()
-    with pytest.raises(PySparkException, match=r"table=tasks is no stream: .* topic eventkit\.tasks"):
+    with pytest.raises(PySparkException, match=r"table=tasks is not a stream: .* topic eventkit\.tasks"):
         query.awaitTermination()

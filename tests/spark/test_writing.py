@@ -1,4 +1,4 @@
-"""DataFrames become events and tasks: whole, once, and none of it where a row is bad."""
+"""DataFrames become events and tasks: complete, once, and not at all if a row is bad."""
 
 import json
 import subprocess
@@ -13,11 +13,10 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 import eventkit
 from eventkit.conformance.clauses import proves
-from eventkit.conformance.races import asleep
-from eventkit.conformance.threads import in_thread
-from eventkit.operations.staging import StageEvents
+from eventkit.conformance.threads import asleep, in_thread
+from eventkit.operations.batches import StageEvents
 from eventkit.spark.options import WriteOptions
-from eventkit.spark.writing import BatchWriter, Staged
+from eventkit.spark.writer import BatchWriter, Staged
 from eventkit.testing import advance
 
 
@@ -27,14 +26,14 @@ def write(frame: Any, url: str, **options: Any) -> None:
 
 
 def numbers(spark: Any, count: int, partitions: int = 2) -> Any:
-    """A DataFrame whose payloads are the numbers from 0."""
+    """Return a DataFrame whose payloads are the numbers from 0."""
     return spark.range(0, count, 1, partitions).selectExpr("cast(id as string) as payload")
 
 
 @proves("D6")
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Every column of two rows, of which the second says as little as it can; the topic is a column."""
+    """Every column of two rows arrives, with defaults in the second; the topic is a column."""
     rows = [
         ("first", "k", ' {"a":[1,null,"🙂\\u0000"]} ', {"h": "é"}, "d"),
         ("second", None, "null", None, None),
@@ -50,7 +49,7 @@ def test_events_are_what_a_publisher_would_have_published(spark: Any, kit: event
 
 @proves("D6")
 def test_structs_become_json(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """With whatever is in them, as msgspec writes it."""
+    """Structs of any content are JSON as msgspec writes it."""
     query = """
         SELECT named_struct(
             'n', 1, 'x', 0.5D, 'no', null, 'when', timestamp'2026-01-02 03:04:05Z', 'day', date'2026-01-02',
@@ -73,7 +72,7 @@ def test_structs_become_json(spark: Any, kit: eventkit.EventKit, url: str) -> No
 
 @proves("D6")
 def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """What was read has columns that are not written, and need not be dropped."""
+    """Rows of a read may have columns that are not written, and need not be dropped."""
     kit.stream("here").publish({"n": 1}, key="k", headers={"h": "1"})
     write(spark.read.format("eventkit").options(url=url, topic="here").load(), url, topic="there")
     [event] = kit.stream("there").read()
@@ -82,7 +81,7 @@ def test_a_stream_is_written_to_another_one(spark: Any, kit: eventkit.EventKit, 
 
 @proves("D1", "D6")
 def test_the_largest_event_there_may_be(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """512 KiB are read and written like any other."""
+    """512 KiB are read and written as usual."""
     largest = "x" * (512 * 1024 - 2)
     kit.stream("here").publish_many([largest, "small"])
     write(spark.read.format("eventkit").options(url=url, topic="here").load(), url, topic="there")
@@ -92,7 +91,7 @@ def test_the_largest_event_there_may_be(spark: Any, kit: eventkit.EventKit, url:
 @proves("D6")
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Keys, priorities and moments mean what they mean to `enqueue`."""
+    """Keys, priorities and moments have the same meaning as in `enqueue`."""
     soon = datetime.now(UTC) + timedelta(hours=1)
     rows = [
         ("taken", '"not again"', None, None, None, None),
@@ -111,7 +110,7 @@ def test_rows_become_tasks(spark: Any, kit: eventkit.EventKit, url: str) -> None
 
 @proves("D6")
 def test_a_subscriber_has_all_of_a_large_batch_in_order(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """Partition after partition, each in its order; it is woken by the commit, and sees nothing before."""
+    """Partitions follow one another, each in its order; the commit wakes the subscriber, which sees nothing before."""
     subscription = kit.stream("t").subscribe()
     received = in_thread(lambda: [next(subscription).payload for _ in range(5_000)])
     write(
@@ -125,7 +124,7 @@ def test_a_subscriber_has_all_of_a_large_batch_in_order(spark: Any, kit: eventki
 
 @proves("D6")
 def test_a_worker_is_woken(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """By a commit of Spark as by any other."""
+    """Spark's commit wakes it as any other does."""
     claimed = asleep(kit.queue("q").claim, "worker", wait=60)
     write(numbers(spark, 1, 1), url, queue="q")
     assert [task.payload for task in claimed.result(60)] == [0]
@@ -133,7 +132,7 @@ def test_a_worker_is_woken(spark: Any, kit: eventkit.EventKit, url: str) -> None
 
 @proves("D6")
 def test_a_write_with_an_id_is_written_once(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """However often, in how many parts, and by how many at a time; another id is another write."""
+    """This holds for any number of repetitions, parts and concurrent writers; another id is another write."""
     write(numbers(spark, 10, 1), url, topic="t", writeId="monday")
     write(numbers(spark, 10, 3), url, topic="t", writeId="monday")
 
@@ -172,13 +171,13 @@ def test_versions_of_an_application_rise(kit: eventkit.EventKit, url: str, caplo
     assert [event.payload for event in kit.stream("t").read()] == [[0], [2]]
     assert [event.payload for event in kit.stream("other").read()] == [[1]]
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    told = "version 1, or a newer one, of txnAppId 'totals' was written to topic 't' before: skipped 1 rows"
-    assert told in caplog.text
+    warning = "version 1, or a newer one, of txnAppId 'totals' was written to topic 't' before: skipped 1 rows"
+    assert warning in caplog.text
 
 
 @proves("D6")
 def test_a_batch_that_does_not_fit_leaves_nothing(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """And it can be written, by the same id, when there is room."""
+    """It can be written with the same id when there is room."""
     queue = kit.queue("q")
     queue.configure(max_size=10)
     queue.enqueue("one")
@@ -205,7 +204,7 @@ BAD = {
 def test_bad_rows_are_named_and_nothing_is_written(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
-    """Or they go where they can be looked at, each with its reason, and the others are written."""
+    """An option writes them elsewhere, each with its reason, and the others as usual."""
     url += ("&" if "?" in url else "?") + "max_payload=1000"
     rows = [(payload, "k", {"h": "1"}, None) for payload in BAD]
     rows += [("1", "", None, None), ("2", "x" * 1001, None, None), ("3", "a\tb", None, None)]
@@ -214,7 +213,7 @@ def test_bad_rows_are_named_and_nothing_is_written(
     schema = "payload string, key string, headers map<string,string>, dedup string"
     frame = spark.createDataFrame(good + rows, schema).coalesce(1)
     with pytest.raises(
-        PySparkException, match="row 3 of partition 0 cannot be written, and so nothing is: the payload is null"
+        PySparkException, match="row 3 of partition 0 cannot be written, and nothing was: the payload is null"
     ):
         write(frame, url, topic="t")
     assert kit.stream("t").read() == []
@@ -254,9 +253,9 @@ spark.stop()
 @proves("D7")
 @pytest.mark.slow
 def test_a_bad_row_is_no_page_of_log(kit: eventkit.EventKit, url: str) -> None:
-    """The driver refuses it, once: no task fails, which Spark would try again and log with its way through Java."""
+    """The driver refuses it once: no task fails, which Spark would retry and log with its Java stack."""
     ran = subprocess.run([sys.executable, "-c", REFUSED, url], capture_output=True, text=True, timeout=300)
-    assert "row 1 of partition 0 cannot be written, and so nothing is: the payload is not JSON" in ran.stdout
+    assert "row 1 of partition 0 cannot be written, and nothing was: the payload is not JSON" in ran.stdout
     logged = ran.stderr.partition("begins\n")[2].splitlines()
     assert len(logged) <= 3, logged
     assert kit.stream("t").read() == []
@@ -264,7 +263,7 @@ def test_a_bad_row_is_no_page_of_log(kit: eventkit.EventKit, url: str) -> None:
 
 @proves("D7")
 def test_a_queue_refuses_what_is_no_number(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """A priority that no database has, and no attempt at all."""
+    """A priority out of range and zero attempts are refused."""
     rows = [("1", 2**40, None), ("2", None, 0)]
     frame = spark.createDataFrame(rows, "payload string, priority long, max_attempts int").coalesce(1)
     with pytest.raises(PySparkException, match="row 0 of partition 0 .* priority is a whole number"):
@@ -276,6 +275,6 @@ def test_a_queue_refuses_what_is_no_number(spark: Any, kit: eventkit.EventKit, u
 
 @proves("D2")
 def test_overwriting_is_refused(spark: Any, kit: eventkit.EventKit, url: str) -> None:
-    """What others have still to read is not deleted by a mode."""
+    """A mode does not delete events that others have still to read."""
     with pytest.raises(PySparkException, match=r"mode overwrite would delete .* write with mode\('append'\)"):
         numbers(spark, 1).write.format("eventkit").options(url=url, topic="t").mode("overwrite").save()

@@ -1,4 +1,4 @@
-"""What is written from Spark is written once, whatever is killed, repeated or lost on the way."""
+"""Each row from Spark is written once, although processes are killed, writes repeated or connections lost."""
 
 import json
 import random
@@ -22,7 +22,7 @@ from eventkit.conformance.clauses import proves
 
 PROGRAM = Path(__file__).with_name("copying_files.py")
 KILLED = (PySparkException, Py4JJavaError)
-"""What Spark raises for a process that it has lost."""
+"""The errors that Spark raises for a process that it has lost."""
 
 COUNT = 200
 """Rows of a write: of 2,000 bytes each they wait in the database."""
@@ -30,23 +30,23 @@ COUNT = 200
 
 @pytest.fixture(scope="module", autouse=True)
 def source(spark: Any) -> None:
-    """The data source that dies, in whatever process."""
+    """Return the data source that dies, in any process."""
     cloudpickle.register_pickle_by_value(deadly)
     spark.dataSource.register(deadly.DeadlySource)
 
 
 def rows(spark: Any, partitions: int) -> Any:
-    """The numbers, in lists that are long on paper."""
+    """Return the numbers, in lists that are long as text."""
     return spark.range(0, COUNT, 1, partitions).selectExpr("concat('[', id, repeat(' ', 2000), ']') AS payload")
 
 
 def written(kit: eventkit.EventKit) -> list[str]:
-    """What is in the stream, in an order of its own."""
+    """Return the stream's numbers, sorted."""
     return sorted(json.dumps(event.payload, separators=(",", ":")) for event in kit.stream("t").read(limit=100_000))
 
 
 def check_kill(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, place: str, step: int) -> None:
-    """Let the process that writes die, and write again: nothing is there twice, and nothing is missing."""
+    """Kill the writing process, and write again: no row is there twice, and none is missing."""
     before = len(kit.stream("t").read(limit=100_000))
 
     def write(partitions: int) -> None:
@@ -66,7 +66,7 @@ def check_kill(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, place: 
 def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
-    """In the task; before the commit; and after it, when nobody hears that it is done."""
+    """It dies in the task, before the commit, and after it, before the answer arrives."""
     for place, step in ((TASK, 3), (COMMIT, 5), (COMMIT, 6)):
         check_kill(spark, kit, url, tmp_path / f"{place}{step}", place, step)
 
@@ -76,14 +76,14 @@ def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
 def test_a_writing_process_is_killed_at_every_step(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
-    """Fifty times and more."""
+    """It dies fifty times and more."""
     for turn in range(6):
         for place, step in deadly.steps():
             check_kill(spark, kit, url, tmp_path / f"{turn}{place}{step}", place, step)
 
 
 def check_termination(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, step: int) -> None:
-    """End the connection of the commit, which is tried again by itself."""
+    """End the connection of the commit, which is retried automatically."""
     before = len(kit.stream("t").read(limit=100_000))
     fault = {"place": COMMIT, "step": step, "victim": "connection", "flag": str(flag)}
     rows(spark, 2).write.format("deadly").options(url=url, topic="t", **fault).mode("append").save()
@@ -97,7 +97,7 @@ def check_termination(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, 
 def test_a_connection_that_breaks_costs_nothing(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, turns: int
 ) -> None:
-    """Between any two statements, and before the commit."""
+    """It breaks between any two statements, and before the commit."""
     for turn in range(turns):
         for step in range(2, 6):
             check_termination(spark, kit, url, tmp_path / f"{turn}-{step}", step)
@@ -108,7 +108,7 @@ def test_a_connection_that_breaks_costs_nothing(
 def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, marked: bool
 ) -> None:
-    """Because of its mark, without which it is there twice."""
+    """Its mark prevents the repetition; without it the rows are there twice."""
     lines = deadly.fill(tmp_path / "files", 2, 50)
     checkpoint = tmp_path / "checkpoint"
     deadly.copy_files(spark, tmp_path / "files", checkpoint, 2, "eventkit", url=url, topic="t")
@@ -128,7 +128,7 @@ def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
 def test_a_query_of_which_processes_are_killed_writes_each_row_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
-    """Fifty kills at every step, each of which ends the query; it goes on with other parts."""
+    """Fifty kills at every step each end the query; it goes on with other parts."""
     files, checkpoint = tmp_path / "files", tmp_path / "checkpoint"
     lines = deadly.fill(files, 60, 40)
     for number, (place, step) in enumerate([*deadly.steps()] * 6):
@@ -143,7 +143,7 @@ def test_a_query_of_which_processes_are_killed_writes_each_row_once(
 @proves("D6")
 @pytest.mark.slow
 def test_a_driver_that_is_killed_writes_each_row_once(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
-    """Fifty kills of all of Spark at a step of a task or a commit; another one goes on with other parts."""
+    """Fifty kills of all of Spark come at a step of a task or a commit; another driver continues with other parts."""
     lines = deadly.fill(tmp_path / "files", 60, 40)
     random.seed(7)
     for number in range(51):

@@ -1,4 +1,4 @@
-"""What type checkers see of kits and backends.  Checked by mypy and pyright, never run."""
+"""Types of kits and backends as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, assert_type

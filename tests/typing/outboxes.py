@@ -1,4 +1,4 @@
-"""What type checkers see of outboxes and inboxes.  Checked by mypy and pyright, never run."""
+"""Types of outboxes and inboxes as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from datetime import timedelta
 from typing import assert_type

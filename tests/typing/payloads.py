@@ -1,4 +1,4 @@
-"""What handles are typed with, and what outboxes deliver with."""
+"""Types of payloads for handles and outboxes."""
 
 from dataclasses import dataclass
 from datetime import datetime

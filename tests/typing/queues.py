@@ -1,4 +1,4 @@
-"""What type checkers see of queues.  Checked by mypy and pyright, never run."""
+"""Types of queues as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from datetime import UTC, datetime, timedelta
 from typing import assert_type

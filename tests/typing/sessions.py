@@ -1,4 +1,4 @@
-"""What type checkers see of sessions that collect.  Checked by mypy and pyright, never run."""
+"""Types of collecting sessions as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from datetime import timedelta
 from typing import Any, assert_type

@@ -1,4 +1,4 @@
-"""What type checkers see of streams, channels and subscriptions.  Checked by mypy and pyright, never run."""
+"""Types of streams, channels and subscriptions as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta

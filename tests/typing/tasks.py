@@ -1,4 +1,4 @@
-"""What type checkers see of tasks that are declared.  Checked by mypy and pyright, never run."""
+"""Types of declared tasks as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from collections.abc import Callable
 from datetime import timedelta

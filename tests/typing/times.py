@@ -1,4 +1,4 @@
-"""What type checkers see of schedules, locks, limits and results.  Checked by mypy and pyright, never run."""
+"""Types of schedules, locks, limits and results as type checkers see them.  Checked by mypy and pyright, never run."""
 
 from datetime import datetime, timedelta
 from typing import Any, assert_type

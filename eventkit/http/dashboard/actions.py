@@ -1,4 +1,4 @@
-"""What a page can change: each of these is a form, which takes the right of an administrator."""
+"""Actions of pages: forms that need the right ``admin``."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -11,29 +11,28 @@ from litestar.response import Redirect
 
 from ...codec import Codec
 from ...operations import Operation
-from ...operations.browse import FindDead, PurgeLetters, RequeueEdited
+from ...operations.admin import FindDead, PurgeLetters, RequeueEdited
 from ...operations.queue import Cancel, Purge, Requeue
-from ...operations.queue_settings import SetPaused
 from ...operations.schedule import ChangeSchedule
-from ..auditing import tell
+from ...operations.settings import SetPaused
 from ..keys import caller
-from ..problems import Refusal
-from ..service import Desk, Service
+from ..requests import Refusal
+from ..service import Service, ServiceContext, audit
 from . import access
 from .queues import kind_of
-from .viewing import base_of
+from .views import base_of
 
 T = TypeVar("T")
 
 AT_ONCE = 1_000
-"""How many dead letters are changed in a transaction."""
+"""The maximum number of dead letters changed in a transaction."""
 
 _LARGEST = 4
-"""How many times its size a payload may take in a form, which writes many letters as three."""
+"""How many times its size a payload may have in a form, whose encoding writes one byte as three."""
 
 
 class Done(NamedTuple):
-    """What an action has come to: a word for it, what was changed, and where to go on."""
+    """The result of an action: its notice, what was changed, and the next page."""
 
     said: str
     what: str
@@ -42,106 +41,106 @@ class Done(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A form that was sent: what it says, by whom, and the service that it was sent to."""
+    """A form, its sender, and the service."""
 
-    service: Desk
+    service: ServiceContext
     form: Mapping[str, Any]
     by: str
 
     def text(self, name: str) -> str:
-        """What the form says of *name*."""
+        """Return a field of the form."""
         value = self.form.get(name)
         if not isinstance(value, str) or not value:
-            raise Refusal(422, "invalid", f"the form has no {name}: load the page, and try again")
+            raise Refusal(422, "invalid", f"the form has no {name}: reload the page and try again")
         return value
 
     @property
     def id(self) -> int:
-        """The task that the form is about."""
+        """The task id of the form."""
         text = self.text("id")
         if not text.isdecimal() or len(text) > 18:
-            raise Refusal(422, "invalid", f"{text!r} is no id of a task")
+            raise Refusal(422, "invalid", f"{text!r} is not a task id")
         return int(text)
 
     async def do(self, operation: Operation[T], **about: Any) -> T:
-        """The answer to *operation*, which is told with what it is *about*."""
-        tell(f"dashboard.{self.text('do')}", self.by, **about)
+        """Execute *operation* and audit it."""
+        audit(f"dashboard.{self.text('do')}", self.by, **about)
         return await self.service.execute(operation)
 
 
-async def pause_queue(asked: Request) -> Done:
-    """Hand out no tasks."""
-    name = asked.text("queue")
-    await asked.do(SetPaused(name, True), queue=name)
+async def pause_queue(request: Request) -> Done:
+    """Pause a queue."""
+    name = request.text("queue")
+    await request.do(SetPaused(name, True), queue=name)
     return Done("paused", name, "/dashboard/queue", {"name": name})
 
 
-async def resume_queue(asked: Request) -> Done:
-    """Hand out tasks again."""
-    name = asked.text("queue")
-    await asked.do(SetPaused(name, False), queue=name)
+async def resume_queue(request: Request) -> Done:
+    """Resume a queue."""
+    name = request.text("queue")
+    await request.do(SetPaused(name, False), queue=name)
     return Done("resumed", name, "/dashboard/queue", {"name": name})
 
 
-async def pause_schedule(asked: Request) -> Done:
-    """Fire no more."""
-    name = asked.text("schedule")
-    known = await asked.do(ChangeSchedule(name, {}, True), schedule=name)
+async def pause_schedule(request: Request) -> Done:
+    """Pause a schedule."""
+    name = request.text("schedule")
+    known = await request.do(ChangeSchedule(name, {}, True), schedule=name)
     return Done("paused" if known else "gone", name, "/dashboard/schedules", {})
 
 
-async def resume_schedule(asked: Request) -> Done:
-    """Fire again."""
-    name = asked.text("schedule")
-    known = await asked.do(ChangeSchedule(name, {}, False), schedule=name)
+async def resume_schedule(request: Request) -> Done:
+    """Resume a schedule."""
+    name = request.text("schedule")
+    known = await request.do(ChangeSchedule(name, {}, False), schedule=name)
     return Done("resumed" if known else "gone", name, "/dashboard/schedules", {})
 
 
-async def cancel(asked: Request) -> Done:
-    """Delete a task that waits or runs."""
-    name, id = asked.text("queue"), asked.id
-    done = await asked.do(Cancel(name, id, True), queue=name, task=id)
+async def cancel(request: Request) -> Done:
+    """Delete a waiting or running task."""
+    name, id = request.text("queue"), request.id
+    done = await request.do(Cancel(name, id, True), queue=name, task=id)
     return Done("cancelled" if done else "gone", f"task {id}", "/dashboard/queue", {"name": name})
 
 
-async def requeue(asked: Request) -> Done:
-    """Give dead letters a new life: one, all of a kind, or all."""
-    name = asked.text("queue")
+async def requeue(request: Request) -> Done:
+    """Requeue dead letters: one, those of an error, or all."""
+    name = request.text("queue")
 
-    async def revive(ids: list[int]) -> int:
-        return await asked.do(Requeue(name, False, ids), queue=name, tasks=ids)
+    async def requeue_ids(ids: list[int]) -> int:
+        return await request.do(Requeue(name, False, ids), queue=name, tasks=ids)
 
-    if "id" in asked.form:
-        number = await revive([asked.id])
-        return Done(*_counted("requeued", number), "/dashboard/task", {"queue": name, "id": asked.id})
-    if "group" in asked.form:
-        number = await _each(asked, name, revive)
+    if "id" in request.form:
+        number = await requeue_ids([request.id])
+        return Done(*_counted("requeued", number), "/dashboard/task", {"queue": name, "id": request.id})
+    if "group" in request.form:
+        number = await _each(request, name, requeue_ids)
     else:
-        number = await asked.do(Requeue(name, True, []), queue=name)
+        number = await request.do(Requeue(name, True, []), queue=name)
     return Done(*_counted("requeued", number), "/dashboard/dead", {"queue": name})
 
 
-async def edit(asked: Request) -> Done:
-    """Give a dead letter another payload and a new life."""
-    name, id = asked.text("queue"), asked.id
-    text = Codec(largest=asked.service.largest).check(asked.text("payload"))
-    done = await asked.do(RequeueEdited(name, id, msgspec.json.format(text, indent=-1)), queue=name, task=id)
+async def edit(request: Request) -> Done:
+    """Requeue a dead letter with another payload."""
+    name, id = request.text("queue"), request.id
+    text = Codec(largest=request.service.largest).check(request.text("payload"))
+    done = await request.do(RequeueEdited(name, id, msgspec.json.format(text, indent=-1)), queue=name, task=id)
     return Done("edited" if done else "gone", f"task {id}", "/dashboard/task", {"queue": name, "id": id})
 
 
-async def purge(asked: Request) -> Done:
-    """Delete dead letters: one, all of a kind, or all."""
-    name = asked.text("queue")
+async def purge(request: Request) -> Done:
+    """Delete dead letters: one, those of an error, or all."""
+    name = request.text("queue")
 
     async def delete(ids: list[int]) -> int:
-        return await asked.do(PurgeLetters(name, ids), queue=name, tasks=ids)
+        return await request.do(PurgeLetters(name, ids), queue=name, tasks=ids)
 
-    if "id" in asked.form:
-        number = await delete([asked.id])
-    elif "group" in asked.form:
-        number = await _each(asked, name, delete)
+    if "id" in request.form:
+        number = await delete([request.id])
+    elif "group" in request.form:
+        number = await _each(request, name, delete)
     else:
-        number = await asked.do(Purge(name, "dead", None), queue=name)
+        number = await request.do(Purge(name, "dead", None), queue=name)
     return Done(*_counted("purged", number), "/dashboard/dead", {"queue": name})
 
 
@@ -157,9 +156,9 @@ ACTIONS: dict[str, Callable[[Request], Awaitable[Done]]] = {
 }
 
 
-@post("/dashboard/act", opt=access.ACTS, request_max_body_size=_LARGEST * 2**20)
+@post("/dashboard/act", opt=access.ADMIN, request_max_body_size=_LARGEST * 2**20)
 async def act(request: HTTPRequest[Any, Any, Any], service: Service) -> Response[Any]:
-    """Do what a form asks for, and go where it can be seen."""
+    """Perform the action of a form, and redirect to its page."""
     form = await request.form()
     access.check_form(request, form.get("csrf"))
     if service.settings.read_only:
@@ -168,16 +167,16 @@ async def act(request: HTTPRequest[Any, Any, Any], service: Service) -> Response
         )
     action = ACTIONS.get(str(form.get("do")))
     if action is None:
-        raise Refusal(422, "invalid", "this form asks for nothing that is known: load the page, and try again")
+        raise Refusal(422, "invalid", "unknown action: reload the page and try again")
     said, what, path, query = await action(Request(service, form, caller(request)))
     return Redirect(f"{base_of(request)}{path}?{urlencode(query | {'said': said, 'what': what})}", status_code=303)
 
 
-async def _each(asked: Request, name: str, change: Callable[[list[int]], Awaitable[int]]) -> int:
-    """*change* all dead letters of a kind, so many at a time that others have their turn; how many."""
-    reason, error = await kind_of(asked.service, name, asked.text("group"))
+async def _each(request: Request, name: str, change: Callable[[list[int]], Awaitable[int]]) -> int:
+    """Apply *change* to all dead letters of an error, in batches; return their number."""
+    reason, error = await kind_of(request.service, name, request.text("group"))
     number = 0
-    while ids := await asked.service.execute(FindDead(name, reason, error, AT_ONCE)):
+    while ids := await request.service.execute(FindDead(name, reason, error, AT_ONCE)):
         changed = await change(ids)
         number += changed
         if not changed:

@@ -1,29 +1,29 @@
-"""Streams: all of them, one of them with its consumers and events, and a single event."""
+"""Pages of streams and events."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from litestar import Request, Response, get
 
-from ... import arguments
+from ... import checks
 from ...errors import Truncated
-from ...operations.browse import BrowseEvents
-from ..problems import Refusal
+from ...operations.admin import BrowseEvents
+from ..requests import Refusal
 from ..service import Service
 from . import access
 from .queues import AT_ONCE, named
-from .viewing import document, page
+from .views import document, page
 
 WINDOW = 100_000
-"""Through how many offsets a key is looked for at a time: no index has the keys of events."""
+"""The offsets searched for a key at once, as no index has the keys of events."""
 
 _LAST = 2**63 - 1
 
 
-@get("/dashboard/streams", opt=access.SEES)
+@get("/dashboard/streams", opt=access.VIEWER)
 async def streams(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
-    """All streams, with their consumers."""
-    sample = await service.watch.look()
+    """Show all streams and their consumers."""
+    sample = await service.watch.sample()
     points = list(service.watch.points)
     return await page(
         request,
@@ -34,17 +34,17 @@ async def streams(request: Request[Any, Any, Any], service: Service) -> Response
     )
 
 
-@get("/dashboard/stream", opt=access.SEES)
+@get("/dashboard/stream", opt=access.VIEWER)
 async def stream(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
-    """One stream: its consumers, and its events from the latest back; those of a key, or from a moment or offset on."""
+    """Show a stream: its consumers, and its latest events, those of a key, or those from a time or offset."""
     topic, key = named(request, "topic"), request.query_params.get("key", "").strip() or None
     if key is not None:
-        arguments.key(key)
+        checks.key(key)
     handle = service.stream(topic)
     head = await handle.head()
     before, at = _whole(request, "before"), request.query_params.get("at", "").strip()
     if at:
-        # The events right after the moment, as they would be read; a page of them ends there.
+        # The page ends with the first events after the time.
         start = await handle.offset_at(_moment(at))
         following = await handle.read(start, AT_ONCE, on_truncated="skip")
         before = following[-1].offset + 1 if following else head + 1
@@ -69,16 +69,16 @@ async def stream(request: Request[Any, Any, Any], service: Service) -> Response[
     )
 
 
-@get("/dashboard/event", opt=access.SEES)
+@get("/dashboard/event", opt=access.VIEWER)
 async def event(request: Request[Any, Any, Any], service: Service) -> Response[Any]:
-    """One event, whole."""
+    """Show an event."""
     topic, offset = named(request, "topic"), _whole(request, "offset") or 0
     try:
         found = await service.stream(topic).read(max(0, offset - 1), 1, on_truncated="skip")
     except Truncated:
         found = []
     if not found or found[0].offset != offset:
-        raise Refusal(404, "not_found", f"{topic} has no event at {offset}: it was pruned, or there never was one")
+        raise Refusal(404, "not_found", f"{topic} has no event at {offset}: it was pruned or never existed")
     return await page(
         request, "event", f"Event {offset}", topic=topic, event=found[0], payload=document(found[0].payload)
     )
@@ -90,11 +90,11 @@ def _whole(request: Request[Any, Any, Any], what: str) -> int | None:
 
 
 def _moment(text: str) -> datetime:
-    """The moment that a form has, in UTC unless it says otherwise."""
+    """Parse a time, by default in UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise Refusal(422, "invalid", f"{text!r} is no moment: write it as 2030-01-31T12:00") from None
+        raise Refusal(422, "invalid", f"{text!r} is not a time: use, for example, 2030-01-31T12:00") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 

@@ -1,4 +1,4 @@
-"""The one file that a query reads: its format, its compression and its columns, found out before Spark starts."""
+"""The file that a query reads: its format, compression and columns, detected before Spark starts."""
 
 import bz2
 import csv
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from .functions import Kind
-from .refusing import SelectError
+from . import SelectError
+from .kinds import Kind
 
 Format = Literal["csv", "json", "parquet"]
 Header = Literal["use", "ignore", "none"]
@@ -28,12 +28,12 @@ _FORMATS: dict[str, Format] = {
 SUFFIXES: dict[Compression, str] = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
 _MAGIC: tuple[tuple[bytes, Compression], ...] = ((b"\x1f\x8b", "gzip"), (b"BZh", "bzip2"))
 _LONGEST_HEADER = 1_000_000
-"""Characters of the first row."""
+"""The most characters of the first row."""
 
 
 @dataclass(frozen=True)
 class Csv:
-    """How a file of CSV is written, with the defaults of S3 Select; only the header is used unless told otherwise."""
+    """The format of a CSV file, with the defaults of S3 Select; the header is used only if configured."""
 
     header: Header = "use"
     delimiter: str = ","
@@ -45,12 +45,12 @@ class Csv:
             if len(getattr(self, name)) != 1 or getattr(self, name) in "\r\n":
                 raise SelectError("InvalidRequestParameter", f"the CSV's {name} is one character")
         if self.delimiter == self.quote:
-            raise SelectError("InvalidRequestParameter", "the CSV's delimiter and its quote are two characters")
+            raise SelectError("InvalidRequestParameter", "the delimiter and the quote of CSV must differ")
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column: its name, what it holds, and for what is nested, what pyarrow says of it."""
+    """A column: its name, its kind, and for a nested one its type in pyarrow."""
 
     name: str
     kind: Kind = Kind.ANY
@@ -59,14 +59,14 @@ class Field:
 
 @dataclass(frozen=True)
 class File:
-    """What is known of the file. ``columns`` is None for JSON, where each record has its own."""
+    """The properties of the file.  ``columns`` is None for JSON, where each record has its own."""
 
     path: Path
     format: Format
     compression: Compression = "none"
     csv: Csv = Csv()
     lines: bool = True
-    """Whether each line is a JSON value; otherwise values follow each other in any way."""
+    """Whether each line is a JSON value; otherwise any whitespace separates the values."""
     columns: tuple[Field, ...] | None = None
 
 
@@ -78,7 +78,7 @@ def look(
     csv: Csv | None = None,
     json: Literal["lines", "document"] | None = None,
 ) -> File:
-    """The file at *path*, of which everything is found out that is not said."""
+    """Return the file at *path*; options that are not given are detected."""
     path = Path(path)
     if not path.is_file():
         what = "a folder" if path.is_dir() else "not there"
@@ -87,7 +87,7 @@ def look(
     stem = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
     format = format or _FORMATS.get(stem.suffix.lower())
     if format is None:
-        reason = f"the name of {path} does not say what is in it: say --input-format csv, json or parquet"
+        reason = f"the name of {path} does not show its format: pass --input-format csv, json or parquet"
         raise SelectError("InvalidRequestParameter", reason)
     if csv is None:
         csv = Csv(delimiter="\t") if stem.suffix.lower() == ".tsv" else Csv()
@@ -96,20 +96,20 @@ def look(
         return replace(file, columns=_csv_columns(file))
     if format == "parquet":
         if found != "none":
-            reason = f"{path} is compressed as a whole, which Parquet does inside: decompress it first"
+            reason = f"{path} is a compressed Parquet file, which is not supported: decompress it first"
             raise SelectError("InvalidCompressionFormat", reason)
         return replace(file, columns=_parquet_columns(path))
     return replace(file, lines=_is_lines(file) if json is None else json == "lines")
 
 
 def text(file: File) -> IO[str]:
-    """The file's text, decompressed."""
+    """Open the file as decompressed text."""
     opened: Any = {"none": open, "gzip": gzip.open, "bzip2": bz2.open}[file.compression]
     return io.TextIOWrapper(opened(file.path, "rb"), encoding="utf-8-sig", newline="")
 
 
 def documents(file: File) -> Iterator[str]:
-    """The JSON values of the file, whatever stands between them, each as its text."""
+    """Yield the JSON values of the file, with any separators, each as its text."""
     try:
         with text(file) as stream:
             whole = stream.read()
@@ -130,17 +130,17 @@ def documents(file: File) -> Iterator[str]:
 
 
 def unreadable(file: File, error: Exception) -> SelectError:
-    """Why the file cannot be read."""
+    """Return the reason why the file cannot be read."""
     if isinstance(error, UnicodeDecodeError):
         parsing = "CSVParsingError" if file.format == "csv" else "JSONParsingError"
         return SelectError(parsing, f"{file.path} is not in UTF-8, at byte {error.start}: convert it first")
     if isinstance(error, gzip.BadGzipFile | EOFError) or (file.compression != "none" and isinstance(error, OSError)):
-        reason = f"{file.path} is damaged, or cut off: {error}"
+        reason = f"{file.path} is damaged or truncated: {error}"
         return SelectError("InvalidCompressionFormat", reason)
     return SelectError("InvalidDataSource", f"{file.path} cannot be read: {error}")
 
 
-def _compression(path: Path, told: Compression | None) -> Compression:
+def _compression(path: Path, given: Compression | None) -> Compression:
     try:
         with path.open("rb") as stream:
             first = stream.read(4)
@@ -150,10 +150,10 @@ def _compression(path: Path, told: Compression | None) -> Compression:
     for magic, name in _MAGIC:
         if first.startswith(magic):
             found = name
-    if told not in (None, "none", found):
-        reason = f"{path} is not compressed with {told}: leave --compression out, and it is found out"
+    if given not in (None, "none", found):
+        reason = f"{path} is not compressed with {given}: omit --compression to detect it"
         raise SelectError("InvalidCompressionFormat", reason)
-    return found if told is None else told
+    return found if given is None else given
 
 
 def _csv_columns(file: File) -> tuple[Field, ...]:
@@ -196,7 +196,7 @@ def _parquet_columns(path: Path) -> tuple[Field, ...]:
 
 
 def kind_of(type: Any) -> Kind:
-    """What a type of pyarrow's is to a query."""
+    """Return the kind for a type of pyarrow."""
     from pyarrow import types
 
     if types.is_boolean(type):
@@ -215,7 +215,7 @@ def kind_of(type: Any) -> Kind:
 
 
 def _is_lines(file: File) -> bool:
-    """Whether the first line is a whole JSON value, with another line after it or none."""
+    """Return whether the first line is a complete JSON value, and the only one or followed by another line."""
     try:
         with text(file) as stream:
             for line in stream:

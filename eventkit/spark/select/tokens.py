@@ -1,14 +1,16 @@
-"""A query as tokens: names, texts, numbers and signs, each with its place."""
+"""The tokens of a query, and a cursor in them, which reports errors with their position."""
 
 import re
 from collections.abc import Iterator
-from enum import Enum, auto
-from typing import NamedTuple
+from typing import Literal, NamedTuple, NoReturn, cast
 
-from .refusing import SelectError
+from . import SelectError
 
-LONGEST = 256 * 1024
-"""Bytes of a query, as on S3."""
+_LONGEST = 256 * 1024
+"""The most bytes of a query, as in S3."""
+
+_DEEPEST = 64
+"""The most nested brackets, functions and NOTs: Python and Spark both walk trees recursively."""
 
 _KEYWORDS = (
     "all and any as asc between both by case cast cross desc distinct else end escape except exists false fetch for "
@@ -16,26 +18,13 @@ _KEYWORDS = (
     "offset on or order outer right select some then trailing true union update using values when where with"
 )
 KEYWORDS = frozenset(_KEYWORDS.split())
-"""Words that are no names unless they are quoted."""
+"""Words that are not names unless they are quoted."""
 
-
-class Sort(Enum):
-    """What a token is."""
-
-    NAME = auto()
-    QUOTED = auto()
-    KEYWORD = auto()
-    TEXT = auto()
-    INTEGER = auto()
-    DECIMAL = auto()
-    FLOAT = auto()
-    MOMENT = auto()
-    SIGN = auto()
-    END = auto()
+Sort = Literal["name", "quoted", "keyword", "text", "integer", "decimal", "float", "moment", "sign", "end"]
 
 
 class Token(NamedTuple):
-    """``text`` is the keyword in lower case, the name or text without its quotes, or what stands there."""
+    """A token; ``text`` is the keyword in lower case, the name or text without quotes, or the source text."""
 
     sort: Sort
     text: str
@@ -45,13 +34,13 @@ class Token(NamedTuple):
     def shown(self) -> str:
         """The token in a message."""
         match self.sort:
-            case Sort.END:
+            case "end":
                 return "the end"
-            case Sort.KEYWORD:
+            case "keyword":
                 return self.text.upper()
-            case Sort.TEXT:
+            case "text":
                 return "the text " + repr(self.text)
-            case Sort.QUOTED:
+            case "quoted":
                 return f'"{self.text}"'
             case _:
                 return self.text
@@ -66,7 +55,7 @@ _PARTS = re.compile(
     | (?P<float>   (?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][+-]?[0-9]+ )
     | (?P<decimal> [0-9]+\.[0-9]* | \.[0-9]+ )
     | (?P<integer> [0-9]+ )
-    | (?P<word>    [^\W\d]\w* )
+    | (?P<name>    [^\W\d]\w* )
     | (?P<sign>    <> | != | <= | >= | \|\| | [-+*/%=<>()\[\],.;] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -79,21 +68,15 @@ _MOMENT = re.compile(
 
 _UNENDED = {"'": "text", '"': "name", "`": "moment", "/": "comment"}
 _OPERATORS = {"==": "=", "=>": ">=", "=<": "<=", "&&": "AND"}
-"""What other languages have, and what to write instead."""
-
-
-def tokens(sql: str) -> list[Token]:
-    """All tokens of *sql*, and one that says where it ends."""
-    if len(sql.encode("utf-8", "surrogatepass")) > LONGEST:
-        raise SelectError("ExpressionTooLong", "the query has more than 256 KiB: make it shorter", sql)
-    return [*_tokens(sql), Token(Sort.END, "", len(sql))]
+"""Operators of other languages, with their replacements."""
 
 
 def _tokens(sql: str) -> Iterator[Token]:
+    if len(sql.encode("utf-8", "surrogatepass")) > _LONGEST:
+        raise SelectError("ExpressionTooLong", "the query has more than 256 KiB: make it shorter", sql)
     position = 0
     while position < len(sql):
-        if sql[position : position + 2] in _OPERATORS:
-            wrong = sql[position : position + 2]
+        if (wrong := sql[position : position + 2]) in _OPERATORS:
             raise SelectError("LexerInvalidOperator", f"there is no {wrong}: write {_OPERATORS[wrong]}", sql, position)
         found = _PARTS.match(sql, position)
         if found is None or (sql.startswith("/*", position) and found["blank"] is None):
@@ -101,31 +84,29 @@ def _tokens(sql: str) -> Iterator[Token]:
         if found["blank"] is None:
             yield _token(sql, found)
         position = found.end()
+    yield Token("end", "", len(sql))
 
 
 def _token(sql: str, found: re.Match[str]) -> Token:
-    text, position = found[0], found.start()
-    match found.lastgroup:
+    sort, text, position = cast("Sort", found.lastgroup), found[0], found.start()
+    match sort:
         case "quoted":
             if text == '""':
                 raise SelectError("LexerInvalidLiteral", "a name has at least one character", sql, position)
-            return Token(Sort.QUOTED, text[1:-1].replace('""', '"'), position)
+            text = text[1:-1].replace('""', '"')
         case "text":
-            return Token(Sort.TEXT, text[1:-1].replace("''", "'"), position)
+            text = text[1:-1].replace("''", "'")
         case "moment":
-            if not _MOMENT.fullmatch(text[1:-1]):
-                wanted = "between backticks stands a moment, as in `2026-01-31T08:00:00Z`"
+            text = text[1:-1]
+            if not _MOMENT.fullmatch(text):
+                wanted = "backticks must enclose a timestamp, as in `2026-01-31T08:00:00Z`"
                 raise SelectError("LexerInvalidIONLiteral", wanted, sql, position)
-            return Token(Sort.MOMENT, text[1:-1], position)
-        case "word":
-            lowered = text.lower()
-            return Token(Sort.KEYWORD, lowered, position) if lowered in KEYWORDS else Token(Sort.NAME, text, position)
-        case "integer" | "decimal" | "float" as sort:
+        case "name" if text.lower() in KEYWORDS:
+            sort, text = "keyword", text.lower()
+        case "integer" | "decimal" | "float":
             if sql[found.end() : found.end() + 1].isidentifier():
-                raise SelectError("LexerInvalidLiteral", f"{text} ends in no number", sql, found.end())
-            return Token(Sort[sort.upper()], text, position)
-        case _:
-            return Token(Sort.SIGN, text, position)
+                raise SelectError("LexerInvalidLiteral", f"{text} is not a valid number", sql, found.end())
+    return Token(sort, text, position)
 
 
 def _invalid(sql: str, position: int) -> SelectError:
@@ -133,4 +114,90 @@ def _invalid(sql: str, position: int) -> SelectError:
     if char in _UNENDED:
         what = _UNENDED[char]
         return SelectError("LexerInvalidLiteral", f"the {what} that begins here does not end", sql, position)
-    return SelectError("LexerInvalidChar", f"{char!r} means nothing here: quote it if it is of a name", sql, position)
+    return SelectError("LexerInvalidChar", f"{char!r} is invalid here: quote it if it is part of a name", sql, position)
+
+
+class Cursor:
+    """A cursor in the tokens of *sql*."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self._tokens = list(_tokens(sql))
+        self._place = 0
+        self._depth = 0
+
+    @property
+    def token(self) -> Token:
+        """The next token."""
+        return self._tokens[self._place]
+
+    @property
+    def shown(self) -> str:
+        """The next token in a message."""
+        return self.token.shown
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the next token is a name."""
+        return self.token.sort in ("name", "quoted")
+
+    @property
+    def is_end(self) -> bool:
+        """Whether there is no other token."""
+        return self.token.sort == "end"
+
+    @property
+    def is_call(self) -> bool:
+        """Whether the token after the next one is an opening bracket."""
+        after = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        return after.sort == "sign" and after.text == "("
+
+    def take(self) -> Token:
+        """Return the next token, and advance."""
+        token = self.token
+        if not self.is_end:
+            self._place += 1
+        return token
+
+    def is_word(self, *words: str) -> bool:
+        """Return whether the next token is one of these keywords."""
+        return self.token.sort == "keyword" and self.token.text in words
+
+    def is_sign(self, *signs: str) -> bool:
+        """Return whether the next token is one of these signs."""
+        return self.token.sort == "sign" and self.token.text in signs
+
+    def word(self, *words: str) -> Token | None:
+        """Take the next token if it is one of these keywords."""
+        return self.take() if self.is_word(*words) else None
+
+    def sign(self, *signs: str) -> Token | None:
+        """Take the next token if it is one of these signs."""
+        return self.take() if self.is_sign(*signs) else None
+
+    def need_word(self, word: str, after: str) -> Token:
+        """Take this keyword, or raise."""
+        return self.word(word) or self.refuse("ParseExpectedKeyword", f"{after} wants {word.upper()}, not {self.shown}")
+
+    def need_sign(self, sign: str, after: str, code: str = "ParseExpectedTokenType") -> Token:
+        """Take this sign, or raise."""
+        return self.sign(sign) or self.refuse(code, f"{after} wants {sign}, not {self.shown}")
+
+    def need_integer(self, after: str, code: str = "ParseExpectedNumber") -> int:
+        """Take a whole number, or raise."""
+        if self.token.sort != "integer" or len(self.token.text) > 18:
+            self.refuse(code, f"{after} requires a whole number, not {self.shown}")
+        return int(self.take().text)
+
+    def refuse(self, code: str, reason: str, at: int | None = None) -> NoReturn:
+        """Raise an error at the next token, or *at* another position."""
+        raise SelectError(code, reason, self.sql, self.token.position if at is None else at)
+
+    def __enter__(self) -> None:
+        """Go one level deeper."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self.refuse("UnsupportedSyntax", f"more than {_DEEPEST} nested levels: simplify the query")
+
+    def __exit__(self, *_error: object) -> None:
+        self._depth -= 1

@@ -1,21 +1,43 @@
-"""A query as a tree of values: what `grammar` makes and `checking` and `translating` walk.
+"""The syntax tree of a query, which `grammar` creates and `translation` walks.
 
-``at`` is where an expression begins in the query; two expressions that differ in nothing else are equal.
+``at`` is the position of an expression in the query, which is ignored when expressions are compared.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True)
 class Expression:
-    """Anything that has a value."""
+    """An expression with a value."""
 
     at: int = field(default=0, compare=False, kw_only=True)
+
+    @property
+    def children(self) -> "Iterator[Expression]":
+        """The expressions that this one consists of."""
+        for own in fields(self):
+            yield from _within(getattr(self, own.name))
+
+    @property
+    def parts(self) -> "Iterator[Expression]":
+        """The expression, and all expressions in it."""
+        yield self
+        for child in self.children:
+            yield from child.parts
+
+
+def _within(value: object) -> Iterator[Expression]:
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _within(item)
 
 
 @dataclass(frozen=True)
 class Literal(Expression):
-    """A value that stands in the query.
+    """A literal.
 
     ``sort`` is integer, decimal, float, text, moment, boolean, null or missing; ``text`` its spelling, if it has one.
     """
@@ -26,19 +48,19 @@ class Literal(Expression):
 
 @dataclass(frozen=True)
 class Name:
-    """A step of a path to a field; unless it was quoted, any case will do."""
+    """A path step to a field; unless quoted, it matches any case."""
 
     text: str
     quoted: bool = False
 
 
 Step = Name | int
-"""A field, or the place in an array."""
+"""A field, or an index into an array."""
 
 
 @dataclass(frozen=True)
 class Path(Expression):
-    """A column, or what lies in one."""
+    """A column, or a value inside one."""
 
     steps: tuple[Step, ...]
 
@@ -62,7 +84,7 @@ class Binary(Expression):
 
 @dataclass(frozen=True)
 class Several(Expression):
-    """Two or more under ``and`` or ``or``."""
+    """Two or more conditions under ``and`` or ``or``."""
 
     operator: str
     operands: tuple[Expression, ...]
@@ -93,7 +115,7 @@ class Like(Expression):
 
 @dataclass(frozen=True)
 class Is(Expression):
-    """``IS NULL`` or ``IS MISSING``: what is missing is null as well."""
+    """``IS NULL`` or ``IS MISSING``: a missing value is null as well."""
 
     operand: Expression
     what: str
@@ -102,7 +124,7 @@ class Is(Expression):
 
 @dataclass(frozen=True)
 class Case(Expression):
-    """With an ``operand`` that is compared with each WHEN, or without one, where each WHEN is a condition."""
+    """A CASE with an ``operand`` that is compared with each WHEN, or without one, where each WHEN is a condition."""
 
     operand: Expression | None
     whens: tuple[tuple[Expression, Expression], ...]
@@ -111,7 +133,7 @@ class Case(Expression):
 
 @dataclass(frozen=True)
 class Cast(Expression):
-    """``type`` is a name of our own, as `checking.KINDS` has them; ``sizes`` those of a decimal."""
+    """A CAST; ``type`` is a type in `kinds.TYPES`; ``sizes`` are those of a decimal."""
 
     operand: Expression
     type: str
@@ -120,7 +142,7 @@ class Cast(Expression):
 
 @dataclass(frozen=True)
 class Call(Expression):
-    """A function of the table in `functions`, by its lower-case name; ``word`` is a part of a date or a side."""
+    """A call of a function in `kinds`, by its lower-case name; ``word`` is a part of a date or a side."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -129,7 +151,7 @@ class Call(Expression):
 
 @dataclass(frozen=True)
 class Aggregate(Expression):
-    """``argument`` is None for ``COUNT(*)``."""
+    """An aggregate; ``argument`` is None for ``COUNT(*)``."""
 
     function: str
     argument: Expression | None
@@ -137,7 +159,7 @@ class Aggregate(Expression):
 
 @dataclass(frozen=True)
 class Column:
-    """One of the columns that come out."""
+    """A column of the result."""
 
     expression: Expression
     alias: str | None = None
@@ -154,7 +176,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Query:
-    """``columns`` is None for ``SELECT *``."""
+    """A query; ``columns`` is None for ``SELECT *``."""
 
     columns: tuple[Column, ...] | None
     source: Source

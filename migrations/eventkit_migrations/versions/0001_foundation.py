@@ -1,66 +1,74 @@
-"""Streams, queues, channels and schedules.
+"""Streams, queues, channels and schedules: all tables of SQLite, in one file because one revision creates them.
 
-Tables are STRICT, which SQLite has since 3.37: in any other, an INSERT of a text as a moment succeeds, and a reader of
+Tables are STRICT, which SQLite supports since 3.37: otherwise an INSERT of text as a time succeeds, and a reader of
 the row fails.  Unlike a CHECK, STRICT refuses the row in ``INSERT OR IGNORE`` too.
 
-Every moment is an integer of milliseconds since 1970 in UTC.  The defaults are written with
+Times are integers of milliseconds since 1970 in UTC.  The defaults use
 ``julianday`` because ``unixepoch('subsec')`` is NULL before SQLite 3.42, and any client may insert.
 
-What the columns alone do not say:
+What the columns do not show:
 
-* ``eventkit_task.wake_at`` is the moment at which the row changes by itself: a scheduled task falls due,
-  a lease lapses, a ready task expires.  NULL where nothing will happen.  One index over it answers
-  "what is due?" and "when to look again?" for all three.
-* ``eventkit_task.max_attempts`` NULL means: whatever the queue says when it matters.
-* ``eventkit_task.lapsed`` says that the last run ended because its lease ran out.
-* ``eventkit_identity`` has one row, made with the tables: by it a reader that remembers offsets notices that they are
-  those of another database.
-* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  There, in ``eventkit_channel``,
-  ``eventkit_recipient`` (who has an inbox) and ``eventkit_queue`` stands for how long things are kept, in milliseconds,
-  and how many; NULL is for ever, and all.  A channel without a row keeps a day.
-* ``eventkit_task_now`` shows tasks as what they are by the clock: what is due but was not moved yet is told
-  as ready, or as dead where it expired or lapsed in its last attempt.
-* ``eventkit_task.lane`` is a key that many tasks may have: one claim hands out those of a lane whenever they come,
-  another one after the other.  That one holds back what has to wait for its turn: such a task is scheduled, although
-  its ``run_at`` has come, and ``wake_at`` is when a claim looks at it again if nobody has let it go before.
-* ``eventkit_task.job`` says that the task is the call of a URL, which is how its payload begins; whoever lists those
-  finds them by indexes of their own, among however many other tasks.
-* ``eventkit_queue.history`` says that each step of the queue's tasks is an event.  Triggers on ``eventkit_task`` write
-  those events, and are there while any queue says so: ``history.sql`` of each backend makes and drops them.
-* ``eventkit_rate.per`` is the length of a fixed window, and 0 for a token bucket; ``amount`` is what was counted in the
-  window, or was left in the bucket when it was last looked into; after ``until`` the row says nothing any more.
+* ``eventkit_task.wake_at`` is the time at which the row changes by itself: a scheduled task becomes due,
+  a lease ends, a ready task expires.  NULL where nothing will happen.  One index over it answers
+  "what is due?" and "when to check again?" for all three.
+* ``eventkit_task.max_attempts`` NULL means the current setting of the queue.
+* ``eventkit_task.lapsed`` means that the last run ended because its lease ran out.
+* ``eventkit_identity`` has one row, created with the tables: readers that store offsets compare its id to detect
+  another database.  ``schema_hash`` is that of the statements that created the tables (`schemas.schema_hash`).
+* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  This table, ``eventkit_channel``,
+  ``eventkit_recipient`` (consumers with an inbox) and ``eventkit_queue`` store how long rows are kept, in milliseconds,
+  and how many; NULL means no limit.  A channel without a row keeps notifications for a day.
+* ``eventkit_task_now`` shows tasks in the state they have by the clock: a task that is due but was not promoted yet
+  is ready, or dead if it expired or its last attempt's lease ran out.
+* ``eventkit_task.lane`` is a key that several tasks may share: an ordinary claim ignores it, that of an outbox hands
+  out the tasks of a lane in order.  The latter holds tasks back that must wait for their turn: such a task is
+  scheduled, although its ``run_at`` has come, and at ``wake_at`` a claim checks it again if it was not released before.
+* ``eventkit_task.job`` means that the task is the call of a URL, which is how its payload begins; partial indexes
+  list these among any number of other tasks.
+* ``eventkit_queue.history`` means that each step of the queue's tasks is an event.  Triggers on ``eventkit_task``
+  write those events and exist while any queue needs them: ``history.sql`` of each backend creates and drops them.
+* ``eventkit_rate.per`` is the length of a fixed window, and 0 for a token bucket; ``amount`` is the count of the
+  window, or the content of the bucket at its last use; after ``until`` the row has no meaning.
 * ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.
-* ``eventkit_key`` holds the keys of tasks whose row is gone, until the reservation ends; a trigger lets it
-  count for plain INSERTs too.
-* ``eventkit_staged`` holds what many processes put aside, a chunk for one topic or queue in a row, until one process
-  moves it to where it belongs; ``eventkit_written`` says to which batch each writer has got, so that none is moved
-  twice.  On Postgres a chunk is arrays and not JSON; a crash of the server takes it, and the batch is written again.
-* ``eventkit_lake`` says of each archived topic where its files are, and up to which offset they have everything;
-  ``format`` is the table that lists them there as well, or ``parquet`` where there is none.
-  ``epoch`` counts who has begun to write there, so that whoever began before writes no more.  A file counts while it
-  has a row in ``eventkit_lake_file`` without ``retired_at``; a retired one stays for those who read it still.
-* ``eventkit_rollup`` holds sums by the hour: of a topic or a queue (``subject``), of what is measured there; a latency
-  is counted under the bucket that it falls into.
-* ``eventkit_api_key`` has the keys of who calls the service: ``hash`` of its secret, and ``former`` of the one before
-  for as long as that is good.  ``scopes`` is a JSON array.
+* ``eventkit_key`` holds the keys of deleted tasks until the reservation ends; a trigger enforces it for plain
+  INSERTs too.
+* ``eventkit_staged`` holds the staged rows of several processes, a chunk for one topic or queue in a row, until one
+  process moves them to their table; ``eventkit_written`` has the last batch of each writer, so that none is moved
+  twice.  On Postgres a chunk is arrays and not JSON; a crash of the server loses it, and the batch is written again.
+* ``eventkit_lake`` has the location of the files of each archived topic, and the offset up to which they are
+  complete; ``format`` is the table format that lists them there as well, or ``parquet`` without one.  ``epoch`` counts
+  the writers, and fences earlier ones.  A file is current while its row in ``eventkit_lake_file`` has no
+  ``retired_at``; a retired one stays for its readers.
+* ``eventkit_rollup`` holds hourly sums of each measure of a topic or a queue (``subject``); a latency is counted
+  under its bucket.
+* ``eventkit_api_key`` has the keys of the service's callers: ``hash`` of the secret, and ``former`` of the one
+  before while that is valid.  ``scopes`` is a JSON array.
 * ``eventkit_session`` has the sessions of browsers: the hash of its id, the key, and the hash of the secret that
   began it.  ``copy`` and ``export`` leave it out.
-* ``eventkit_worker`` has a row of each worker that runs, which says every ten seconds how it is; ``queues`` is JSON.
-* The index ``eventkit_event_task`` has the events of histories by the task that they are of, for whoever looks at one.
-* ``eventkit_schedule.next_at`` is the moment of the next fire; NULL while the schedule is paused.
+* ``eventkit_worker`` has a row for each running worker, which updates it every ten seconds; ``queues`` is JSON.
+* The index ``eventkit_event_task`` finds the history of one task.
+* ``eventkit_schedule.next_at`` is the time of the next fire; NULL while the schedule is paused.  ``timed_at`` is when
+  it was set: if that is after now, a clock that was ahead has set it, and a tick sets it again.
+* ``eventkit_lock.ttl`` is the length in milliseconds for which the lock was taken or renewed.  A lock that ends later
+  than that from now was taken by a clock that was ahead, and the next attempt to take it shortens it.
 
-On Postgres moments are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
-and refuse NULs), and what has to happen in a certain order around a commit is in functions, beside this file in
-``0001_postgres.sql``; those that SQL calls in the place of the library are in ``0001_postgres_calls.sql``.  There
-``eventkit_key`` holds a key from the enqueue on, and ``eventkit_sleeper`` says who has to be notified.
+On Postgres times are ``timestamptz`` in whole milliseconds, payloads are ``json`` (``jsonb`` would reorder keys
+and refuse NULs), and steps that need a certain order around a commit are in functions, in ``0001_postgres.sql``;
+the functions that replace calls of the library are in ``0001_postgres_calls.sql``.  There ``eventkit_key`` holds
+a key from the enqueue on, and ``eventkit_sleeper`` lists the listeners to notify.
 """
+
+from __future__ import annotations
 
 import re
 from importlib.resources import files
 from inspect import cleandoc
+from typing import TYPE_CHECKING
 
 from eventkit_migrations.schemas import execute
-from sqlalchemy import Connection
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 revision = "0001"
 down_revision = None
@@ -71,7 +79,13 @@ MOMENT = "CHECK ({} BETWEEN -62135596800000 AND 253402300799999)"
 """The range of `datetime`: the years 1 to 9999."""
 
 SQLITE_UPGRADE = (
-    "CREATE TABLE eventkit_identity (id TEXT NOT NULL PRIMARY KEY, incomplete TEXT) WITHOUT ROWID, STRICT",
+    """
+    CREATE TABLE eventkit_identity (
+        id TEXT NOT NULL PRIMARY KEY,
+        schema_hash TEXT,
+        incomplete TEXT
+    ) WITHOUT ROWID, STRICT
+    """,
     "INSERT INTO eventkit_identity (id) VALUES (lower(hex(randomblob(16))))",
     f"""
     CREATE TABLE eventkit_event (
@@ -243,16 +257,19 @@ SQLITE_UPGRADE = (
         next_at INTEGER,
         last_at INTEGER,
         fired INTEGER NOT NULL DEFAULT 0,
-        skipped INTEGER NOT NULL DEFAULT 0
+        skipped INTEGER NOT NULL DEFAULT 0,
+        timed_at INTEGER
     ) WITHOUT ROWID, STRICT
     """,
     "CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)",
+    "CREATE INDEX eventkit_schedule_timed ON eventkit_schedule (timed_at)",
     """
     CREATE TABLE eventkit_lock (
         name TEXT NOT NULL PRIMARY KEY,
         fence INTEGER NOT NULL,
         token INTEGER,
         holder TEXT,
+        ttl INTEGER NOT NULL,
         expires_at INTEGER
     ) WITHOUT ROWID, STRICT
     """,
@@ -471,7 +488,7 @@ DOWNGRADE = {"sqlite": SQLITE_DOWNGRADE, "postgresql": POSTGRES_DOWNGRADE}
 
 def upgrade(connection: Connection, schema: str | None) -> None:
     for statement in UPGRADE[connection.dialect.name]:
-        # SQLite keeps the text of a definition as it came, and shows it in .schema.
+        # SQLite stores the text of a definition unchanged, and shows it in .schema.
         execute(connection, cleandoc(statement), schema)
 
 

@@ -1,4 +1,4 @@
--- Statements are separated by blank lines.  Names that begin with eventkit_ are of the kit's schema.
+-- Statements are separated by blank lines.  Names that begin with eventkit_ get the kit's schema.
 
 CREATE SEQUENCE eventkit_event_id_seq
 
@@ -6,8 +6,8 @@ CREATE SEQUENCE eventkit_notification_id_seq
 
 CREATE SEQUENCE eventkit_task_id_seq
 
--- Who sleeps, and on what: a row for each name and listening process.  Losing them in a crash is right,
--- because a crash ends the listeners' connections too.
+-- The names that listening processes sleep on: a row for each name and listener.  A crash may lose them,
+-- because it ends the listeners' connections too.
 CREATE UNLOGGED TABLE eventkit_sleeper (
     name text NOT NULL,
     listener bigint NOT NULL,
@@ -16,21 +16,21 @@ CREATE UNLOGGED TABLE eventkit_sleeper (
     PRIMARY KEY (name, listener)
 )
 
--- The advisory lock that stands for a topic, channel, queue, or whatever else one may wait for.
+-- The advisory lock for a topic, channel, queue or other subject of a wait.
 CREATE FUNCTION eventkit_subject(subject text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT (hashtextextended($1, 'eventkit_event_id_seq'::regclass::oid::bigint) & 2147483647)::integer
 $$
 
--- The channel on which sleepers listen: one for a schema.
+-- The channel on which the listeners of a schema listen.
 CREATE FUNCTION eventkit_bell() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT 'eventkit:' || eventkit_subject('bell')
 $$
 
--- The last number drawn for a kind of thing; 0 before the first.  What has no numbers to settle goes by moments.
+-- The last number drawn for a kind; 0 before the first.  Kinds without a sequence use times.
 CREATE FUNCTION eventkit_drawn(kind text) RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
@@ -41,18 +41,18 @@ AS $$
     END
 $$
 
--- Leave a mark: a shared lock that says "a transaction is under way, and all that it draws lies above this number".
--- The answer is whether sleepers have to be looked for now.  Once is enough for a name and a transaction, because
--- whoever falls asleep later sees the mark; the memory of it is a setting that goes when the lock goes: at the end
--- of the transaction, or with the savepoint.  After 32 names one mark stands for all of the kind, or the lock table
--- would run out, and then it is not known which names had been looked for.
+-- Leave a mark: a shared lock that means "a transaction is in progress, and all numbers that it draws are above this
+-- one".  Return whether to look for sleepers now.  Once is enough for a name and a transaction, because a later sleeper
+-- sees the mark; a setting remembers it, and ends with the lock: at the end of the transaction, or with the savepoint.
+-- After 32 names one mark stands for the whole kind, or the lock table would run out, and then the function cannot know
+-- for which names it has returned true.
 CREATE FUNCTION eventkit_mark(kind text, name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
     marks text := coalesce(nullif(current_setting('eventkit.marks', true), ''), ',');
     lock integer := eventkit_subject($1 || ':' || $2);
-    done boolean;  -- Assigning what a function returns costs a tenth of PERFORM, which plans and runs a query.
+    done boolean;  -- Assigning the result of a function costs a tenth of PERFORM, which plans and runs a query.
 BEGIN
     IF strpos(marks, ',' || lock || ',') > 0 THEN
         RETURN false;
@@ -68,7 +68,7 @@ BEGIN
 END
 $$
 
--- Notify whoever sleeps on a name; not in a transaction that will be prepared, which must not notify.
+-- Notify the sleepers on a name, unless the transaction will be prepared: then it must not notify.
 CREATE FUNCTION eventkit_wake(kind text, name text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -79,14 +79,14 @@ BEGIN
 END
 $$
 
--- Everybody who changes what a waiter may wait for calls this before the commit, or does the same around the
--- statement that changes it: leave a mark, look for sleepers in a snapshot that is younger, and notify them.  Where
--- there is no younger snapshot, a sleeper may be missing from it, and everybody is notified.
+-- Wake the waiters for a name.  Every change that a waiter may wait for calls this before the commit, or does the same
+-- around its statement: leave a mark, look for sleepers in a later snapshot, and notify them.  Where no later snapshot
+-- is available, a sleeper may be missing from it, and the channel is notified without looking.
 CREATE FUNCTION eventkit_stir(kind text, name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
-    IF eventkit_mark($1, $2) THEN  -- In a statement of its own, so that the snapshot of the next one is younger.
+    IF eventkit_mark($1, $2) THEN  -- A separate statement, so that the next one has a later snapshot.
         IF
             current_setting('transaction_isolation') <> 'read committed'
             OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || $2 AND s.until > clock_timestamp())
@@ -98,9 +98,9 @@ BEGIN
 END
 $$
 
--- The highest number up to which everything of these names that will ever commit has committed.  Read what
--- lies at or below it in a later snapshot, never in an older one.  A standby has no locks of the primary, so the
--- marks are invisible there and a reader would skip events.
+-- The highest number up to which every transaction on these names has ended.  Read rows up to it in a later snapshot,
+-- never in an earlier one.  A standby does not have the locks of the primary, so the marks are invisible there and a
+-- reader would skip events.
 CREATE FUNCTION eventkit_settled(kind text, names text[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -121,13 +121,13 @@ BEGIN
         AND classid = ANY (
             SELECT eventkit_subject($1 || ':' || name)::oid FROM unnest($2 || ARRAY['*']) AS name
         )
-        -- A mark that was left after `last` was read is above it, and of no concern.
+        -- A mark left after `last` was read is above it, and irrelevant.
         AND (last - objid::bigint) & 2147483647 < 1073741824;
     RETURN last - coalesce(below, 0);
 END
 $$
 
--- Transactions under way that have marked one of these subjects, as pg_locks names them.
+-- Transactions in progress that have marked one of these subjects, as pg_locks names them.
 CREATE FUNCTION eventkit_under_way(subjects text[]) RETURNS SETOF text
 LANGUAGE sql VOLATILE
 AS $$
@@ -143,7 +143,7 @@ AS $$
         )
 $$
 
--- A moment in milliseconds since 1970, and back.
+-- A time in milliseconds since 1970, and back.
 CREATE FUNCTION eventkit_ms(moment timestamptz) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -156,8 +156,16 @@ AS $$
     SELECT to_timestamp($1 / 1000.0)
 $$
 
--- Whether a row with this xmax is in the hands of another transaction.  Whoever once locked or changed a row stays
--- in its xmax; a savepoint's number has no lock to look for, but a status.  Of 64 bits xmax has the lower 32.
+-- When a task with these due and expiry times changes by itself, if that is set now.  Never before now, even if the
+-- task has expired already, because claims do not scan further back (eventkit_low).
+CREATE FUNCTION eventkit_wakes_at(due timestamptz, expires timestamptz, now timestamptz) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    SELECT CASE WHEN $2 < $3 THEN $3 WHEN $1 > $3 THEN least($1, $2) ELSE $2 END
+$$
+
+-- Whether another transaction in progress has locked or changed a row with this xmax.  An ended transaction stays in
+-- xmax; that of a savepoint has no lock, but a status.  Of the 64 bits xmax has the lower 32.
 CREATE FUNCTION eventkit_in_hand(holder xid) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -168,14 +176,14 @@ BEGIN
     IF $1 = '0' OR age($1) <= 0 THEN
         RETURN false;
     END IF;
-    IF distance >= 2147483648 THEN  -- Those under way may be newer.
+    IF distance >= 2147483648 THEN  -- A transaction in progress may be newer.
         distance := distance - 4294967296;
     END IF;
     RETURN newest > distance AND pg_xact_status((newest - distance)::text::xid8) IS NOT DISTINCT FROM 'in progress';
 END
 $$
 
--- The numbers of plain INSERTs: marked too, as if the transaction wrote to every topic.
+-- The numbers of plain INSERTs: marked as if the transaction wrote to every topic.
 CREATE FUNCTION eventkit_next(kind text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -191,6 +199,7 @@ $$
 
 CREATE TABLE eventkit_identity (
     id text NOT NULL PRIMARY KEY,
+    schema_hash text,
     incomplete text
 )
 
@@ -229,7 +238,7 @@ CREATE TABLE eventkit_consumer (
     PRIMARY KEY (topic, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
--- Who holds a consumer's name, and until when.  The token fences: a holder that was replaced saves nothing.
+-- The holder of a consumer's name, and its lease.  The token fences: a holder that was replaced cannot save offsets.
 CREATE TABLE eventkit_consumer_lease (
     topic text COLLATE "C" NOT NULL,
     consumer text COLLATE "C" NOT NULL,
@@ -287,19 +296,20 @@ CREATE INDEX eventkit_task_job ON eventkit_task (id) WHERE job
 
 CREATE INDEX eventkit_task_queue_job ON eventkit_task (queue, id) WHERE job
 
--- Where the ready tasks of a priority begin: a claim does not look further back.  An index keeps an entry for
--- every task that was there, until no transaction anywhere is older than its end; without this, each claim would
--- walk past all of them.  Several rows for a priority are one at the earliest, so nobody waits for anybody here.
--- Whoever makes a task ready that has been due for some time, or the first of its priority, adds a row;
--- `eventkit_raise` puts one for all of them, from time to time.  It also says where the ends of leases begin
--- (`lapse_at`): each lease leaves an entry in the index of wake_at.  The
--- lease of a claim whose transaction outlasted it may end before that moment, so claims look at all leases after a
--- second without a raise, and with each thorough one.
+-- Where the ready tasks of a priority begin: a claim does not scan further back.  An index keeps an entry for every
+-- ended task until no transaction anywhere is older than its end; without this table, each claim would scan all of
+-- them.  Of several rows for a priority the earliest counts, so that no transaction waits for another here.  A
+-- transaction that makes a task ready that has been due for some time, or the first of its priority, adds a row;
+-- `eventkit_raise` replaces them by one from time to time.  The table also has the time from which tasks of the queue
+-- change by themselves (`wake_at`): each delay, lease and expiry leaves an entry in that index.  No statement sets
+-- such a time before its own, and none in progress began before the mark.  Only the lease of a claim whose transaction
+-- outlasted it, and a plain INSERT, may lie below it, so claims scan everything after a second without a raise, and
+-- with each thorough one.  A mark above now is of a clock that was ahead, and is ignored.
 CREATE TABLE eventkit_low (
     queue text NOT NULL,
     priority integer NOT NULL,
     run_at timestamptz NOT NULL DEFAULT '-infinity',
-    lapse_at timestamptz,
+    wake_at timestamptz,
     raise_at timestamptz NOT NULL DEFAULT '-infinity',
     look_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)
@@ -328,7 +338,7 @@ CREATE TABLE eventkit_queue (
     refilled_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
--- What may have many rows and no number has keys in the order of bytes, in which it is read by whoever copies it.
+-- Tables of many rows without a number have keys in the order of bytes, in which a copy reads them.
 CREATE TABLE eventkit_key (
     queue text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -339,8 +349,8 @@ CREATE TABLE eventkit_key (
 
 CREATE INDEX eventkit_key_until ON eventkit_key (reserved_until)
 
--- A key is held from the enqueue on, in a row that outlives the task's: for ever while there is a task, then
--- until the reservation ends.  Its primary key is what racing producers meet at.
+-- A key is held from the enqueue on, in a row that outlives the task: without a limit while the task exists, then
+-- until the reservation ends.  Concurrent producers conflict on its primary key.
 CREATE FUNCTION eventkit_hold_key() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -353,7 +363,7 @@ BEGIN
     IF FOUND THEN
         RETURN NEW;
     END IF;
-    -- Looked up in a snapshot of its own, because the one before may have waited for somebody's commit.
+    -- A separate statement with its own snapshot, because the one before may have waited for a commit.
     SELECT * INTO held FROM eventkit_key AS k WHERE k.queue = NEW.queue AND k.key = NEW.key;
     IF
         held.reserved_until <= date_trunc('milliseconds', clock_timestamp())
@@ -427,7 +437,7 @@ CREATE UNLOGGED TABLE eventkit_staged (
     toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 1000
 )
 
--- To compress what is gone in a moment takes longer than all else together.
+-- Compressing such short-lived rows takes longer than everything else together.
 ALTER TABLE eventkit_staged
     ALTER payloads SET STORAGE EXTERNAL, ALTER keys SET STORAGE EXTERNAL, ALTER headers SET STORAGE EXTERNAL,
     ALTER dedups SET STORAGE EXTERNAL, ALTER priorities SET STORAGE EXTERNAL, ALTER max_attempts SET STORAGE EXTERNAL,
@@ -537,17 +547,21 @@ CREATE TABLE eventkit_schedule (
     next_at timestamptz,
     last_at timestamptz,
     fired bigint NOT NULL DEFAULT 0,
-    skipped bigint NOT NULL DEFAULT 0
+    skipped bigint NOT NULL DEFAULT 0,
+    timed_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
 CREATE INDEX eventkit_schedule_next ON eventkit_schedule (next_at)
 
--- A lock's row stays when it is released, so that fences keep growing; nobody holds it then, and nothing expires.
+CREATE INDEX eventkit_schedule_timed ON eventkit_schedule (timed_at)
+
+-- A released lock keeps its row without holder and expiry, so that fences keep growing.
 CREATE TABLE eventkit_lock (
     name text COLLATE "C" NOT NULL PRIMARY KEY,
     fence bigint NOT NULL,
     token bigint,
     holder text,
+    ttl bigint NOT NULL,
     expires_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
@@ -596,7 +610,7 @@ SELECT
     t.state AS stored_state, t.wake_at, t.lane, t.job
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 
--- What the functions that plain SQL calls check, in the words of the library.
+-- Checks for the functions that plain SQL calls, with the library's error texts.
 
 CREATE FUNCTION eventkit_check_name(kind text, name text, longest integer DEFAULT 255) RETURNS text
 LANGUAGE plpgsql IMMUTABLE
@@ -638,12 +652,12 @@ BEGIN
 END
 $$
 
--- Seconds as whole milliseconds; NULL where nothing is said.
+-- Seconds as whole milliseconds; NULL stays NULL.
 CREATE FUNCTION eventkit_check_seconds(what text, seconds double precision, smallest bigint) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 BEGIN
-    IF abs($2) > 3162240000 THEN  -- NaN, too, which is more than any number.
+    IF abs($2) > 3162240000 THEN  -- NaN too, which is greater than any number.
         RAISE EXCEPTION '% is a finite number of seconds, up to a hundred years, not %', $1, $2
         USING ERRCODE = 'invalid_parameter_value';
     ELSIF round($2 * 1000) < $3 THEN
@@ -654,7 +668,7 @@ BEGIN
 END
 $$
 
--- A payload that every reader can decode.  Type json has seen to its syntax.
+-- Check that every reader can decode a payload.  The type json has checked the syntax.
 CREATE FUNCTION eventkit_check_payload(payload json, optional boolean DEFAULT false) RETURNS json
 LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -674,7 +688,7 @@ BEGIN
             to_char(octet_length(source), 'FM999,999,999')
         );
     ELSE
-        IF source ~* '\\ud' THEN  -- Backslashes that are escaped escape nothing.
+        IF source ~* '\\ud' THEN  -- Escaped backslashes escape nothing.
             rest := replace(source, '\\', '');
             rest := regexp_replace(rest, '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g');
             IF rest ~* '\\ud[89a-f]' THEN
@@ -714,7 +728,7 @@ BEGIN
         texts := NOT EXISTS (SELECT FROM json_each($1) AS h WHERE json_typeof(h.value) <> 'string');
     END IF;
     IF NOT texts THEN
-        RAISE EXCEPTION 'headers are an object of texts, not %', $1 USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'headers are an object of strings, not %', $1 USING ERRCODE = 'invalid_parameter_value';
     END IF;
     RETURN eventkit_check_payload($1);
 END
@@ -775,7 +789,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_publish IS
-    'Publishes an event, in this transaction; its offset, or that of the event which has the dedup id.'
+    'Publishes an event, in this transaction, and returns its offset, or that of the event with the dedup id.'
 
 CREATE FUNCTION eventkit_events_after(topic text, after bigint, "limit" bigint)
 RETURNS TABLE (id bigint, key text, payload text, headers text, created_ms bigint)
@@ -793,8 +807,8 @@ BEGIN
 END
 $$
 
--- Whether there is something to read after a number, or the last event that was read is lost; and if what there is has
--- not settled, when to look again: after a tenth of the time that it has been waiting.
+-- Whether there is an event after a number, or the last event that was read is lost; and if the events are not settled,
+-- when to check again: after a tenth of the time that they have been waiting.
 CREATE FUNCTION eventkit_events_ahead(topic text, after bigint, event bigint, created bigint)
 RETURNS TABLE (ready boolean, due bigint, now bigint)
 LANGUAGE plpgsql VOLATILE
@@ -822,8 +836,8 @@ BEGIN
 END
 $$
 
--- Where what is published from now on begins: behind the last settled event, and on further rows what lies above it and
--- is visible already.
+-- The position from which on later events are published: the last settled event, and on further rows the unsettled
+-- ones that are visible already.
 CREATE FUNCTION eventkit_latest_event(topic text) RETURNS SETOF bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -851,8 +865,8 @@ BEGIN
 END
 $$
 
--- The offset after which everything created at or after a moment lies.  Concurrent publishers draw offsets and
--- moments in slightly different orders, so a binary search finds a place a minute before, and a walk the rest.
+-- The offset before the first event created at or after a time.  Concurrent publishers draw offsets and times in
+-- slightly different orders, so a binary search finds a place a minute before, and a scan the rest.
 CREATE FUNCTION eventkit_offset_at(topic text, moment timestamptz) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -915,7 +929,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_notify IS
-    'Notifies who listens when this transaction commits; the number of the notification.'
+    'Notifies the listeners when this transaction commits, and returns the number of the notification.'
 
 CREATE FUNCTION eventkit_notifications_after(channels text[], after bigint, "limit" bigint)
 RETURNS TABLE (id bigint, channel text, payload text, headers text, created_ms bigint)
@@ -977,7 +991,7 @@ $$
 
 -- Queues.
 
--- How many tasks count towards max_size.
+-- The number of tasks that count towards max_size.
 CREATE FUNCTION eventkit_size(queue text) RETURNS bigint
 LANGUAGE sql STABLE
 AS $$
@@ -986,9 +1000,9 @@ AS $$
         + (SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state IN ('scheduled', 'leased') AND t.wake_at IS NOT NULL)
 $$
 
--- The queue's bound and how many tasks count towards it; no row where there is no bound.  Whoever asks holds
--- the bound until the end of the transaction.  The row is written, not only locked, so that a transaction whose
--- snapshot is older than somebody else's enqueue fails to serialize instead of counting too few.
+-- The queue's bound and the number of tasks that count towards it; no row without a bound.  The caller holds the
+-- bound until the end of the transaction.  The row is written, not only locked, so that a transaction with a
+-- snapshot older than another enqueue fails to serialize instead of counting too few.
 CREATE FUNCTION eventkit_room(queue text) RETURNS TABLE (max_size bigint, size bigint)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -1004,9 +1018,9 @@ BEGIN
 END
 $$
 
--- Move the beginning of the queue's priorities up to the first ready task of each; at most to a moment
--- before whatever is under way began, because that may add a task which is due since then.  Seldom, and the more so the
--- longer it takes, the look begins at nothing, for tasks that came in by a plain INSERT.
+-- Move the beginning of the queue's priorities up to the first ready task of each, but not beyond a time shortly before
+-- the oldest transaction in progress began, because that may add a task due since then.  Sometimes, less often the
+-- longer it takes, the scan starts from the beginning, for tasks added by a plain INSERT.
 CREATE FUNCTION eventkit_raise(queue text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off
@@ -1014,25 +1028,38 @@ SET enable_bitmapscan = off
 AS $$
 DECLARE
     began timestamptz := clock_timestamp();
-    safe timestamptz := eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '50 ms';
-    thorough boolean := NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began);
-    lapsing timestamptz := CASE WHEN NOT thorough THEN (SELECT min(l.lapse_at) FROM eventkit_low AS l WHERE l.queue = $1) END;
-    lapses timestamptz;
+    safe timestamptz := CASE
+        WHEN current_setting('transaction_isolation') = 'read committed'
+        THEN eventkit_moment(eventkit_settled('task', ARRAY[$1])) - interval '500 ms'
+        ELSE '-infinity'  -- Commits since the snapshot are invisible.
+    END;
+    thorough boolean := NOT EXISTS (
+        SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began AND l.wake_at <= began
+    );
 BEGIN
-    -- A transaction under way that has marked the queue began after `safe`, and its leases end after that.
-    lapses := least(safe, (
-        SELECT t.wake_at FROM eventkit_task AS t
-        WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at >= coalesce(lapsing, '-infinity')
-        ORDER BY t.wake_at
-        LIMIT 1
-    ));
     WITH RECURSIVE
     old AS MATERIALIZED (
-        SELECT l.ctid AS place, l.priority, l.run_at, l.look_at FROM eventkit_low AS l WHERE l.queue = $1
+        SELECT l.ctid AS place, l.priority, l.run_at, l.wake_at, l.look_at FROM eventkit_low AS l WHERE l.queue = $1
         FOR UPDATE SKIP LOCKED
     ),
+    first (wake_at) AS (
+        SELECT min(t.wake_at)
+        FROM
+            (VALUES ('scheduled'), ('leased'), ('ready')) AS s (state)
+            CROSS JOIN LATERAL (
+                SELECT w.wake_at FROM eventkit_task AS w
+                WHERE
+                    w.queue = $1 AND w.state = s.state AND w.wake_at <= safe
+                    AND w.wake_at >= (
+                        SELECT CASE WHEN thorough THEN '-infinity' ELSE coalesce(min(o.wake_at), '-infinity') END
+                        FROM old AS o
+                    )
+                ORDER BY w.wake_at
+                LIMIT 1
+            ) AS t
+    ),
     gone AS (DELETE FROM eventkit_low WHERE ctid = ANY (ARRAY(SELECT place FROM old))),
-    -- One ready task for each priority, the first one: what lies before it is walked past only once.
+    -- The first ready task of each priority: dead entries before it are scanned only once.
     found (priority, run_at) AS (
         (
             SELECT t.priority, t.run_at FROM eventkit_task AS t
@@ -1072,9 +1099,9 @@ BEGIN
         SELECT 0, NULL, NULL
         WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1) AND NOT EXISTS (SELECT FROM found WHERE priority = 0)
     )
-    INSERT INTO eventkit_low (queue, priority, run_at, lapse_at, raise_at, look_at)
+    INSERT INTO eventkit_low (queue, priority, run_at, wake_at, raise_at, look_at)
     SELECT
-        $1, w.priority, least(safe, w.run_at), lapses,
+        $1, w.priority, least(safe, w.run_at), least(safe, (SELECT f.wake_at FROM first AS f)),
         clock_timestamp() + greatest(interval '100 ms', 10 * (clock_timestamp() - began)),
         CASE
             WHEN thorough THEN clock_timestamp() + greatest(interval '1 s', 100 * (clock_timestamp() - began))
@@ -1085,7 +1112,7 @@ BEGIN
 END
 $$
 
--- A task that is due now and has no key, if there is room for it.  Mostly there is no bound, and claims look at the
+-- Add a task that is due now and has no key, if there is room for it.  Mostly there is no bound, and claims scan the
 -- priority already: then it is one statement.
 CREATE FUNCTION eventkit_add(queue text, payload json, headers json, priority integer, max_attempts bigint)
 RETURNS bigint
@@ -1127,7 +1154,7 @@ BEGIN
 END
 $$
 
--- A task of any kind; its id, or that of the one which holds the key.  Durations in seconds.
+-- Add a task of any kind; return its id, or that of the one which holds the key.  Durations in seconds.
 CREATE FUNCTION eventkit_enqueue(
     queue text, payload json, priority integer DEFAULT 0, delay double precision DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, max_attempts integer DEFAULT NULL, expires double precision DEFAULT NULL,
@@ -1163,7 +1190,7 @@ BEGIN
         $1, checked, best, attempts, unique_key, names,
         CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
         due,
-        CASE WHEN due > now THEN least(due, ends) ELSE ends END,
+        eventkit_wakes_at(due, ends, now),
         ends,
         now
     )
@@ -1171,7 +1198,7 @@ BEGIN
     IF added IS NULL THEN
         RETURN (SELECT k.task_id FROM eventkit_key AS k WHERE k.queue = $1 AND k.key = $9);
     END IF;
-    IF (CASE WHEN bound IS NOT NULL THEN eventkit_size($1) > bound END) THEN  -- Counted only where there is a bound.
+    IF (CASE WHEN bound IS NOT NULL THEN eventkit_size($1) > bound END) THEN  -- Counted only with a bound.
         RAISE EXCEPTION
             'queue % has reached its max_size: run more workers, or configure a larger max_size', quote_literal($1)
         USING ERRCODE = 'configuration_limit_exceeded';
@@ -1184,10 +1211,10 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_enqueue IS
-    'Enqueues a task, in this transaction; its id, or that of the task which has the key. Delay and expires in seconds.'
+    'Enqueues a task, in this transaction, and returns its id, or that of the task with the key. Delay and expires in seconds.'
 
--- What a claim has to know.  A queue with limits is locked for as long as the claim takes, and counted after
--- that, in a snapshot of its own.  ``(SELECT 'ready')`` is hidden from the planner, as in claim.sql.
+-- The settings and numbers that a claim needs.  A queue with limits is locked for the claim, and counted after that,
+-- in a later snapshot.  ``(SELECT 'ready')`` is hidden from the planner, as in claim.sql.
 CREATE FUNCTION eventkit_gate(queue text) RETURNS TABLE (
     paused boolean, lease bigint, max_attempts bigint, rate double precision, burst double precision,
     tokens double precision, refilled_at bigint, max_running bigint, running bigint, due boolean, now bigint
@@ -1195,16 +1222,23 @@ CREATE FUNCTION eventkit_gate(queue text) RETURNS TABLE (
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    moment timestamptz;
+    moment timestamptz := clock_timestamp();
+    mark timestamptz;
     raised boolean;
 BEGIN
-    IF NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.raise_at > clock_timestamp()) THEN
+    IF NOT EXISTS (
+        SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.raise_at > moment AND l.wake_at <= moment
+    ) THEN
         raised := eventkit_raise($1);
     END IF;
     PERFORM FROM eventkit_queue AS q
     WHERE q.name = $1 AND (q.rate IS NOT NULL OR q.max_running IS NOT NULL)
     FOR UPDATE;
     moment := date_trunc('milliseconds', clock_timestamp());
+    mark := (
+        SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low AS l
+        WHERE l.queue = $1 AND l.raise_at > moment - interval '1 s' AND l.wake_at <= moment
+    );
     RETURN QUERY
     SELECT
         coalesce(q.paused, false), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
@@ -1212,31 +1246,32 @@ BEGIN
         CASE WHEN q.max_running IS NOT NULL THEN (
             SELECT count(*) FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at > moment
         ) END,
-        EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= moment)
+        EXISTS (
+            SELECT FROM eventkit_task AS t
+            WHERE t.queue = $1 AND t.state = 'scheduled' AND t.wake_at <= moment AND t.wake_at >= mark
+        )
         OR EXISTS (
             SELECT FROM eventkit_task AS t
-            WHERE
-                t.queue = $1 AND t.state = 'leased' AND t.wake_at <= moment
-                AND t.wake_at >= (
-                    SELECT coalesce(min(l.lapse_at), '-infinity') FROM eventkit_low AS l
-                    WHERE l.queue = $1 AND l.raise_at > moment - interval '1 s'
-                )
+            WHERE t.queue = $1 AND t.state = 'leased' AND t.wake_at <= moment AND t.wake_at >= mark
         )
-        OR EXISTS (SELECT FROM eventkit_task AS t WHERE t.queue = $1 AND t.state = (SELECT 'ready'::text) AND t.wake_at <= moment),
+        OR EXISTS (
+            SELECT FROM eventkit_task AS t
+            WHERE t.queue = $1 AND t.state = (SELECT 'ready'::text) AND t.wake_at <= moment AND t.wake_at >= mark
+        ),
         eventkit_ms(moment)
     FROM (SELECT) AS one LEFT JOIN eventkit_queue AS q ON q.name = $1;
 END
 $$
 
--- The lock that stands for a lane of a queue.  Whoever looks at who is next in a lane holds it until the end of the
--- transaction, and looks in a younger snapshot: claims that find it taken pass by, and who ends a task waits for it.
+-- The lock for a lane of a queue.  A transaction that finds the next task of a lane holds it until its end, and reads
+-- in a later snapshot: claims that find it taken skip the lane, and a transaction that ends a task waits for it.
 CREATE FUNCTION eventkit_lane(queue text, lane text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT hashtextextended($1 || ':' || $2, 'eventkit_task_id_seq'::regclass::oid::bigint)
 $$
 
--- Let the first of each lane go, if it was held back.  What others have in hand is theirs to let go.
+-- Release the first task of each lane, if it was held back.  Rows locked by other transactions are released by those.
 CREATE FUNCTION eventkit_unblock(queue text, lanes text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -1264,7 +1299,8 @@ BEGIN
         FOR UPDATE OF t SKIP LOCKED
     ),
     freed AS (
-        UPDATE eventkit_task SET state = 'ready', wake_at = expires_at
+        UPDATE eventkit_task
+        SET state = 'ready', wake_at = eventkit_wakes_at(NULL, expires_at, date_trunc('milliseconds', clock_timestamp()))
         WHERE id = ANY (ARRAY(SELECT id FROM first))
         RETURNING priority, run_at
     )
@@ -1274,12 +1310,12 @@ BEGIN
 END
 $$
 
--- Keeping the history of tasks.  The triggers that call these functions are made when the first queue keeps its history
--- and dropped when the last one does so no more, because they cost whoever else changes tasks something too.
+-- The history of tasks.  The triggers that call these functions are created when the first queue keeps its history
+-- and dropped when the last one stops, because they slow down every other change of tasks.
 
--- Whether the triggers are needed, once a queue keeps its history or does so no more; and what is wanting to whoever may
--- not change them.  Whoever asks is alone in it from then on.  If he is going to make or drop them he has the table
--- already, before any row of it, so that nobody waits for him who keeps him waiting.
+-- Whether the triggers are needed after a queue's setting has changed, and the obstacle for a role that may not change
+-- them.  The caller excludes other callers from then on.  Before it creates or drops them it locks the table, before
+-- any row of it, to avoid a deadlock.
 CREATE FUNCTION eventkit_hold_history(queue text, history boolean)
 RETURNS TABLE (needed boolean, there boolean, obstacle text)
 LANGUAGE plpgsql VOLATILE
@@ -1312,7 +1348,7 @@ BEGIN
 END
 $$
 
--- Publish what has happened to tasks: a key and an object for each event.
+-- Publish the events of tasks: a key and an object for each.
 CREATE FUNCTION eventkit_record(keys text[], steps json[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -1354,7 +1390,7 @@ BEGIN
 END
 $$
 
--- A death that ends an attempt is two events.  What the clock, or the order of a lane, does to a task that waits is none.
+-- A death that ends an attempt is two events.  Promotion by the clock or by the order of a lane is none.
 CREATE FUNCTION eventkit_record_moved() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -1417,7 +1453,7 @@ BEGIN
 END
 $$
 
--- A claimed task that is deleted was finished if it has its token still, and nobody has abandoned all of its queue.
+-- A claimed task that is deleted with its token was finished, unless its whole queue was abandoned.
 CREATE FUNCTION eventkit_record_gone() RETURNS trigger
 LANGUAGE plpgsql VOLATILE
 AS $$

@@ -1,11 +1,11 @@
--- The functions that stand for the calls of the library, for whoever has only SQL.  (`eventkit_publish`,
--- `eventkit_enqueue` and `eventkit_notify` are in 0001_postgres.sql.)
+-- The functions that do in plain SQL what the library's calls do.  (`eventkit_publish`, `eventkit_enqueue` and
+-- `eventkit_notify` are in 0001_postgres.sql.)
 --
--- A statement beneath `-- Lease:` is that of the operation Lease, with a variable of the block `call` in the place of
--- each parameter, and a test sees that it stays so.  What the plans do between their statements is said again here,
--- and the suite asks handles and functions the same.
+-- A statement beneath `-- Lease:` is that of the operation Lease, with a variable of the block `call` for each
+-- parameter, which a test checks.  The logic of the plans between their statements is repeated here, and the
+-- conformance suite runs handles and functions alike.
 
--- A number that nobody can have by chance.
+-- A number that cannot be guessed.
 CREATE FUNCTION eventkit_token() RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
@@ -45,7 +45,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_read IS
-    'The events of a topic after an offset, in order: an array of objects.'
+    'Returns the events of a topic after an offset, in order: an array of objects.'
 
 CREATE FUNCTION eventkit_save_offset(topic text, consumer text, "offset" bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -72,11 +72,11 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_save_offset IS
-    'Moves a consumer forward; false if it is there or beyond already.'
+    'Moves a consumer forward; returns false if it is there or beyond already.'
 
 -- Claiming.
 
--- Move what is due.
+-- Promote due tasks.
 CREATE FUNCTION eventkit_promote(queue text, "limit" bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -102,7 +102,12 @@ BEGIN
                     t.max_attempts, (SELECT q.max_attempts FROM eventkit_queue AS q WHERE q.name = call.queue), 3
                 ) AS dies
             FROM stirred, eventkit_task AS t
-            WHERE t.queue = call.queue AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= call.now
+            WHERE
+                t.queue = call.queue AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= call.now
+                AND t.wake_at >= (
+                    SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low AS l
+                    WHERE l.queue = call.queue AND l.raise_at > call.now - interval '1 s' AND l.wake_at <= call.now
+                )
             ORDER BY t.priority DESC, t.run_at, t.id
             LIMIT call.limit
             FOR UPDATE OF t SKIP LOCKED
@@ -175,13 +180,18 @@ DECLARE
     max_attempts bigint;
     number bigint;
 BEGIN
-    -- The common case: no limits, and nothing has to be moved first.  The gate is asked from time to time all the same,
-    -- because it moves the beginning of the priorities; but not first by who was asleep until now and is to begin at
-    -- once, because their next claim, which finds nothing, does.  What is ready and will expire is looked up by the
-    -- moment: ``(SELECT 'ready')`` keeps the planner from the index of what is ready, all of which it would walk, and
-    -- after a quiet minute takes to be short.
+    -- The common case: no limits, and no task to promote first.  The gate is read from time to time all the same,
+    -- because it moves the beginning of the priorities; but not first by a worker that was asleep until now and should
+    -- start at once, because its next claim, which finds nothing, does it.  Ready tasks that will expire are found by
+    -- the time: ``(SELECT 'ready')`` keeps the planner from the index of ready tasks, which it would scan completely,
+    -- and which it takes for short after a quiet minute.
     RETURN QUERY
     WITH
+    mark AS MATERIALIZED (
+        SELECT min(wake_at) AS wake_at
+        FROM eventkit_low
+        WHERE queue = call.queue AND raise_at > call.now - interval '1 s' AND wake_at <= call.now
+    ),
     settings AS MATERIALIZED (
         SELECT coalesce(call.lease::bigint, lease, 300000) AS lease, coalesce(max_attempts, 3) AS max_attempts
         FROM (SELECT) AS one LEFT JOIN eventkit_queue ON name = call.queue
@@ -189,23 +199,26 @@ BEGIN
             paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
             AND EXISTS (
                 SELECT FROM eventkit_low
-                WHERE queue = call.queue AND (
+                WHERE queue = call.queue AND wake_at <= call.now AND (
                     raise_at > call.now
                     OR raise_at > call.now - interval '1 s'
                     AND EXISTS (SELECT FROM eventkit_sleeper WHERE name = 'task:' || call.queue AND until > call.now)
                 )
             )
-            AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now)
+            AND NOT EXISTS (
+                SELECT FROM eventkit_task
+                WHERE queue = call.queue AND state = 'scheduled' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+            )
+            AND NOT EXISTS (
+                SELECT FROM eventkit_task
+                WHERE queue = call.queue AND state = 'leased' AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
+            )
             AND NOT EXISTS (
                 SELECT FROM eventkit_task
                 WHERE
-                    queue = call.queue AND state = 'leased' AND wake_at <= call.now
-                    AND wake_at >= (
-                        SELECT coalesce(min(lapse_at), '-infinity') FROM eventkit_low
-                        WHERE queue = call.queue AND raise_at > call.now - interval '1 s'
-                    )
+                    queue = call.queue AND state = (SELECT 'ready'::text)
+                    AND wake_at <= call.now AND wake_at >= (SELECT wake_at FROM mark)
             )
-            AND NOT EXISTS (SELECT FROM eventkit_task WHERE queue = call.queue AND state = (SELECT 'ready'::text) AND wake_at <= call.now)
     ),
     best AS MATERIALIZED (
         SELECT t.id
@@ -219,7 +232,9 @@ BEGIN
             ) AS low
             CROSS JOIN LATERAL (
                 SELECT id FROM eventkit_task
-                WHERE queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                WHERE
+                    queue = call.queue AND state = 'ready' AND priority = low.priority AND run_at >= low.run_at
+                    AND (expires_at IS NULL OR expires_at > call.now)
                 ORDER BY run_at, id
                 LIMIT call.limit
                 FOR UPDATE SKIP LOCKED
@@ -251,6 +266,13 @@ BEGIN
         call.tokens := least(
             depth, coalesce(gate.tokens + greatest(0, gate.now - gate.refilled_at) * gate.rate / 1000, depth)
         );
+    END IF;
+    IF gate.refilled_at > gate.now THEN  -- Set by a clock that was ahead.
+        call.refilled_at := gate.now;
+        -- SpendTokens:
+        UPDATE eventkit_queue
+        SET tokens = call.tokens, refilled_at = eventkit_moment(call.refilled_at)
+        WHERE name = call.queue;
     END IF;
     call.limit := CASE WHEN gate.paused THEN 0 ELSE least(
         call.limit, gate.max_running - gate.running, floor(call.tokens + 1e-6)::bigint
@@ -328,11 +350,11 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_claim IS
-    'Leases the best tasks of a queue to a worker, for so many seconds: an array of objects, each of which is the task of the functions that say what became of it.'
+    'Leases the best tasks of a queue to a worker for a number of seconds, and returns an array of objects, which eventkit_ack and the others take as their task.'
 
--- Saying what became of a task.
+-- Ending a claim.
 
--- The parts of a claimed task that count.
+-- The fields of a claimed task.
 CREATE FUNCTION eventkit_held(task json, OUT id bigint, OUT token bigint, OUT queue text)
 LANGUAGE plpgsql IMMUTABLE
 AS $$
@@ -349,7 +371,7 @@ BEGIN
 END
 $$
 
--- Copy dead tasks where their queues say, and let the next of their lanes go.
+-- Copy dead tasks to their queues' dead letter queue, and release the next tasks of their lanes.
 CREATE FUNCTION eventkit_mourn(queue text, ids bigint[], lanes text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -386,7 +408,7 @@ BEGIN
         SELECT eventkit_stir('result', id::text)
         FROM dead
     LOOP
-        NULL;  -- To the last row.
+        NULL;  -- Runs the query to its last row.
     END LOOP;
     IF array_remove($3, NULL) <> '{}' THEN
         PERFORM eventkit_unblock($1, ARRAY(SELECT DISTINCT l FROM unnest($3) AS l WHERE l IS NOT NULL ORDER BY l LIMIT 1000));
@@ -556,7 +578,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_ack IS
-    'Finishes a claimed task, and saves its result if one is given; false if it is no longer the caller''s.'
+    'Finishes a claimed task, and saves its result if one is given; returns false if it is no longer the caller''s.'
 
 CREATE FUNCTION eventkit_save_task_result(task bigint, value json, queue text) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -583,7 +605,7 @@ BEGIN
 END
 $$
 
--- Milliseconds to wait after an attempt, by the policy stored with the queue; without one, exponential.
+-- Milliseconds to wait after an attempt, by the retry policy stored with the queue; without one, exponential.
 CREATE FUNCTION eventkit_retry_delay(attempt integer, policy json) RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
@@ -636,7 +658,7 @@ BEGIN
     SET
         state = CASE WHEN call.delay > 0 THEN 'scheduled' ELSE 'ready' END,
         run_at = call.now + call.delay::bigint * interval '1 ms',
-        wake_at = CASE WHEN call.delay > 0 THEN least(call.now + call.delay::bigint * interval '1 ms', expires_at) ELSE expires_at END,
+        wake_at = eventkit_wakes_at(call.now + call.delay::bigint * interval '1 ms', expires_at, call.now),
         error = call.error, token = NULL, lapsed = false
     WHERE id = call.id AND token = call.token
     RETURNING eventkit_stir('task', queue)
@@ -646,7 +668,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_retry IS
-    'Puts a claimed task back for another attempt after so many seconds, or by the policy of its queue; dead if it has had them all. False if it is no longer the caller''s.'
+    'Puts a claimed task back for another attempt after a number of seconds, or by the policy of its queue; after the last attempt it is dead. Returns false if it is no longer the caller''s.'
 
 CREATE FUNCTION eventkit_fail(task json, error text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -655,14 +677,14 @@ DECLARE
     held record := eventkit_held($1);
 BEGIN
     IF $2 IS NULL THEN
-        RAISE EXCEPTION 'error is the text of what went wrong, not NULL' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'error is a text, not NULL' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     RETURN eventkit_bury(held.id, held.token, 'failed', $2);
 END
 $$
 
 COMMENT ON FUNCTION eventkit_fail IS
-    'Makes a claimed task a dead letter; false if it is no longer the caller''s.'
+    'Makes a claimed task a dead letter; returns false if it is no longer the caller''s.'
 
 CREATE FUNCTION eventkit_extend(task json, seconds double precision) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -694,7 +716,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_extend IS
-    'Lets the lease of a claimed task end so many seconds from now; false if it is no longer the caller''s.'
+    'Lets the lease of a claimed task end a number of seconds from now; returns false if it is no longer the caller''s.'
 
 CREATE FUNCTION eventkit_cancel(queue text, id bigint, running boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -734,7 +756,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_cancel IS
-    'Deletes a task that waits, or one that is running too, whose worker is told; false if there is none.'
+    'Cancels a waiting task, or also a running one, whose worker is notified; returns false if there is none.'
 
 CREATE FUNCTION eventkit_stats(queue text) RETURNS json
 LANGUAGE plpgsql VOLATILE
@@ -742,7 +764,7 @@ AS $$
 #variable_conflict use_column
 <<call>>
 DECLARE
-    most CONSTANT bigint := 10000;  -- Counted up to here, and one more.
+    most CONSTANT bigint := 10000;  -- Counts stop one above it.
     queue text := eventkit_check_name('queue', $1);
     "limit" bigint := most + 1;
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
@@ -814,7 +836,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_stats IS
-    'A queue in numbers: an object.'
+    'Returns the numbers of a queue as an object.'
 
 -- Locks, limits and results.
 
@@ -832,20 +854,34 @@ DECLARE
     fence bigint;
 BEGIN
     -- AcquireLock:
-    INSERT INTO eventkit_lock AS l (name, fence, token, holder, expires_at)
-    SELECT call.name, 1, call.token, call.holder, call.now + call.ttl::bigint * interval '1 ms'
-    WHERE NOT EXISTS (SELECT FROM eventkit_lock WHERE name = call.name AND expires_at > call.now)
+    INSERT INTO eventkit_lock AS l (name, fence, token, holder, ttl, expires_at)
+    SELECT call.name, 1, call.token, call.holder, call.ttl::bigint, call.now + call.ttl::bigint * interval '1 ms'
+    WHERE NOT EXISTS (
+        SELECT FROM eventkit_lock
+        WHERE name = call.name AND expires_at > call.now AND expires_at <= call.now + (ttl + 1000) * interval '1 ms'
+    )
     ON CONFLICT (name) DO UPDATE
-    SET fence = l.fence + 1, token = excluded.token, holder = excluded.holder, expires_at = excluded.expires_at
-    WHERE (l.expires_at > call.now) IS NOT TRUE
-    RETURNING fence
+    SET
+        fence = CASE WHEN l.expires_at > call.now THEN l.fence ELSE l.fence + 1 END,
+        token = CASE WHEN l.expires_at > call.now THEN l.token ELSE excluded.token END,
+        holder = CASE WHEN l.expires_at > call.now THEN l.holder ELSE excluded.holder END,
+        ttl = CASE WHEN l.expires_at > call.now THEN l.ttl ELSE excluded.ttl END,
+        expires_at = CASE
+            WHEN l.expires_at > call.now
+            THEN date_trunc('milliseconds', clock_timestamp()) + l.ttl * interval '1 ms'
+            ELSE excluded.expires_at
+        END
+    WHERE
+        (l.expires_at > call.now) IS NOT TRUE
+        OR l.expires_at > clock_timestamp() + (l.ttl + 1000) * interval '1 ms'
+    RETURNING CASE WHEN token = call.token THEN fence END
     INTO call.fence;
-    RETURN CASE WHEN FOUND THEN json_build_object('name', call.name, 'token', call.token::text, 'fence', call.fence) END;
+    RETURN CASE WHEN call.fence IS NOT NULL THEN json_build_object('name', call.name, 'token', call.token::text, 'fence', call.fence) END;
 END
 $$
 
 COMMENT ON FUNCTION eventkit_lock_acquire IS
-    'Takes a lock for so many seconds: an object with its token and its fence; NULL if somebody holds it.'
+    'Acquires a lock for a number of seconds, and returns an object with its token and its fence; NULL if it is held already.'
 
 CREATE FUNCTION eventkit_lock_release(name text, token text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -869,7 +905,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_lock_release IS
-    'Lets others have a lock; false if it was no longer held.'
+    'Releases a lock; returns false if it was no longer held.'
 
 CREATE FUNCTION eventkit_rate_limit(name text, "limit" bigint, per double precision) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -887,14 +923,25 @@ BEGIN
     INSERT INTO eventkit_rate AS r (name, per, amount, counted_at, until)
     SELECT call.name, call.per, 1, call.now, eventkit_moment(eventkit_ms(call.now) - eventkit_ms(call.now) % call.per + call.per)
     WHERE NOT EXISTS (
-        SELECT FROM eventkit_rate WHERE name = call.name AND per = call.per AND amount >= call.limit AND until > call.now
+        SELECT FROM eventkit_rate
+        WHERE
+            name = call.name AND per = call.per AND amount >= call.limit
+            AND until > call.now AND until <= call.now + (call.per + 1000) * interval '1 ms'
     )
     ON CONFLICT (name, per) DO UPDATE
     SET
-        amount = CASE WHEN call.now < r.until THEN r.amount + 1 ELSE 1 END,
+        amount = CASE
+            WHEN call.now < r.until AND r.until <= clock_timestamp() + (r.per + 1000) * interval '1 ms' THEN r.amount + 1
+            ELSE 1
+        END,
         counted_at = call.now,
-        until = CASE WHEN call.now < r.until THEN r.until ELSE excluded.until END
-    WHERE r.amount < call.limit OR call.now >= r.until
+        until = CASE
+            WHEN call.now < r.until AND r.until <= clock_timestamp() + (r.per + 1000) * interval '1 ms' THEN r.until
+            ELSE excluded.until
+        END
+    WHERE
+        r.amount < call.limit OR call.now >= r.until
+        OR r.until > clock_timestamp() + (r.per + 1000) * interval '1 ms'
     RETURNING 1
     INTO counted;
     RETURN FOUND;
@@ -902,7 +949,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_rate_limit IS
-    'Counts a call in the present window of so many seconds; false if it holds as many as the limit.'
+    'Counts a call in the current window of a number of seconds; returns false if the limit is reached.'
 
 -- The id is JSON: a task's number, or a string in quotes.
 CREATE FUNCTION eventkit_save_result(id text, value json, ttl double precision) RETURNS boolean
@@ -941,10 +988,10 @@ AS $$
 $$
 
 COMMENT ON FUNCTION eventkit_result_save(text, json, double precision) IS
-    'Saves a value under a name for so many seconds.'
+    'Saves a value under a name for a number of seconds.'
 
 COMMENT ON FUNCTION eventkit_result_save(bigint, json, double precision) IS
-    'Saves a value under the number of a task for so many seconds.'
+    'Saves a value under the id of a task for a number of seconds.'
 
 CREATE FUNCTION eventkit_result_get(id text) RETURNS json
 LANGUAGE sql VOLATILE
@@ -961,7 +1008,7 @@ AS $$
 $$
 
 COMMENT ON FUNCTION eventkit_result_get(text) IS
-    'The value saved under a name; NULL if there is none.'
+    'Returns the value saved under a name; NULL if there is none.'
 
 COMMENT ON FUNCTION eventkit_result_get(bigint) IS
-    'The value saved under the number of a task; NULL if there is none.'
+    'Returns the value saved under the id of a task; NULL if there is none.'

@@ -1,4 +1,4 @@
-"""What SQLite can do, in the words of SQLAlchemy's dialect suite; the same for every driver."""
+"""Features of SQLite as SQLAlchemy's dialect suite names them; the same for every driver."""
 
 from sqlalchemy import event
 from sqlalchemy.pool import Pool

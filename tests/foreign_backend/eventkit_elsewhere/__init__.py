@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import eventkit_sqlite
 
 from eventkit.operations import Operation, Probe
+from eventkit.plans import Stop
 from eventkit.protocols import AsyncConnection, Connection
-from eventkit.stopping import Stop
 
 T = TypeVar("T")
 

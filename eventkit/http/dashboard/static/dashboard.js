@@ -1,5 +1,5 @@
-// Keeps an open page up to date: when the service says that there is something new, the page is asked for again and what
-// has changed in it is replaced, part by part. A part in which somebody types, or has opened a question, is left alone.
+// Updates an open page: on a signal of the service, the script fetches the page again and replaces the parts that
+// changed. It skips parts in which the user types or has opened a confirmation.
 "use strict";
 
 (() => {
@@ -10,7 +10,7 @@
     const busy = (part) =>
         part.querySelector("details[open]") || (part.contains(document.activeElement) && document.activeElement.matches("input, textarea"));
 
-    // What has the focus is found again by what it is, since it is another element afterwards.
+    // Updates replace the focused element, so it is found again by its link or label.
     const place = (element) => element.getAttribute("href") || element.getAttribute("aria-label");
 
     const replace = (fresh) => {
@@ -25,7 +25,7 @@
         }
     };
 
-    const look = async () => {
+    const update = async () => {
         if (asking || document.hidden) { again = true; return; }
         asking = true;
         again = false;
@@ -43,25 +43,25 @@
         }
     };
 
-    const listen = () => {
+    const follow = () => {
         source = new EventSource(button.dataset.live);
-        source.onmessage = look;
+        source.onmessage = update;
         source.onopen = () => button.classList.remove("lost");
         source.onerror = () => button.classList.add("lost");
         button.setAttribute("aria-pressed", "true");
     };
 
-    const rest = () => {
+    const pause = () => {
         source?.close();
         source = null;
         button.setAttribute("aria-pressed", "false");
     };
 
     button.hidden = false;
-    button.title = "Whether this page follows what happens";
-    button.addEventListener("click", () => (source ? rest() : listen()));
-    document.addEventListener("visibilitychange", () => { if (!document.hidden && again) look(); });
-    addEventListener("pagehide", rest);
-    addEventListener("pageshow", (event) => { if (event.persisted) listen(); });
-    if (!document.querySelector("#secret")) listen();
+    button.title = "Update this page automatically";
+    button.addEventListener("click", () => (source ? pause() : follow()));
+    document.addEventListener("visibilitychange", () => { if (!document.hidden && again) update(); });
+    addEventListener("pagehide", pause);
+    addEventListener("pageshow", (event) => { if (event.persisted) follow(); });
+    if (!document.querySelector("#secret")) follow();
 })();

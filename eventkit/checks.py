@@ -1,0 +1,148 @@
+"""The checks that every public call makes on its arguments before anything is written."""
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Duration = float | timedelta
+"""Seconds, as a number or a timedelta."""
+
+KEEP: Any = object()
+"""The default of a setting that is to stay as it is."""
+
+MOST = 2**63 - 1
+"""The largest integer of a database."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+FOREVER = 100 * 366 * 86_400_000
+"""A hundred years in milliseconds: the maximum duration."""
+
+
+def name(kind: str, value: Any, limit: int = 255) -> str:
+    """Return *value*, the name of a *kind* of thing: 1 to *limit* characters, none of them control characters."""
+    if not isinstance(value, str):
+        raise TypeError(f"the name of a {kind} is a str, not {type(value).__name__}")
+    if not 0 < len(value) <= limit:
+        raise ValueError(f"the name of a {kind} has 1 to {limit} characters, not {len(value)}")
+    if _UNPRINTABLE.search(value):
+        raise ValueError(f"the name of a {kind} holds no control characters: {value!r}")
+    return value
+
+
+def key(value: Any) -> str:
+    """Return a key for ordering, uniqueness or deduplication: like a name, but up to 1,000 characters."""
+    return name("key", value, 1000)
+
+
+def milliseconds(what: str, value: Any, *, least: int = 0) -> int:
+    """Return the duration *value*, in seconds or as a timedelta, in milliseconds; at least *least*."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is a number of seconds or a timedelta, not {type(value).__name__}")
+    if not -FOREVER <= value * 1000 <= FOREVER:
+        raise ValueError(f"{what} is a finite number of seconds, up to a hundred years, not {value!r}")
+    result = round(value * 1000)
+    if result < least:
+        raise ValueError(f"{what} is at least {least / 1000:g} seconds, not {value!r}")
+    return result
+
+
+def moment(what: str, value: Any) -> int:
+    """Return the timezone-aware datetime *value* in milliseconds since 1970."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"{what} is a datetime, not {type(value).__name__}")
+    if value.tzinfo is None:
+        raise ValueError(f"{what} needs a time zone: use datetime.now(UTC), or value.astimezone()")
+    return (value - _EPOCH) // _MILLISECOND
+
+
+def as_datetime(milliseconds: int) -> datetime:
+    """Return the time *milliseconds* after 1970, in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def count(what: str, value: Any, *, least: int = 0, most: int = MOST) -> int:
+    """Return a whole number from *least* to *most*."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} is a whole number, not {type(value).__name__}")
+    if not least <= value <= most:
+        raise ValueError(f"{what} is a whole number from {least} to {most}, not {value}")
+    return value
+
+
+def positive(what: str, value: Any) -> float:
+    """Return a number above zero that databases can calculate with: from 1e-9 to 1e12."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is a number, not {type(value).__name__}")
+    if not 1e-9 <= value <= 1e12:
+        raise ValueError(f"{what} is a number above zero, from 1e-9 to 1e12, not {value!r}")
+    return float(value)
+
+
+def burst(value: Any) -> float:
+    """Return the depth of a token bucket, which holds at least one token."""
+    if positive("burst", value) < 1:
+        raise ValueError(f"burst is at least 1, because a call takes one token, not {value!r}")
+    return float(value)
+
+
+def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return one of *choices*."""
+    if value not in choices:
+        raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
+    return str(value)
+
+
+def flag(what: str, value: Any) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{what} is True or False, not {value!r}")
+    return value
+
+
+def number(what: str, text: str) -> float:
+    """Return the number, at least 0, of *text*, an option of a URL."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1e9:
+        raise ValueError(f"{what} is a number from 0 up, not {text!r}")
+    return value
+
+
+def retention(older_than: Any, max_keep: Any) -> tuple[int | None, int | None]:
+    """Return the limits of `prune`: an age in milliseconds, a number to keep, or both."""
+    if older_than is None and max_keep is None:
+        raise ValueError("pass what to prune: older_than=seconds, max_keep=number, or both")
+    return (
+        None if older_than is None else milliseconds("older_than", older_than),
+        None if max_keep is None else count("max_keep", max_keep),
+    )
+
+
+def settings(**given: tuple[Any, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    """Return the settings passed to `configure`: the validated values that are not `KEEP`; None is always valid."""
+    return {
+        name: None if value is None else check(name, value)
+        for name, (value, check) in given.items()
+        if value is not KEEP
+    }
+
+
+def default_worker() -> str:
+    """Return the default name of a worker: where it runs."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def text(value: Any) -> str:
+    """Return the text of an error, as any database can store it: without NULs and lone surrogates."""
+    if not isinstance(value, str):
+        raise TypeError(f"error is a str, not {type(value).__name__}")
+    return value.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,368 @@
+"""``eventkit query``, ``select``, ``rollup`` and ``report``, which run on Spark."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from . import console, database, settings
+from .console import Failed, Refused
+from .settings import Json, Url, duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eventkit.operations.batches import Sum
+    from eventkit.rollup import Span
+
+
+def session() -> "SparkSession":
+    """Start a Spark session without log output."""
+    import logging
+    import warnings
+
+    from eventkit.spark import startup
+
+    # Spark also raises what it logs here.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    warnings.simplefilter("ignore", FutureWarning)
+    with _diverted() as log:
+        try:
+            return startup.session()
+        except (FileNotFoundError, ModuleNotFoundError) as error:
+            raise Failed(str(error)) from None
+        except Exception as error:
+            if type(error).__module__.startswith("pyspark"):
+                log.seek(0)
+                lines = [line for line in log.read().splitlines() if line.strip()]
+                raise Failed(f"cannot start Spark: {lines[-1] if lines else error}") from error
+            raise
+
+
+@contextmanager
+def _diverted() -> Iterator[IO[str]]:
+    """Divert stdout and stderr of the process to a file while Java starts and logs.
+
+    Java keeps these descriptors and ends later than this process, so a reader of a pipe must not wait for it.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = [os.dup(1), os.dup(2)]
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
+        try:
+            yield log
+        finally:
+            for descriptor, own in zip((1, 2), before, strict=True):
+                os.dup2(own, descriptor)
+                os.close(own)
+
+
+def statements() -> Iterator[str]:
+    """Yield statements up to the end of the input, or exit."""
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401  # adds history and editing to input()
+    gathered: list[str] = []
+    while (line := _line("eventkit> " if not gathered else "      ... ")) is not None:
+        if not gathered and line.strip().rstrip(";").lower() in ("exit", "quit", "\\q"):
+            return
+        if gathered or line.strip():
+            gathered.append(line)
+        if line.rstrip().endswith(";"):
+            yield "\n".join(gathered)
+            gathered = []
+    if gathered:
+        yield "\n".join(gathered)
+
+
+def _line(prompt: str) -> str | None:
+    """Read a line; None at the end of the input."""
+    if not sys.stdin.isatty():
+        line = sys.stdin.readline()
+        return line.rstrip("\n") if line else None
+    try:
+        return input(prompt)
+    except EOFError:
+        print()
+        return None
+
+
+_Format = Literal["table", "json", "csv", "parquet"]
+Format = Annotated[
+    _Format | None,
+    typer.Option("--output-format", help="Output format; JSON is one object per line.", show_default=False),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to this file, in the format of its name."),
+]
+
+_ENDINGS: dict[str, Literal["json", "csv", "parquet"]] = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+
+
+def query(
+    sql: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SQL",
+            help="For example 'SELECT payload:to, count(*) FROM orders GROUP BY 1'; by default read from stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    output_format: Format = None,
+    output: Output = None,
+    url: Url = None,
+) -> None:
+    """Query topics with SQL.
+
+    Without SQL it reads statements from stdin, each up to a semicolon.
+    """
+    format = _format(output_format, output)
+    if sql is None and output is not None:
+        raise Refused("--output needs a statement: pass it as an argument, in quotes")
+    address = settings.url(url)
+    with database.opened(address):
+        pass  # Errors of the database are reported before Spark starts.
+    if sql is None and sys.stdin.isatty():
+        console.note("end statements with a semicolon; exit to quit")
+    spark = session()
+    if sql is not None:
+        _answer(spark, address, sql, format, output)
+        return
+    for statement in statements():
+        try:
+            _answer(spark, address, statement, format, None)
+        except (Failed, ValueError) as error:
+            if not sys.stdin.isatty():
+                raise
+            console.note(f"eventkit: {' '.join(str(error).split())}")
+
+
+def select(
+    sql: Annotated[
+        str,
+        typer.Argument(metavar="SQL", help="For example 'SELECT s.id FROM S3Object s LIMIT 5'.", show_default=False),
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV, JSON or Parquet; also .gz and .bz2.", show_default=False)
+    ],
+    output_format: Format = None,
+    output: Output = None,
+    input_format: Annotated[
+        Literal["csv", "json", "parquet"] | None,
+        typer.Option("--input-format", help="Format of the file; by default from its name.", show_default=False),
+    ] = None,
+    compression: Annotated[
+        Literal["none", "gzip", "bzip2"] | None,
+        typer.Option("--compression", help="Compression of the file; detected by default.", show_default=False),
+    ] = None,
+    csv_header: Annotated[
+        Literal["use", "ignore", "none"],
+        typer.Option("--csv-header", help="First row: column names, skipped, or data."),
+    ] = "use",
+    csv_delimiter: Annotated[
+        str | None, typer.Option("--csv-delimiter", metavar="CHAR", help="Field separator; a comma by default.")
+    ] = None,
+    csv_quote: Annotated[str, typer.Option("--csv-quote", metavar="CHAR", help="Quote character.")] = '"',
+    csv_escape: Annotated[
+        str | None,
+        typer.Option("--csv-escape", metavar="CHAR", help="Escape character; the quote by default."),
+    ] = None,
+    json: Annotated[
+        Literal["lines", "document"] | None,
+        typer.Option("--json", help="A value per line, or one document; detected by default.", show_default=False),
+    ] = None,
+) -> None:
+    """Query one file with the SQL of S3 Select."""
+    from eventkit.spark.select import files
+    from eventkit.spark.select.query import prepare, rows
+
+    format = _format(output_format, output)
+    if csv_delimiter is None:
+        csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
+    rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
+    query = prepare(sql, files.look(file, format=input_format, compression=compression, csv=rules, json=json))
+    spark = session()
+    from eventkit.spark.output import typed, write
+
+    whole = query.translated.names is None
+    with rows(spark, query) as frame:
+        if format == "json":
+            write(frame, format, output, optional=query.optional, whole=whole)
+        else:
+            _put(typed(frame, whole), format, output)
+
+
+def _format(format: _Format | None, output: Path | None) -> _Format:
+    """Return the output format: the option, or that of the file's name."""
+    if format is None and output is not None:
+        format = _ENDINGS.get(output.suffix.lower())
+        if format is None:
+            raise Refused(f"unknown file name extension of {output}: pass --output-format json, csv or parquet")
+    if format == "parquet" and output is None:
+        raise Refused("Parquet needs --output FILE")
+    if format == "table" and output is not None:
+        raise Refused("--output does not support tables: pass --output-format csv")
+    return format or "table"
+
+
+def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
+    """Print rows, or write them to a file."""
+    from eventkit.spark.output import table, write
+
+    if format == "table":
+        console.table(*table(frame))
+    else:
+        write(frame, format, output)
+
+
+def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: Path | None) -> None:
+    """Execute a statement; repeat it if the database changed meanwhile."""
+    from eventkit.spark import query
+    from eventkit.spark.errors import is_sparks, told
+    from eventkit.spark.output import typed
+    from eventkit.spark.views import ATTEMPTS, overtaken
+
+    for attempt in range(ATTEMPTS):
+        try:
+            _put(typed(query(spark, url, sql), whole=False), format, output)
+            return
+        except Exception as error:
+            if not is_sparks(error):
+                raise
+            if not overtaken(error) or attempt == ATTEMPTS - 1:
+                raise Failed(told(error)) from error
+
+
+Last = Annotated[
+    float, typer.Option("--last", parser=duration, metavar="TIME", help="The period to show, for example 6h or 30d.")
+]
+
+
+def rollup(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to sum up; all by default.")
+    ] = None,
+    last: Last = "24h",  # type: ignore[assignment]  # Typer parses it.
+    json: Json = False,
+    url: Url = None,
+) -> None:
+    """Sum up new data by the hour, and show the last hours."""
+    from eventkit.rollup import spans
+    from eventkit.spark.errors import is_sparks, told
+    from eventkit.spark.rollup import rollup
+
+    address = settings.url(url)
+    with database.opened(address):
+        pass  # Errors of the database are reported before Spark starts.
+    spark = session()
+    try:
+        for done in rollup(spark, address, topics):
+            if done.lost:
+                console.note(f"{done.topic}: events up to {done.lost} were pruned before the rollup")
+            if done.events:
+                console.note(f"{done.topic}: {done.events} new events, up to offset {done.offset}")
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        raise Failed(told(error)) from error
+    found = spans(_sums(address, last)[2])
+    if json:
+        console.document([_record(span) for span in found])
+    elif found:
+        console.parts([part for part in (_topics(found), _queues(found)) if part[2]])
+    else:
+        console.note("no rollup data for this period")
+
+
+def report(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page; written atomically.")
+    ] = Path("eventkit-report.html"),
+    last: Last = "7d",  # type: ignore[assignment]
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = "eventkit",
+    url: Url = None,
+) -> None:
+    """Write an HTML page with plots of rollup data."""
+    from eventkit.report import page
+
+    since, before, sums = _sums(settings.url(url), last)
+    new = output.with_name(f".{output.name}.new")
+    try:
+        new.write_text(page(sums, since=since, before=before, title=title), "utf-8")
+        new.replace(output)
+    except OSError as error:
+        raise Refused(f"cannot write {output}: {error.strerror}") from None
+    console.note(f"wrote {len({(one.subject, one.name) for one in sums})} topics and queues to {output}")
+
+
+def _sums(url: str, last: float) -> "tuple[datetime, datetime, list[Sum]]":
+    """Return a period of whole hours up to now, and its rollup data."""
+    from eventkit.rollup import read
+
+    before = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    since = before - timedelta(hours=max(1, -(-last // 3600)))
+    with database.opened(url) as kit:
+        return since, before, read(kit, since=since, before=before)
+
+
+def _topics(found: "list[Span]") -> console.Part:
+    rows = [
+        [f"{one.begin:%Y-%m-%d %H:%M}", one.name, one.count("events"), one.rate, one.count("bytes")]
+        for one in found
+        if one.subject == "topic"
+    ]
+    return "Topics", ["hour (UTC)", "topic", "events", "per second", "bytes"], rows
+
+
+def _queues(found: "list[Span]") -> console.Part:
+    columns = ["hour (UTC)", "queue", "enqueued", "ended", "per second", "failed", "dead"]
+    columns += ["wait p50", "wait p95", "run p50", "run p95"]
+    rows = [
+        [
+            f"{one.begin:%Y-%m-%d %H:%M}",
+            one.name,
+            one.count("enqueued"),
+            one.attempts,
+            one.rate,
+            None if one.failure_rate is None else f"{one.failure_rate:.1%}",
+            one.count("dead", "expired"),
+            *(_latency(one.percentile(latency, part)) for latency in ("wait", "run") for part in (0.5, 0.95)),
+        ]
+        for one in found
+        if one.subject == "queue"
+    ]
+    return "Queues", columns, rows
+
+
+def _latency(milliseconds: float | None) -> str | None:
+    from eventkit.report import duration
+
+    return None if milliseconds is None else duration(milliseconds)
+
+
+def _record(span: "Span") -> dict[str, Any]:
+    """Return the counts of a span, and its latencies in seconds."""
+    record: dict[str, Any] = {span.subject: span.name, "hour": span.begin, "rate": span.rate}
+    record |= {measure: amount for measure, amount in sorted(span.amounts.items()) if ":" not in measure}
+    if span.subject == "queue":
+        record["failure_rate"] = span.failure_rate
+        for latency in ("wait", "run"):
+            for part in (50, 95, 99):
+                found = span.percentile(latency, part / 100)
+                record[f"{latency}_p{part}"] = None if found is None else found / 1000
+    return record

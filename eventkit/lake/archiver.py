@@ -1,0 +1,379 @@
+"""Archiving: events to Parquet, and small files to large ones."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from difflib import get_close_matches
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from .. import checks
+from ..arrow import Fetch, compute, headers, moment, opened, pages, repeated, same
+from ..checks import Duration
+from ..errors import Truncated
+from ..kit import backend_of
+from ..operations.archive import LakeFile, PruneArchived
+from ..operations.batches import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
+from ..operations.position import ReadPosition
+from ..protocols import Connection
+from ..rollup import Note, noted
+from . import layout
+from .store import Store, check, tables
+from .turn import FORMATS, Format, Turn
+
+_GROUP_ROWS = 131_072
+_GROUP_BYTES = 32 * 2**20
+"""The bytes of Arrow data in a row group: each open file holds that much in memory."""
+
+_OPEN = 16
+"""The maximum number of open files.  Times are nearly in order, so more than two days at once are rare."""
+
+_DAY = 86_400_000_000
+"""Microseconds."""
+
+
+class NewFile:
+    """A file that is being written: rows of a day, in the order of offsets."""
+
+    def __init__(self, store: Store, topic: str, date: str, epoch: int) -> None:
+        self._store = store
+        self._topic = topic
+        self._date = date
+        self._epoch = epoch
+        self._begun = layout.path(topic, date, 0, 0, epoch)
+        self._stream = store.begin(self._begun)
+        writer: Any = parquet.ParquetWriter  # A type checker takes its defaults for the only accepted types.
+        self._writer = writer(
+            self._stream,
+            layout.SCHEMA,
+            compression="zstd",
+            use_dictionary=["topic", "key"],
+            write_statistics=["offset", "topic", "key", "created_at"],
+            write_page_checksum=True,
+        )
+        self._held: list[Any] = []
+        self._held_rows = self._held_bytes = 0
+        self._rows = self._first = self._last = 0
+        self._oldest = self._newest = 0
+
+    def write(self, events: Any) -> None:
+        """Add a table of `layout.SCHEMA`, which is not empty."""
+        oldest, newest = _bounds(events)
+        if not self._rows:
+            self._first, self._oldest, self._newest = events["offset"][0].as_py(), oldest, newest
+        self._last = events["offset"][-1].as_py()
+        self._oldest, self._newest = min(self._oldest, oldest), max(self._newest, newest)
+        self._rows += events.num_rows
+        self._held.append(events)
+        self._held_rows += events.num_rows
+        self._held_bytes += events.nbytes
+        if self._held_rows >= _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> LakeFile:
+        """Complete the file on the disk under its name, and return its entry for the manifest."""
+        self._flush()
+        self._writer.close()
+        self._stream.close()
+        name = layout.path(self._topic, self._date, self._first, self._last, self._epoch)
+        size = self._store.finish(self._begun, name)
+        return LakeFile(
+            name, self._date, self._first, self._last, self._rows, size, self._oldest // 1000, self._newest // 1000
+        )
+
+    def discard(self) -> None:
+        """Delete the unfinished file."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError):
+            self._stream.close()
+        with suppress(OSError):
+            self._store.discard(self._begun)
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.concat_tables(self._held), row_group_size=_GROUP_ROWS)
+            self._held.clear()
+            self._held_rows = self._held_bytes = 0
+
+
+class Days:
+    """The writer of tables of events, in the order of offsets, to a file for each day."""
+
+    def __init__(self, store: Store, topic: str, epoch: int) -> None:
+        self._store = store
+        self._topic = topic
+        self._epoch = epoch
+        self._open: dict[str, NewFile] = {}
+        self._done: list[LakeFile] = []
+
+    def write(self, events: Any) -> None:
+        """Add events to the files of their days."""
+        for date, some in _by_day(events):
+            file = self._open.pop(date, None)
+            if file is None:
+                if len(self._open) == _OPEN:
+                    longest_ago = next(iter(self._open))
+                    self._done.append(self._open.pop(longest_ago).finish())
+                file = NewFile(self._store, self._topic, date, self._epoch)
+            self._open[date] = file
+            file.write(some)
+
+    def finish(self) -> list[LakeFile]:
+        """Complete all files and return them."""
+        for date in list(self._open):
+            self._done.append(self._open[date].finish())
+            del self._open[date]
+        return sorted(self._done, key=lambda file: file.first)
+
+    def discard(self) -> None:
+        """Delete the unfinished files."""
+        for file in self._open.values():
+            file.discard()
+        for done in self._done:
+            with suppress(OSError):
+                self._store.remove(done.path)
+
+
+def _by_day(events: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each day with its events."""
+    if not events.num_rows:
+        return
+    oldest, newest = _bounds(events)
+    if oldest // _DAY == newest // _DAY:
+        yield layout.date(oldest // 1000), events
+        return
+    days = compute.divide(compute.cast(compute.floor_temporal(events["created_at"], unit="day"), pa.int64()), _DAY)
+    for day in sorted(compute.unique(days).to_pylist()):
+        yield layout.date(day * _DAY // 1000), events.filter(compute.equal(days, day))
+
+
+def _bounds(events: Any) -> tuple[int, int]:
+    """Return the oldest and the newest time."""
+    found = compute.min_max(compute.cast(events["created_at"], pa.int64()))
+    return found["min"].as_py(), found["max"].as_py()
+
+
+TARGET = 128 * 2**20
+"""The size in bytes of a file that is large enough."""
+
+_SMALL = 2**20
+"""The size in bytes below which rewriting a file costs next to nothing."""
+
+_MANY = 8
+
+
+def compact(turn: Turn) -> int:
+    """Merge small files into larger ones; return how many were replaced."""
+    replaced = 0
+    for files in crowds(turn.files()):
+        made = NewFile(turn.store, turn.topic, files[0].date, turn.epoch)
+        try:
+            with turn.store.told("cannot be written"):
+                for file in files:
+                    for events in tables(turn.store, file):
+                        made.write(events)
+                new = made.finish()
+        except BaseException:
+            made.discard()
+            raise
+        turn.swap(files, [new])
+        replaced += len(files)
+    return replaced
+
+
+def crowds(files: list[LakeFile]) -> Iterator[list[LakeFile]]:
+    """Yield files to merge: the newest ones of a day, when they are many, and four times their largest together.
+
+    So an event is rewritten a few times at most until its file is large, and a day has few files at any time.
+    """
+    for _, day in groupby(sorted(files, key=lambda file: (file.date, file.first)), key=lambda file: file.date):
+        newest = sorted(day, key=lambda file: file.first, reverse=True)
+        size = largest = chosen = 0
+        for number, file in enumerate(newest, 1):
+            if file.bytes >= TARGET or size + file.bytes > 2 * TARGET:
+                break
+            size, largest = size + file.bytes, max(largest, file.bytes)
+            if number >= _MANY and (size >= 4 * largest or size <= _SMALL):
+                chosen = number
+        if chosen:
+            yield newest[:chosen][::-1]
+
+
+_STEP_ROWS = 500_000
+_STEP_BYTES = 4 * TARGET
+"""The bytes of Arrow data in a step; its file is about a quarter of that."""
+
+_PRUNED = 10_000
+"""The maximum number of events deleted in one transaction."""
+
+_MOST = 100_000_000
+
+Progress = Callable[[int, int], object]
+"""Called with the number of archived events, and the total."""
+
+
+class Archived(NamedTuple):
+    """The outcome of archiving a topic.
+
+    *events* were archived, in so many new files; small files were merged; events were deleted from the database; and
+    the archive covers the topic up to the last offset.
+    """
+
+    topic: str
+    location: str
+    events: int
+    files: int
+    compacted: int
+    pruned: int
+    covered: int
+
+
+def archive(
+    url: str,
+    topic: str,
+    *,
+    to: str | Path | None = None,
+    format: Format | None = None,
+    prune: bool = False,
+    older_than: Duration | None = None,
+    keep_unconsumed: bool = True,
+    on_truncated: Literal["raise", "skip"] = "raise",
+    progress: Progress | None = None,
+) -> Archived:
+    """Write the events of a topic that its archive lacks to files of Parquet in the folder *to*; each event once.
+
+    After an interruption, the next call continues.  A topic's archive is in one folder, so *to* may be omitted once
+    there is one.  The call ends the turn of another process that archives the topic.
+
+    With *format* ``"delta"`` or ``"iceberg"``, the topic's folder is also a table of Delta Lake or Apache Iceberg, from
+    then on.
+
+    With *prune*, archived events are deleted from the database, after a check that their files are complete: those
+    *older_than* a duration, and, unless *keep_unconsumed* is false, none that a consumer has still to read.  Events
+    that were pruned before they were archived raise `Truncated`, or are skipped.
+    """
+    checks.name("topic", topic)
+    if format is not None:
+        checks.choice("format", format, FORMATS)
+    checks.choice("on_truncated", on_truncated, ("raise", "skip"))
+    age = None if older_than is None else checks.milliseconds("older_than", older_than)
+    with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
+        extent = _extent(connection, topic)
+        turn = Turn(connection, topic, to, format)
+        with noted(connection, f"archive:{topic}", topic, turn.store.location) as note:
+            archiving = _Archiving(connection, fetch, turn, on_truncated == "skip", note, progress)
+            events, files = archiving.run(extent.head)
+            compacted = compact(turn)
+            pruned = _prune(connection, turn, age, keep_unconsumed) if prune else 0
+            turn.clear()
+    return Archived(topic, turn.store.location, events, files, compacted, pruned, turn.covered)
+
+
+class _Archiving:
+    """Archives a topic up to an offset."""
+
+    def __init__(
+        self, connection: Connection, fetch: Fetch, turn: Turn, skip: bool, note: Note, progress: Progress | None
+    ) -> None:
+        self._connection = connection
+        self._fetch = fetch
+        self._turn = turn
+        self._skip = skip
+        self._note = note
+        self._progress = progress or (lambda _done, _total: None)
+
+    def run(self, head: int) -> tuple[int, int]:
+        """Archive the events; return how many, and in how many files."""
+        turn, events, files = self._turn, 0, 0
+        self._read = self._connection.execute(ReadPosition(turn.topic, turn.covered))
+        _, total = self._connection.execute(FindEnd(turn.topic, turn.covered, head, _MOST))
+        while turn.covered < head:
+            days = Days(turn.store, turn.topic, turn.epoch)
+            try:
+                with turn.store.told("cannot be written"):
+                    last, rows = self._step(days, head, partial(self._report, events, total))
+                    new = days.finish()
+                self._check_loss(turn.covered, last)
+            except BaseException:
+                days.discard()
+                raise
+            turn.extend(last, new, self._read)
+            events, files = events + rows, files + len(new)
+            self._note(rows, last, max(total - events, 0))
+        return events, files
+
+    def _step(self, days: Days, head: int, report: Callable[[int], object]) -> tuple[int, int]:
+        """Write some of the events; return the offset reached, and their number."""
+        rows = size = 0
+        for last, table in self._tables(self._turn.covered, head):
+            days.write(table)
+            rows, size = rows + table.num_rows, size + table.nbytes
+            report(rows)
+            if rows >= _STEP_ROWS or size >= _STEP_BYTES:
+                return last, rows
+        return head, rows
+
+    def _report(self, before: int, total: int, rows: int) -> None:
+        self._progress(before + rows, total)
+
+    def _tables(self, after: int, head: int) -> Iterator[tuple[int, Any]]:
+        """Yield tables of events, each with the offset up to which it is complete."""
+
+        def read(after: int, limit: int) -> Any:
+            return self._fetch(FetchEvents(self._turn.topic, after, head, [], None, None, limit), FetchEvents.columns)
+
+        for last, found in pages(read, after, head, "offset"):
+            events = _events(found, self._turn.topic)
+            if events.num_rows:
+                [row] = found.slice(found.num_rows - 1).to_pylist()
+                created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
+                self._read = self._read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
+            yield last, events
+
+    def _check_loss(self, after: int, last: int) -> None:
+        """Raise `Truncated` if events were pruned before they were read."""
+        if self._skip:
+            return
+        standing = self._fetch(FetchStanding(self._turn.topic), FetchStanding.columns)
+        pruned_to = standing["pruned_to"][0].as_py()
+        if pruned_to > after:
+            raise Truncated(self._turn.topic, after + 1, min(pruned_to, last))
+
+
+def _extent(connection: Connection, topic: str) -> Extent:
+    extent = connection.execute(ReadExtent(topic))
+    if not extent.known:
+        close = get_close_matches(topic, connection.execute(ListTopics()), n=1)
+        hint = f": did you mean {close[0]!r}?" if close else ": its first event creates it"
+        raise ValueError(f"there is no topic {topic!r}{hint}")
+    return extent
+
+
+def _events(found: Any, topic: str) -> Any:
+    """Return columns of the database as those of an archive."""
+    make = {"topic": repeated(topic), "headers": headers, "created_at": moment}
+    return pa.Table.from_arrays(
+        [
+            make.get(field.name, same)(
+                None if field.name == "topic" else found.column(field.name), field.type, found.num_rows
+            )
+            for field in layout.SCHEMA
+        ],
+        schema=layout.SCHEMA,
+    )
+
+
+def _prune(connection: Connection, turn: Turn, older_than: int | None, keep_unconsumed: bool) -> int:
+    """Delete events that the files have; return their number."""
+    for file in turn.files():
+        check(turn.store, file)
+    pruned = 0
+    operation = PruneArchived(turn.topic, turn.store.location, older_than, keep_unconsumed, _PRUNED)
+    while dropped := connection.execute(operation):
+        pruned += dropped
+    return pruned

@@ -1,0 +1,278 @@
+"""The kinds of values, their conversions and comparisons in Spark's SQL, and the functions of S3 Select."""
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """The static type of a value; the text is used in messages."""
+
+    INTEGER = "an INT"
+    DECIMAL = "a DECIMAL"
+    FLOAT = "a FLOAT"
+    TEXT = "a STRING"
+    BOOLEAN = "a BOOL"
+    MOMENT = "a TIMESTAMP"
+    NULL = "NULL"
+    ANY = "an untyped value"
+    """A field of CSV or JSON: converted as its context requires."""
+    NESTED = "a list or a struct"
+
+
+NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+"""From narrow to wide."""
+
+_EXACT = "DECIMAL(38, 18)"
+"""The exact type for integers of 64 bits and for money."""
+
+_SPARK = {
+    Kind.INTEGER: "BIGINT",
+    Kind.DECIMAL: _EXACT,
+    Kind.FLOAT: "DOUBLE",
+    Kind.TEXT: "STRING",
+    Kind.BOOLEAN: "BOOLEAN",
+    Kind.MOMENT: "TIMESTAMP",
+}
+
+_MINUTES = "'(T[0-9][0-9]:[0-9][0-9])(?=[-+Z]|\\u0024)', '\\u00241:00'"
+MOMENT = f"trim(TRAILING 'T' FROM regexp_replace(CAST({{0}} AS STRING), {_MINUTES}))"
+"""A text as Spark parses timestamps: an Ion date ends in T, and its minutes need no seconds."""
+
+
+class Function(NamedTuple):
+    """A function.  ``takes`` has one kind for each parameter; the last ``spare`` of them are optional."""
+
+    takes: tuple[Kind, ...]
+    gives: Kind
+    sql: str
+    spare: int = 0
+
+
+FUNCTIONS = {
+    "char_length": Function((Kind.TEXT,), Kind.INTEGER, "char_length({0})"),
+    "character_length": Function((Kind.TEXT,), Kind.INTEGER, "char_length({0})"),
+    "lower": Function((Kind.TEXT,), Kind.TEXT, "lower({0})"),
+    "upper": Function((Kind.TEXT,), Kind.TEXT, "upper({0})"),
+    # Positions before the first character count towards the length, as in the standard; Spark counts from the end.
+    "substring": Function(
+        (Kind.TEXT, Kind.INTEGER, Kind.INTEGER),
+        Kind.TEXT,
+        "substring({0}, int(greatest({1}, 1)), int(greatest({2} - (greatest({1}, 1) - {1}), 0)))",
+        spare=1,
+    ),
+    "trim": Function((Kind.TEXT, Kind.TEXT), Kind.TEXT, "trim({word} {1} FROM {0})", spare=1),
+    "utcnow": Function((), Kind.MOMENT, "current_timestamp()"),
+    "to_timestamp": Function((Kind.TEXT,), Kind.MOMENT, f"CAST({MOMENT} AS TIMESTAMP)"),
+    "to_string": Function((Kind.MOMENT, Kind.TEXT), Kind.TEXT, "date_format({0}, {1})"),
+    "date_add": Function((Kind.INTEGER, Kind.MOMENT), Kind.MOMENT, "timestampadd({word}, int({0}), {1})"),
+    "date_diff": Function((Kind.MOMENT, Kind.MOMENT), Kind.INTEGER, "timestampdiff({word}, {0}, {1})"),
+    "extract": Function((Kind.MOMENT,), Kind.INTEGER, "bigint(extract({word} FROM {0}))"),
+}
+"""The functions with ordinary calls; COALESCE and NULLIF take any kind, and `translation` handles them by name."""
+
+SHORTER = {
+    "substring": "substring({0}, int(greatest({1}, 1)))",
+    "trim": "trim({word} FROM {0})",
+}
+"""Spark's equivalents without the optional argument."""
+
+DATED = ("date_add", "date_diff")
+"""Functions whose first argument is a part of a date."""
+
+CONDITIONAL = {"coalesce": (1, None), "nullif": (2, 2)}
+"""The least and the most arguments of the conditional functions."""
+
+AGGREGATES = ("avg", "count", "max", "min", "sum")
+
+PARTS = ("year", "month", "day", "hour", "minute", "second")
+"""The parts of a date."""
+
+TYPES = {
+    "bool": "boolean",
+    "boolean": "boolean",
+    "int": "integer",
+    "integer": "integer",
+    "float": "float",
+    "decimal": "decimal",
+    "numeric": "decimal",
+    "string": "text",
+    "timestamp": "moment",
+}
+"""The names of types in CAST, with their kinds."""
+
+_SYMBOLS = "y yy yyyy M MM MMM MMMM d dd a h hh H HH m mm s ss X XX XXX x xx xxx"
+SYMBOLS = frozenset(_SYMBOLS.split())
+"""The symbols that both S3 Select and Spark accept in a pattern of TO_STRING, beside fractions of a second."""
+
+
+def wrong_symbol(pattern: str) -> str | None:
+    """Return the first invalid part of a pattern of TO_STRING, or None."""
+    for found in re.finditer(r"'(?:[^']|'')*'|([A-Za-z])\1*|'", pattern):
+        text = found[0]
+        if text == "'" or (found[1] and text not in SYMBOLS and not re.fullmatch("S{1,9}", text)):
+            return text
+    return None
+
+
+class Value(NamedTuple):
+    """An expression in Spark's SQL, with its kind."""
+
+    sql: str
+    kind: Kind
+
+    def strictly(self, kind: Kind) -> str:
+        """Return the value converted to *kind*; an invalid one ends the query."""
+        if self.kind is kind:
+            return self.sql
+        if kind is Kind.MOMENT and self.kind is Kind.ANY:
+            return moment(self.sql)
+        return f"CAST({self.sql} AS {_SPARK[kind]})"
+
+    def leniently(self, kind: Kind) -> str:
+        """Return the value converted to *kind*, or NULL."""
+        if self.kind is not Kind.ANY:
+            return self.strictly(kind)
+        if kind is Kind.MOMENT:
+            return f"try_{moment(self.sql)}"
+        return f"try_cast({self.sql} AS {_SPARK[kind]})"
+
+    def as_text(self) -> str:
+        """Return the value converted to a text."""
+        if self.kind is Kind.MOMENT:
+            return f"date_format({self.sql}, 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSSXXX')"
+        return self.strictly(Kind.TEXT)
+
+    def as_number(self) -> "Value":
+        """Return the value converted to a number."""
+        if self.kind in (Kind.ANY, Kind.NULL):
+            return Value(self.strictly(Kind.FLOAT), Kind.FLOAT)
+        return self
+
+    def as_any(self, variant: bool) -> str:
+        """Return the value converted to a field of the file: a variant in JSON, a text in CSV."""
+        if self.kind is Kind.ANY:
+            return self.sql
+        return f"CAST({self.sql} AS VARIANT)" if variant else self.as_text()
+
+
+def moment(text: str) -> str:
+    """Return the timestamp of a text."""
+    return f"CAST({MOMENT.format(text)} AS TIMESTAMP)"
+
+
+def quoted(name: str) -> str:
+    """Return a name quoted for Spark."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def of_text(text: str) -> str:
+    """Return a text quoted for Spark, with escapes for escape characters and variables."""
+    return "'" + "".join(_escaped(char) for char in text) + "'"
+
+
+def _escaped(char: str) -> str:
+    # The JVM does not accept lone surrogates, and Spark replaces ${…} before it parses.
+    return f"\\u{ord(char):04x}" if char in "'\\$" or char < " " or "\ud800" <= char <= "\udfff" else char
+
+
+def common(kinds: Sequence[Kind]) -> Kind | None:
+    """Return the kind of a value that may be any of these; None if they are incompatible."""
+    known = set(kinds) - {Kind.NULL}
+    if not known:
+        return Kind.NULL
+    if len(known) == 1:
+        return known.pop()
+    if known <= set(NUMBERS):
+        return max(known, key=NUMBERS.index)
+    return Kind.ANY if Kind.ANY in known and Kind.NESTED not in known else None
+
+
+def comparable(left: Kind, right: Kind) -> bool:
+    """Return whether a comparison of these kinds is allowed."""
+    if Kind.NESTED in (left, right):
+        return False
+    return left is right or not {Kind.ANY, Kind.NULL}.isdisjoint((left, right)) or {left, right} <= set(NUMBERS)
+
+
+def castable(kind: Kind, to: Kind) -> bool:
+    """Return whether some values of a kind can be cast to another."""
+    if kind in (Kind.ANY, Kind.NULL, Kind.TEXT) or kind is to:
+        return True
+    if kind is Kind.NESTED or Kind.MOMENT in (kind, to):
+        return kind is Kind.MOMENT and to is Kind.TEXT
+    return True
+
+
+def unified(values: Sequence[Value], variant: bool) -> list[Value] | None:
+    """Return *values* converted to one common kind, or None if there is none."""
+    kind = common([value.kind for value in values])
+    if kind is None:
+        return None
+    if kind is Kind.ANY:
+        return [Value(value.as_any(variant), kind) for value in values]
+    return [value if value.kind in (kind, Kind.NULL) else Value(value.strictly(kind), kind) for value in values]
+
+
+def compare(operator: str, left: Value, right: Value) -> str:
+    """Return the comparison of *left* and *right*.
+
+    An untyped value is converted to the kind of the other one, a number, a time or a text; if it cannot be, the result
+    is unknown.  Two untyped values are compared as numbers if both can be converted, and as texts otherwise.
+    """
+    kinds = (left.kind, right.kind)
+    if Kind.NULL in kinds:
+        return "CAST(NULL AS BOOLEAN)"
+    if Kind.ANY not in kinds:
+        return f"({left.sql} {operator} {right.sql})"
+    # Numbers too large for an exact comparison are compared as floats.
+    exactly = f"{_exact(left)} {operator} {_exact(right)}"
+    roughly = f"{left.leniently(Kind.FLOAT)} {operator} {right.leniently(Kind.FLOAT)}"
+    texts = f"{left.as_text()} {operator} {right.as_text()}"
+    kind = right.kind if left.kind is Kind.ANY else left.kind
+    match kind:
+        case Kind.ANY:
+            return f"coalesce({exactly}, {roughly}, {texts})"
+        case Kind.TEXT:
+            return f"({texts})"
+        case Kind.FLOAT:
+            return f"({roughly})"
+        case Kind.INTEGER | Kind.DECIMAL:
+            return f"coalesce({exactly}, {roughly})"
+        case _:
+            return f"({left.leniently(kind)} {operator} {right.leniently(kind)})"
+
+
+def _exact(value: Value) -> str:
+    return f"try_cast({value.sql} AS {_EXACT})" if value.kind is Kind.ANY else value.sql
+
+
+def equal_to_any(left: Value, members: Sequence[Value]) -> str:
+    """Return the condition that *left* equals one of *members*."""
+    kinds = {member.kind for member in members}
+    if kinds == {Kind.TEXT}:
+        return f"({left.as_text()} IN ({', '.join(member.sql for member in members)}))"
+    if left.kind in NUMBERS and kinds <= set(NUMBERS):
+        return f"({left.sql} IN ({', '.join(member.sql for member in members)}))"
+    return "(" + " OR ".join(compare("=", left, member) for member in members) + ")"
+
+
+def like(operand: str, pattern: str, known: str | None, escape: str | None) -> tuple[str, str | None]:
+    """Return the condition that *operand* matches *pattern*, and the error in them; *known* is the pattern if constant.
+
+    Spark always has an escape character, so the default is one that occurs in no pattern.
+    """
+    if escape is None:
+        return f"({operand} LIKE {pattern} ESCAPE {of_text(_unused(known or ''))})", None
+    if len(escape) != 1 or escape in "%_":
+        return "", f"ESCAPE requires one character that is neither % nor _, not {escape!r}"
+    if known is not None:
+        rest = known.replace(escape * 2, "").replace(f"{escape}%", "").replace(f"{escape}_", "")
+        if escape in rest:
+            return "", f"in the pattern, {escape} must precede %, _ or itself"
+    return f"({operand} LIKE {pattern} ESCAPE {of_text(escape)})", None
+
+
+def _unused(pattern: str) -> str:
+    return next(char for char in map(chr, range(1, 0xD7FF)) if char not in pattern)

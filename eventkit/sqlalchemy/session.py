@@ -1,0 +1,289 @@
+"""The events and tasks that a session has collected, and the kit that it writes them to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import event
+from sqlalchemy.exc import UnboundExecutionError
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
+from sqlalchemy.util import await_only
+
+from ..codec import Codec
+from ..kit import AsyncKit, Kit
+from ..operations import Operation
+from ..operations.collected import CollectedEvent, enqueue, notify, publish
+from ..protocols import AsyncEventKit, EventKit
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
+
+    Sessions = (
+        type[Session] | Session | sessionmaker[Any] | scoped_session[Any]
+        | type[AsyncSession] | AsyncSession | async_sessionmaker[Any] | async_scoped_session[Any]
+    )  # fmt: skip
+    """A session, or an object that makes sessions."""
+
+
+class Binding(NamedTuple):
+    """The kit to which sessions write, and which of their connections it uses."""
+
+    kit: Any
+    bind_arguments: Mapping[str, Any] | None
+
+    def check(self, session: Session) -> None:
+        """Raise an error for a session that cannot write to the kit."""
+        if isinstance(self.kit, AsyncKit) != (_async_session(session) is not None):
+            raise TypeError(
+                "an AsyncSession writes to the kit of eventkit.connect_async(), and a Session to that of "
+                "eventkit.connect(): bind each to its own"
+            )
+        try:
+            session.get_bind(**(self.bind_arguments or {}))
+        except UnboundExecutionError as error:
+            raise ValueError(
+                "this session has several engines: name the one of the kit's database, by "
+                'bind(Session, kit, bind_arguments={"mapper": Model}) with one of its models'
+            ) from error
+
+    def execute(self, session: Session, operation: Operation[Any]) -> None:
+        """Execute *operation* in the session's transaction."""
+        if isinstance(self.kit, AsyncKit):
+            await_only(self._execute_async(_async_session(session), operation))
+        elif self.bind_arguments is None:
+            self.kit._connection.execute(operation, session)
+        else:
+            tx = session.connection(bind_arguments=dict(self.bind_arguments))
+            self.kit._connection.execute(operation, tx)
+
+    async def _execute_async(self, session: Any, operation: Operation[Any]) -> None:
+        tx = session
+        if self.bind_arguments is not None:
+            tx = await session.connection(bind_arguments=dict(self.bind_arguments))
+        await self.kit._connection.execute(operation, tx)
+
+
+_bindings: WeakKeyDictionary[Any, Binding] = WeakKeyDictionary()
+"""The bindings by class of sessions, or by session."""
+
+_inner: WeakKeyDictionary[Any, type[Session]] = WeakKeyDictionary()
+"""The class of the sync sessions inside async ones, by the object that makes these."""
+
+
+def bind(sessions: Sessions, kit: EventKit | AsyncEventKit, *, bind_arguments: Mapping[str, Any] | None = None) -> None:
+    """Let *sessions* write to *kit* what they collect.
+
+    *sessions* is a sessionmaker, a scoped_session, a class of sessions or a session, or the asyncio counterpart of one,
+    which takes an async kit.  The binding nearest to a session applies, and a new one replaces an earlier one.  For
+    sessions with several engines, *bind_arguments*, as of `Session.connection`, selects the transaction of the kit's
+    database: ``{"mapper": Model}``.
+    """
+    if not isinstance(kit, Kit | AsyncKit):
+        raise TypeError(f"sessions are bound to a kit from eventkit.connect(), not to {type(kit).__name__}")
+    _bindings[_holder(sessions, kit)] = Binding(kit, bind_arguments)
+
+
+def find(session: Session) -> Binding | None:
+    """Return the binding nearest to *session*, if there is one."""
+    for holder in (session, *type(session).__mro__):
+        if (binding := _bindings.get(holder)) is not None:
+            return binding
+    return None
+
+
+def _holder(sessions: Any, kit: Any) -> type[Session] | Session:
+    if isinstance(sessions, scoped_session):
+        return _holder(sessions.session_factory, kit)
+    if isinstance(sessions, sessionmaker):
+        return sessions.class_
+    if isinstance(sessions, Session) or (isinstance(sessions, type) and issubclass(sessions, Session)):
+        return sessions
+    if "sqlalchemy.ext.asyncio" in sys.modules and (holder := _async_holder(sessions, kit)) is not None:
+        return holder
+    raise TypeError(
+        f"bind() takes a sessionmaker, a scoped_session, a Session or a class of them, or the asyncio counterpart of "
+        f"one, not {type(sessions).__name__}"
+    )
+
+
+def _async_holder(sessions: Any, kit: Any) -> type[Session] | Session | None:
+    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
+
+    if isinstance(sessions, async_scoped_session):
+        return _async_holder(sessions.session_factory, kit)
+    is_class = isinstance(sessions, type) and issubclass(sessions, AsyncSession)
+    if not is_class and not isinstance(sessions, AsyncSession | async_sessionmaker):
+        return None
+    if not isinstance(kit, AsyncKit):
+        raise TypeError("async sessions write to an async kit: bind them to one from eventkit.connect_async()")
+    if isinstance(sessions, AsyncSession):
+        return sessions.sync_session
+    if isinstance(sessions, async_sessionmaker):
+        given = sessions.kw.get("sync_session_class", sessions.class_.sync_session_class)
+        if isinstance(given, sessionmaker):
+            return given.class_
+        sessions.configure(sync_session_class=_inner_class(sessions, given))
+    else:
+        sessions.sync_session_class = _inner_class(sessions, sessions.sync_session_class)
+    return _inner[sessions]
+
+
+def _inner_class(outer: Any, given: type[Session]) -> type[Session]:
+    """Return a class of its own for *outer*, because binding the *given* one would bind all its sessions."""
+    if outer not in _inner:
+        _inner[outer] = type(given.__name__, (given,), {})
+    return _inner[outer]
+
+
+def _async_session(session: Session) -> Any:
+    if "sqlalchemy.ext.asyncio" not in sys.modules:
+        return None
+    from sqlalchemy.ext.asyncio import async_session
+
+    return async_session(session)
+
+
+EVENTS, TASKS, NOTIFICATIONS = range(3)
+_OPERATIONS: tuple[Callable[[list[Any]], Operation[Any]], ...] = (publish, enqueue, notify)
+
+
+class Pending:
+    """The rows that a session has collected and not written yet, for one transaction."""
+
+    def __init__(self, session: Session, binding: Binding) -> None:
+        self._binding = binding
+        self._checked = False
+        self.codec = Codec(None, self._binding.kit._connection.max_payload)
+        self.rows: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+        """Events, tasks and notifications."""
+        self.changes: list[Callable[[], CollectedEvent]] = []
+        """The changes of the current flush, as events to be made when it is over."""
+        self.updating: set[int] = set()
+        """The ids of the objects that the flush updates."""
+        self.savepoints: dict[SessionTransaction, tuple[int, ...]] = {}
+        """The number of collected rows before each open savepoint."""
+        transaction = session.get_nested_transaction()
+        while transaction is not None:
+            self.begin(transaction)
+            transaction = transaction.parent
+        self.committing = False
+        """True if the transaction is committing, and rows have to be written at once."""
+        self.over = False
+        """True if the transaction has ended."""
+        self._releasing: SessionTransaction | None = None
+        self._outer = False
+
+    @classmethod
+    def of(cls, session: Session) -> Pending:
+        """Return the session's own, to collect in."""
+        if not session.in_transaction():
+            if not session.autobegin:
+                raise ValueError("this session has autobegin=False: call session.begin() first")
+            session.begin()
+        pending = cls.of_bound(session)
+        if pending is None:
+            raise ValueError(
+                "this session is not bound to a kit: call eventkit.sqlalchemy.bind(Session, kit), once, with the "
+                "sessionmaker or class that made it"
+            )
+        if not pending._checked:
+            try:
+                pending._binding.check(session)
+            except (TypeError, ValueError):
+                del session.info[cls]  # It may be bound again.
+                raise
+            pending._checked = True
+        return pending
+
+    @classmethod
+    def of_bound(cls, session: Session) -> Pending | None:
+        """Return the session's own, if it is bound; a session that never collects may be one that cannot."""
+        pending: Pending | None = session.info.get(cls)
+        if pending is None and (binding := find(session)) is not None:
+            pending = session.info[cls] = cls(session, binding)
+        return pending
+
+    def begin(self, transaction: SessionTransaction) -> None:
+        """Record that later rows belong to *transaction*, if that is a savepoint."""
+        if transaction.nested:
+            self.savepoints[transaction] = tuple(map(len, self.rows))
+
+    def write(self, session: Session) -> None:
+        """Write all rows; after an error, the failed and the later ones remain."""
+        for rows, operation in zip(self.rows, _OPERATIONS, strict=True):
+            if rows:
+                self._binding.execute(session, operation(rows))
+                rows.clear()
+
+    def commit(self, session: Session) -> None:
+        """Write all rows, and from now on each row at once."""
+        self.write(session)
+        self.committing = True
+
+    def commit_savepoint(self, savepoint: SessionTransaction) -> None:
+        """Let the enclosing transaction write the rows.
+
+        If that one is committing already, SQLAlchemy announces its commit first, with the savepoint still open, and the
+        savepoint's own commit after that.
+        """
+        self._outer = self._outer or self._releasing is savepoint
+        self._releasing = savepoint
+
+    def end_savepoint(self, session: Session, savepoint: SessionTransaction) -> None:
+        """Discard what was collected in a savepoint that was not committed."""
+        lengths = self.savepoints.pop(savepoint, None)
+        if lengths is not None:
+            for rows, length in zip(self.rows, lengths, strict=True):
+                del rows[length:]
+        elif self._outer and not session.in_nested_transaction():
+            self.commit(session)
+
+
+@event.listens_for(Session, "before_commit")
+def _before_commit(session: Session) -> None:
+    pending = Pending.of_bound(session)
+    if pending is not None:
+        savepoint = session.get_nested_transaction()
+        if savepoint is None:
+            pending.commit(session)
+        else:
+            pending.commit_savepoint(savepoint)
+
+
+@event.listens_for(Session, "after_flush_postexec")
+def _after_flush_postexec(session: Session, context: Any) -> None:
+    pending: Pending | None = session.info.get(Pending)
+    if pending is not None and pending.changes:
+        changes, pending.changes = pending.changes, []
+        pending.rows[EVENTS].extend([change() for change in changes])
+        if pending.committing:
+            pending.write(session)
+
+
+@event.listens_for(Session, "after_commit")
+def _after_commit(session: Session) -> None:
+    if Pending in session.info:
+        session.info[Pending].savepoints.pop(session.get_nested_transaction(), None)
+
+
+@event.listens_for(Session, "after_transaction_create")
+def _after_transaction_create(session: Session, transaction: SessionTransaction) -> None:
+    if Pending in session.info:
+        session.info[Pending].begin(transaction)
+
+
+@event.listens_for(Session, "after_transaction_end")
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
+    pending: Pending | None = session.info.get(Pending)
+    if pending is not None:
+        # A flush has a transaction too; if it failed, nothing was changed.
+        pending.changes.clear()
+        pending.updating.clear()
+        if transaction.nested:
+            pending.end_savepoint(session, transaction)
+        elif transaction.parent is None:
+            pending.over = True
+            del session.info[Pending]

@@ -1,0 +1,206 @@
+"""Threads for functions that block, and processes for functions that compute."""
+
+import asyncio
+import multiprocessing
+import pickle
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..app.declarations import TaskDeclaration
+from . import child
+from .run import Crashed, Failed, Run
+
+Done = Callable[[Any, BaseException | None], None]
+
+
+class Threads:
+    """A pool of threads, which reports the ends of calls in the event loop.
+
+    There are as many threads as the most calls so far at once.  They are daemons: a call that hangs cannot be stopped,
+    and must not keep the process alive after the worker has ended.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Done] | None] = queue.SimpleQueue()
+        self._threads = 0
+        self._busy = 0
+
+    def run(self, call: Callable[[], Any], done: Done) -> None:
+        """Run *call*, then ``done(result, error)`` in the event loop."""
+        self._busy += 1
+        if self._busy > self._threads:
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"eventkit-task-{self._threads}", daemon=True).start()
+        self._calls.put((call, done))
+
+    async def call(self, call: Callable[[], Any]) -> Any:
+        """Run *call* in a thread and return its result."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+
+        def done(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            elif isinstance(error, StopIteration):  # A future does not accept StopIteration.
+                future.set_exception(RuntimeError(f"the function raised {error!r}"))
+            else:
+                future.set_exception(error)
+
+        self.run(call, done)
+        return await future
+
+    def close(self) -> None:
+        """End the idle threads."""
+        for _ in range(self._threads):
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call, done = item
+            result: Any = None
+            failure: BaseException | None = None
+            try:
+                result = call()
+            except BaseException as error:
+                failure = error
+            try:
+                self._loop.call_soon_threadsafe(self._end, done, result, failure)
+            except RuntimeError:
+                return  # The loop was closed: no caller is left.
+            del item, call, done, result, failure
+
+    def _end(self, done: Done, result: Any, error: BaseException | None) -> None:
+        self._busy -= 1
+        done(result, error)
+
+
+_spawning = multiprocessing.get_context("spawn")
+
+
+class Child:
+    """One child process, which is started at its first call."""
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        self._mutex = threading.Lock()
+        self._process: Any = None
+        self._pipe: Any = None
+        self.gone = False
+
+    def call(self, run: Run) -> Any:
+        """Run the function of *run* in the child and return its result; called in a thread, because it blocks."""
+        try:
+            if self._process is None:
+                self._start()
+            self._pipe.send(_request(run))
+            kind, answer, run.settled_apart = self._pipe.recv()
+        except (EOFError, OSError):
+            self.gone = True
+            raise Crashed(self._exit_reason()) from None
+        if kind == "returned":
+            return answer
+        if kind == "raised":
+            raise _exception(*answer)
+        raise Failed(answer)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        with self._mutex:
+            self.gone = True
+            if self._process is not None:
+                self._process.kill()
+
+    def join(self) -> None:
+        """Wait for a killed process, so that it does not stay a zombie."""
+        if self._process is not None:
+            self._process.join(1)
+
+    def _start(self) -> None:
+        pipe, theirs = _spawning.Pipe()
+        process = _spawning.Process(target=child.main, args=(theirs, self._url), name="eventkit-task")
+        with self._mutex:
+            if self.gone:
+                raise EOFError
+            process.start()
+            self._process = process
+        theirs.close()
+        self._pipe = pipe
+
+    def _exit_reason(self) -> str:
+        if self._process is None:
+            return "the process was stopped before it began"
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            return f"the process was killed by {signal.Signals(-code).name}"
+        return f"the process ended with exit code {code}"
+
+
+class Processes:
+    """The children of a worker, up to *most*."""
+
+    def __init__(self, most: int, url: str | None) -> None:
+        self._most = most
+        self._url = url
+        self._idle: list[Child] = []
+        self._busy: dict[Run, Child] = {}
+
+    @property
+    def free(self) -> int:
+        """The number of tasks that can be started."""
+        return self._most - len(self._busy)
+
+    def begin(self, run: Run) -> Callable[[], Any]:
+        """Return the call that runs *run* in a child, to be made in a thread."""
+        chosen = self._busy[run] = self._idle.pop() if self._idle else Child(self._url)
+        return partial(chosen.call, run)
+
+    def end(self, run: Run) -> None:
+        """Return the child of *run* to the pool."""
+        done = self._busy.pop(run)
+        if not done.gone:
+            self._idle.append(done)
+
+    def kill(self, run: Run) -> None:
+        """Stop *run* by killing its process."""
+        if run in self._busy:
+            self._busy[run].kill()
+
+    def close(self) -> None:
+        """Kill all children."""
+        children = [*self._idle, *self._busy.values()]
+        for one in children:
+            one.kill()
+        for one in children:
+            one.join()
+
+
+def check(declaration: TaskDeclaration) -> None:
+    """Raise an error for a function that another process could not import."""
+    path = getattr(declaration.function, "__qualname__", "<")
+    if "<" in path:
+        raise ValueError(
+            f"task {declaration.name!r} runs in a process of its own, which cannot import it, because it is defined "
+            f"inside a function or class: move it to the top level of a module"
+        )
+
+
+def _exception(data: bytes, text: str) -> BaseException:
+    """Return the exception that the child raised, or one with its *text* if its class cannot be imported here."""
+    try:
+        error = pickle.loads(data)
+    except Exception:
+        return Failed(text)
+    return error if isinstance(error, BaseException) else Failed(text)
+
+
+def _request(run: Run) -> child.Request:
+    declaration = run.routine.declaration
+    function = declaration.function
+    return function.__module__, function.__qualname__, declaration.name, declaration.batch, run.tasks
