@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 LINES = 114_000
-PRODUCTION_LINES = 49_870
+PRODUCTION_LINES = 49_890
 PRODUCTION_MODULES = 225
 PUBLIC_NAMES = 82
 
