@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from eventkit_migrations.schemas import qualified
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -19,7 +18,7 @@ from eventkit.operations import Operation, Rows
 from eventkit.plans import run, run_async
 from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
-from .address import Address, shown
+from .address import Address, qualified, shown
 from .drivers import Asyncpg, Psycopg2
 from .statements import Statements, fetch, fetch_async
 
