@@ -2,7 +2,7 @@
 
 Several transactions write at once.  Functions of the schema (``eventkit_migrations``) mark a transaction before it
 draws a number, so that readers know which numbers are settled, and notify only when a listener sleeps.  This
-package opens connections (`session`), executes operations on them (`connection`, `connection_async`), and waits for
+package opens connections (`session`), executes operations on them (`connection`), and waits for
 commits (`waking`).  The module implements `eventkit.protocols.Backend`.
 """
 
@@ -19,8 +19,7 @@ from eventkit.operations import Condition, Operation, ReadCondition, ReadSchema
 
 from .address import Address, parse, qualified, shown
 from .admin import compact, diagnose
-from .connection import Connection
-from .connection_async import AsyncConnection
+from .connection import AsyncConnection, Connection
 from .ddl import functions_hash, schema
 from .errors import translated
 from .session import OwnConnection, check_encoding, options
