@@ -15,7 +15,7 @@ from eventkit_sqlite.statements import STATEMENTS
 
 import eventkit
 from eventkit.operations import Operation
-from eventkit.operations.claim import Lease, Take
+from eventkit.operations.claim import Lease, TakeFirst
 from eventkit.operations.enqueue import Enqueue, EnqueuePlain
 from eventkit.operations.finish import Ack, AckMany
 from eventkit.operations.stream import Publish, PublishPlain, ReadEvents
@@ -39,7 +39,7 @@ def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
 
 _ENQUEUE = _sql(Enqueue, "queue", "payload", "headers", "priority", "max_attempts")
 _ENQUEUE_PLAIN = _sql(EnqueuePlain, "queue", "payloads")
-_TAKE = _sql(Take, "worker", "token", "lease", "queue", "limit")
+_TAKE = _sql(TakeFirst, "worker", "token", "lease", "queue", "limit")
 _LEASE = _sql(Lease, "worker", "token", "lease", "queue", "limit", "max_attempts")
 _ACK = _sql(Ack, "id", "token")
 _ACK_MANY = _sql(AckMany, "held")

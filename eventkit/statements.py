@@ -12,6 +12,7 @@ import msgspec
 from . import operations
 from .operations import (
     Operation,
+    Procedure,
     admin,
     archive,
     batches,
@@ -41,6 +42,7 @@ class Statement(msgspec.Struct, frozen=True):
     """The SQL of one operation, and how to read its parameters from an operation of that class."""
 
     sql: str
+    """Empty for a `Procedure` that takes its steps on this database: the rows are then `NO_STATEMENT`."""
     parameters: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
     bulk: dict[int, int | None]
@@ -108,6 +110,9 @@ def load(
         for name, operation in table.operations.items():
             if operation not in statements:
                 statements[operation] = _statement(operation, texts[name], placeholder, constants)
+    for operation in classes.values():
+        if issubclass(operation, Procedure):
+            statements.setdefault(operation, Statement("", (), _reader([]), {}, False))
     return statements
 
 
@@ -135,9 +140,8 @@ def _statement(
         for i, (field, _, column) in enumerate(fields)
         if typing.get_origin(hints[field]) in (list, tuple)
     }
-    return Statement(
-        sql, tuple(names), _reader([field for field, *_ in fields]), bulk, operation.plan is Operation.plan
-    )
+    single = operation.plan in (Operation.plan, Procedure.plan)
+    return Statement(sql, tuple(names), _reader([field for field, *_ in fields]), bulk, single)
 
 
 def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 from eventkit_postgres.connection import Connection
+from eventkit_postgres.session import drive
 from eventkit_postgres.waking import Listener, Pause, Query, Step, Waiter, sleep
 from psycopg.sql import SQL, Identifier
 
@@ -156,7 +157,7 @@ class Sleeper:
             case Pause():
                 self._go_on(self._bell.acquire(blocking=False))
             case Query(sql, parameters):
-                self._answers.append(self._connection._own(lambda driver: driver.execute(sql, parameters).fetchall()))
+                self._answers.append(drive(self._connection._query(sql, parameters)))
             case probe:
                 self._answers.append(self._connection.execute(probe))
 

@@ -82,12 +82,12 @@ def by_id(held: list[finish.Held]) -> list[Operation[Any]]:
     [id, token] = held[0]
     return [
         Take("work", "one", 10, None, 1),
-        claim.Lease("work", "one", 10, 1000, 1, 3),
         claim.Promote("due", 10),
         finish.Ack(id, token),
         finish.AckMany(held),
         finish.Finish([(*each, None) for each in held]),
-        finish.ReadHeld(id, token),
+        finish.Retry(id, token, 1000, None),
+        finish.Fail(id, token, "error"),
         finish.Release(id, token),
         finish.ReleaseMany(held),
         finish.Snooze(id, token, 1000),

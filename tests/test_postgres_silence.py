@@ -14,7 +14,7 @@ import eventkit_postgres
 import own_cluster
 import pytest
 from clusters import Cluster
-from eventkit_postgres import connection, connection_async, session, waking
+from eventkit_postgres import connection, session, waking
 from own_cluster import PATIENCE, eventually, sleepers, succeeds
 from tcp_proxy import Proxy
 
@@ -114,7 +114,7 @@ def test_an_answer_that_is_lost(cluster: Cluster, direct: str, proxy: Proxy, con
 def behind(direct: str, proxy: Proxy, nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return a URL with all connections behind the proxy."""
     monkeypatch.setattr(waking, "_ANSWER", 1.0)
-    for module in (session, connection, connection_async):
+    for module in (session, connection):
         monkeypatch.setattr(module, "PARTING", 1.0)
     return re.sub(r":\d+/", f":{proxy.port}/", direct) + "&connect_timeout=2"
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import eventkit_postgres.connection_async
+import eventkit_postgres.connection
 import eventkit_sqlite.connection_async
 import pytest
 import working
@@ -248,7 +248,7 @@ def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool
 @pytest.fixture
 def slow_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delay the listeners' start, as on a busy machine."""
-    for connection in (eventkit_sqlite.connection_async, eventkit_postgres.connection_async):
+    for connection in (eventkit_sqlite.connection_async, eventkit_postgres.connection):
         execute = connection.AsyncConnection.execute
 
         async def late(self: Any, operation: Any, tx: Any = None, execute: Any = execute) -> Any:

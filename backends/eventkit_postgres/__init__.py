@@ -2,7 +2,7 @@
 
 Several transactions write at once.  Functions of the schema (``eventkit_migrations``) mark a transaction before it
 draws a number, so that readers know which numbers are settled, and notify only when a listener sleeps.  This
-package opens connections (`session`), executes operations on them (`connection`, `connection_async`), and waits for
+package opens connections (`session`), executes operations on them (`connection`), and waits for
 commits (`waking`).  The module implements `eventkit.protocols.Backend`.
 """
 
@@ -17,15 +17,15 @@ import psycopg
 from eventkit.errors import NotMigrated, Unavailable
 from eventkit.operations import Condition, Operation, ReadCondition, ReadSchema
 
-from .address import Address, parse, shown
+from .address import Address, parse, qualified, shown
 from .admin import compact, diagnose
-from .connection import Connection
-from .connection_async import AsyncConnection
+from .connection import AsyncConnection, Connection
+from .ddl import functions_hash, schema
 from .errors import translated
 from .session import OwnConnection, check_encoding, options
 from .statements import statements
 
-__all__ = ["arrow", "capabilities", "compact", "connect", "connect_async", "diagnose"]
+__all__ = ["arrow", "capabilities", "compact", "connect", "connect_async", "diagnose", "schema"]
 
 capabilities: frozenset[str] = frozenset({"concurrent_writers"})
 """The optional capabilities of this backend: several transactions write at the same time."""
@@ -78,6 +78,11 @@ def _version(address: Address, incomplete: bool) -> str | None:
                     raise NotMigrated(
                         f"schema {address.schema!r} of {shown(address.url)} {eventkit_migrations.UNRELEASED}"
                     )
+                if _functions_hash(driver, address) != functions_hash():
+                    raise NotMigrated(
+                        f"schema {address.schema!r} of {shown(address.url)} has the functions of another version of "
+                        f"eventkit: run python -m eventkit_migrations upgrade {shown(address.url)}"
+                    )
                 if condition.incomplete is not None and not incomplete:
                     raise Unavailable(f"{shown(address.url)}: {condition.incomplete}")
             return version
@@ -94,6 +99,15 @@ def _condition(driver: OwnConnection, address: Address) -> Condition:
         return ReadCondition().decode(driver.execute(sql.encode()).fetchall())
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
         return Condition(None, None)
+
+
+def _functions_hash(driver: OwnConnection, address: Address) -> str | None:
+    """Return the hash of the functions in the database; None where no migration stored one."""
+    try:
+        sql = qualified("SELECT functions_hash FROM eventkit_version", address.schema)
+        return str(driver.execute(sql.encode()).fetchall()[0][0])
+    except psycopg.errors.UndefinedColumn:
+        return None
 
 
 def _wrong_version(address: Address, version: str | None) -> NotMigrated:

@@ -104,6 +104,15 @@ def shown(url: str) -> str:
     return re.sub(r"(?<=://)([^:@/]*):.*@", r"\1:***@", re.sub(r"(password|listen_url)=[^&]*", r"\1=***", url))
 
 
+# An index and a trigger are created in the schema of their table, and their names take no schema.
+_OURS = re.compile(r"(?<![\w.\"])(?<!INDEX )(?<!TRIGGER )eventkit_(?=\w)")
+
+
+def qualified(sql: str, schema: str) -> str:
+    """Return *sql* with the schema before each of eventkit's names."""
+    return _OURS.sub(f'"{schema}".eventkit_', sql)
+
+
 def _split(url: str) -> tuple[str, dict[str, str]]:
     """Return the connection string for libpq, and eventkit's own options."""
     parts = urlsplit(url)

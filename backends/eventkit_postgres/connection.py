@@ -1,34 +1,56 @@
-"""The sync connection to a Postgres database.  `connection_async` is the same for asyncio."""
+"""The connection of a kit, for threads and for asyncio.
 
+Both flavours have one text: steps that yield what the driver returns, which is a value in one flavour and awaitable in
+the other (`session.drive`).
+"""
+
+import asyncio
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from eventkit.errors import Closed, Disconnected
 from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe, Rows
-from eventkit.plans import Stop, run
+from eventkit.plans import Stop
 
 from .address import Address, shown
 from .errors import translated
-from .session import IDLE, PARTING, RECONNECTING, TAKEN_BACK, InUse, adapt, beginning, failed, options
-from .statements import Kept, fetch_alone, statements
+from .session import (
+    IDLE,
+    PARTING,
+    RECONNECTING,
+    TAKEN_BACK,
+    InUse,
+    Steps,
+    adapt,
+    beginning,
+    drive,
+    drive_async,
+    failed,
+    options,
+    planned,
+)
+from .statements import AsyncKept, Kept, fetch_alone, fetch_alone_async, statements
 from .transaction import Home, execute_in, unwrap
-from .waking import Listener, Pause, Query, Step, Waiter, sleep
+from .waking import Listener, Pause, Query, Waiter, sleep
 
 T = TypeVar("T")
-Driver = Kept
 
 
-class Connection:
-    """A connection that executes operations; see `eventkit.protocols.Connection`."""
+class _Connection:
+    """The steps of both flavours."""
+
+    _awaited: bool
+    _pool: Any
+    _fetch: Any
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -36,28 +58,11 @@ class Connection:
         self._connect_error: BaseException | None = None
         self._home = Home(address)
         self._in_use = InUse(address)
-        self._pool: ConnectionPool[Driver] = ConnectionPool(
-            address.conninfo,
-            connection_class=Driver,
-            kwargs={"autocommit": True, "failed": self._not_connected, **options(address, address.conninfo)},
-            min_size=address.min_size,
-            max_size=address.max_size,
-            timeout=max(address.busy_timeout, 0.1),
-            configure=self._connected,
-            max_idle=IDLE,
-            reconnect_timeout=RECONNECTING,
-            reconnect_failed=self._still_unconnected,
-            open=True,
-        )
         self._begin = beginning(address)
         self._listener = Listener(address)
         self._process = os.getpid()
         self._closed = False
-        try:
-            self._pool.wait(self._pool.timeout)  # Otherwise the first call opens one more.
-        except PoolTimeout as error:
-            raise self._without_connection(error) from self._connect_error
-        self._untrack = track(self, shown(address.url), self._listener.stop)
+        self._untrack: Callable[[], object] = lambda: None
 
     @property
     def max_payload(self) -> int:
@@ -69,20 +74,54 @@ class Connection:
         """Whether `end_sleep` was called."""
         return self._listener.closing
 
-    def execute(self, operation: Operation[T], tx: Any = None) -> T:
-        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
-        if self._closed:
-            raise self._reason()
-        if tx is not None:
-            driver = unwrap(tx)
-            if not self._home.knows(driver):
-                identity = self._home.identity_of(driver)
-                self._home.check(driver, identity, lambda: self._own(self._home.identity_of))
-            return execute_in(driver, self._statements, operation)
+    def rouse(self) -> None:
+        """Make every `sleep` check again."""
+        self._listener.waiters.ring_all()
+
+    def end_sleep(self) -> None:
+        """Make every current and future `sleep` return False, and bound the wait of every call."""
+        self._listener.end_sleep()
+        self._in_use.shorten_all()
+
+    def forked(self) -> None:
+        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
+        self._closed = True
+        self._listener.forked()
+
+    def _options(self) -> dict[str, Any]:
+        """Return the pool's arguments, except those of one flavour."""
+        address = self._address
+        return {
+            "kwargs": {"autocommit": True, "failed": self._not_connected, **options(address, address.conninfo)},
+            "min_size": address.min_size,
+            "max_size": address.max_size,
+            "timeout": max(address.busy_timeout, 0.1),
+            "max_idle": IDLE,
+            "reconnect_timeout": RECONNECTING,
+        }
+
+    def _opened(self) -> Steps[None]:
+        """Wait for the first connection, because otherwise the first call opens one more."""
+        try:
+            yield self._pool.wait(self._pool.timeout)
+        except PoolTimeout as error:
+            raise self._without_connection(error) from self._connect_error
+        self._untrack = track(self, shown(self._address.url), self._listener.stop)
+
+    def _execute_in(self, operation: Operation[T], tx: Any) -> Steps[T]:
+        """Execute *operation* in the caller's transaction, on the kit's database."""
+        driver = yield from unwrap(tx, self._awaited)
+        if not self._home.knows(driver):
+            identity = yield from self._home.identity_of(driver)
+            self._home.check(driver, identity, (yield from self._own(self._home.identity_of)))
+        return (yield from execute_in(driver, self._statements, operation))
+
+    def _execute(self, operation: Operation[T]) -> Steps[T]:
+        """Execute *operation* in a transaction of its own, and again where it has had no effect."""
         deadline = monotonic() + self._address.busy_timeout
         while True:
             try:
-                answer: T = self._own(lambda driver: self._execute_on(driver, operation))
+                answer: T = yield from self._own(lambda driver: self._execute_on(driver, operation))
                 return answer
             except psycopg.Error as error:
                 known = translated(error, self._address, writing=operation.writes)
@@ -90,25 +129,44 @@ class Connection:
                 if not again or monotonic() >= deadline or self.closing:
                     raise known or error from error
 
-    def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
-        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
-        stop = stop or Stop()
-        bell = threading.Lock()
+    def _execute_on(self, driver: Any, operation: Operation[T]) -> Steps[T]:
+        statement = self._statements.get(type(operation))
+        single = statement is not None and statement.single and not self._address.pooled
+        # The number of statements to run outside a transaction: all (-1), the first, or none.
+        free = -1 if not operation.writes else 1 if operation.first_alone else 0
+        if self._address.pooled:
+            free = 0
+        begun = False
 
-        def ring() -> None:
-            if bell.locked():
-                bell.release()
+        def fetch(step: Operation[Any]) -> Steps[Rows]:
+            nonlocal free, begun
+            if not free and not begun:
+                yield driver.execute(self._begin)
+                begun = True
+            free -= 1
+            rows: Rows = yield self._fetch(driver, self._statements, step)
+            return rows
 
-        def carry_out(step: Step) -> Any:
-            match step:
-                case Pause(seconds):
-                    return bell.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-                case Query(sql, parameters):
-                    return self._own(lambda driver: driver.execute(sql, parameters).fetchall())
-            return self.execute(step)
+        try:
+            if single:
+                return operation.decode((yield self._fetch(driver, self._statements, operation)))
+            answer = yield from planned(operation.plan(), fetch)
+            if begun:
+                yield from self._commit(driver)
+        except BaseException:
+            yield from self._roll_back(driver)
+            raise
+        return answer
 
+    def _sleep(
+        self,
+        probe: Probe,
+        timeout: float | None,
+        stop: Stop,
+        ring: Callable[[], object],
+        pause: Callable[[float | None], Any],
+    ) -> Steps[bool]:
         waiter = Waiter(probe, ring)
-        bell.acquire(blocking=False)
         self._listener.add(waiter)
         stop.ring = ring
         plan = sleep(self._listener, waiter, timeout, stop)
@@ -116,7 +174,13 @@ class Connection:
             step = next(plan)
             while True:
                 try:
-                    answer = carry_out(step)
+                    match step:
+                        case Pause(seconds):
+                            answer = yield pause(seconds)
+                        case Query(sql, parameters):
+                            answer = yield from self._query(sql, parameters)
+                        case _:
+                            answer = yield self.execute(step)
                 except Exception as error:
                     step = plan.throw(translated(error, self._address) or error)
                 else:
@@ -126,33 +190,152 @@ class Connection:
         finally:
             self._listener.waiters.remove(waiter)
 
+    def execute(self, operation: Operation[Any], tx: Any = None) -> Any:
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
+        raise NotImplementedError
+
+    def _query(self, sql: bytes, parameters: tuple[Any, ...]) -> Steps[Any]:
+        def query(driver: Any) -> Steps[Any]:
+            cursor = yield driver.execute(sql, parameters)
+            return (yield cursor.fetchall())
+
+        return (yield from self._own(query))
+
+    def _own(self, use: Callable[[Any], Steps[T]]) -> Steps[T]:
+        """Take the steps of *use* with a pooled connection."""
+        driver = yield from self._take()
+        try:
+            return (yield from use(driver))
+        finally:
+            yield self._give_back(driver)
+
+    def _take(self) -> Steps[Any]:
+        task = asyncio.current_task() if self._awaited else None
+        cancelled = task.cancelling() if task is not None else 0
+        while True:
+            try:
+                driver = yield self._pool.getconn()
+            except PoolClosed:
+                raise self._reason() from None
+            except PoolTimeout as error:
+                raise self._without_connection(error) from self._connect_error
+            if task is not None and task.cancelling() > cancelled:
+                # On Python 3.11 a task cancelled just when the pool has a connection for it would lose the connection.
+                yield self._pool.putconn(driver)
+                raise asyncio.CancelledError
+            if self._in_use.usable(driver):
+                self._in_use.add(driver, task)
+                return driver
+            yield driver.close()
+            yield self._pool.putconn(driver)
+
+    def _give_back(self, driver: Any) -> Any:
+        self._in_use.remove(driver)
+        return self._pool.putconn(driver)
+
+    def _take_begun(self) -> Steps[Any]:
+        """Return a connection with an open transaction; try again if it is lost, because nothing has been done yet."""
+        if self._closed:
+            raise self._reason()
+        while True:
+            driver = yield from self._take()
+            try:
+                yield driver.execute(self._begin)
+                return driver
+            except BaseException as error:
+                yield from self._roll_back(driver)
+                yield self._give_back(driver)
+                known = translated(error, self._address)
+                if not isinstance(known, Disconnected):
+                    raise known or error from error
+
+    def _end(self, driver: Any) -> Steps[None]:
+        """Commit the transaction of a block, unless the block has ended it."""
+        if driver.info.transaction_status == TransactionStatus.INERROR:
+            raise failed()
+        if driver.info.transaction_status != TransactionStatus.IDLE:
+            yield from self._commit(driver)
+
+    def _commit(self, driver: Any) -> Steps[None]:
+        try:
+            yield driver.execute("COMMIT")
+        except psycopg.Error as error:
+            known = translated(error, self._address, writing=True)
+            raise known if isinstance(known, Disconnected) else error from error
+
+    def _roll_back(self, driver: Any) -> Steps[None]:
+        if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
+            driver.patience = PARTING
+            with suppress(psycopg.OperationalError):  # A lost connection has rolled back.
+                yield driver.rollback()
+
+    def _connected(self, driver: Any) -> None:
+        adapt(driver)
+        driver.patience = PARTING
+        self._home.own(driver)
+        self._connect_error = None
+
+    def _not_connected(self, error: BaseException) -> None:
+        self._connect_error = error
+
+    def _without_connection(self, error: PoolTimeout) -> Exception:
+        return translated(self._connect_error or error, self._address) or error
+
+    def _reason(self) -> Closed:
+        return closed_or_forked(self._process)
+
+
+class Connection(_Connection):
+    """A connection that executes operations; see `eventkit.protocols.Connection`."""
+
+    _awaited = False
+    _fetch = staticmethod(fetch_alone)
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._pool = ConnectionPool[Kept](
+            address.conninfo,
+            connection_class=Kept,
+            configure=self._connected,
+            reconnect_failed=lambda pool: pool.check(),  # Starts new attempts for the waiting calls.
+            open=True,
+            **self._options(),
+        )
+        drive(self._opened())
+
+    def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
+        if self._closed:
+            raise self._reason()
+        return drive(self._execute(operation) if tx is None else self._execute_in(operation, tx))
+
+    def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
+        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
+        bell = threading.Lock()
+        bell.acquire()
+
+        def ring() -> None:
+            if bell.locked():
+                bell.release()
+
+        def pause(seconds: float | None) -> bool:
+            return bell.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+
+        return drive(self._sleep(probe, timeout, stop or Stop(), ring, pause))
+
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """Provide a transaction on a connection of its own: committed at the end, rolled back on an error."""
-        if self._closed:
-            raise self._reason()
-        driver = self._take_begun()
+        driver = drive(self._take_begun())
         try:
             try:
                 yield driver
-                if driver.info.transaction_status == TransactionStatus.INERROR:
-                    raise failed()
-                if driver.info.transaction_status != TransactionStatus.IDLE:
-                    self._commit(driver)
+                drive(self._end(driver))
             except BaseException:
-                self._roll_back(driver)
+                drive(self._roll_back(driver))
                 raise
         finally:
             self._give_back(driver)
-
-    def rouse(self) -> None:
-        """Make every `sleep` check again."""
-        self._listener.waiters.ring_all()
-
-    def end_sleep(self) -> None:
-        """Make every current and future `sleep` return False, and bound the wait of every call."""
-        self._listener.end_sleep()
-        self._in_use.shorten_all()
 
     def close(self) -> None:
         """End every sleep, and close the connections."""
@@ -164,104 +347,108 @@ class Connection:
         self._listener.stop()
         self._pool.close()
 
-    def forked(self) -> None:
-        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
-        self._closed = True
-        self._listener.forked()
 
-    def _own(self, use: Any) -> Any:
-        """Call *use* with a pooled connection, and return its result."""
-        driver = self._take()
+class AsyncConnection(_Connection):
+    """A connection that executes operations; see `eventkit.protocols.AsyncConnection`."""
+
+    _awaited = True
+    _fetch = staticmethod(fetch_alone_async)
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._loop = asyncio.get_running_loop()
+        self._working: set[asyncio.Future[Any]] = set()
+
+        async def configure(driver: AsyncKept) -> None:
+            self._connected(driver)
+
+        self._pool = AsyncConnectionPool[AsyncKept](
+            address.conninfo,
+            connection_class=AsyncKept,
+            configure=configure,
+            reconnect_failed=lambda pool: pool.check(),  # Starts new attempts for the waiting calls.
+            open=False,
+            **self._options(),
+        )
+
+    @classmethod
+    async def open(cls, address: Address) -> "AsyncConnection":
+        """Return a connection to the database at *address*."""
+        connection = cls(address)
+        await connection._pool.open()
+        await drive_async(connection._opened())
+        return connection
+
+    async def execute(self, operation: Operation[T], tx: Any = None) -> T:
+        """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
+        if self._closed:
+            raise self._reason()
+        if tx is not None:
+            return await drive_async(self._execute_in(operation, tx))
+        # A cancelled caller does not interrupt the exchange with the server, whose outcome would be unknown: the
+        # operation finishes and is undone, and then the caller is cancelled.
+        work = self._keep(drive_async(self._execute(operation)))
         try:
-            return use(driver)
-        finally:
-            self._give_back(driver)
-
-    def _take(self) -> Driver:
-        while True:
-            try:
-                driver = self._pool.getconn()
-            except PoolClosed:
-                raise self._reason() from None
-            except PoolTimeout as error:
-                raise self._without_connection(error) from self._connect_error
-            if self._in_use.usable(driver):
-                self._in_use.add(driver)
-                return driver
-            driver.close()
-            self._pool.putconn(driver)
-
-    def _give_back(self, driver: Driver) -> None:
-        self._in_use.remove(driver)
-        self._pool.putconn(driver)
-
-    def _take_begun(self) -> Driver:
-        """Return a connection with an open transaction; try again if it is lost, because nothing has been done yet."""
-        while True:
-            driver = self._take()
-            try:
-                driver.execute(self._begin)
-                return driver
-            except BaseException as error:
-                self._roll_back(driver)
-                self._give_back(driver)
-                known = translated(error, self._address)
-                if not isinstance(known, Disconnected):
-                    raise known or error from error
-
-    def _commit(self, driver: Driver) -> None:
-        try:
-            driver.execute("COMMIT")
-        except psycopg.Error as error:
-            known = translated(error, self._address, writing=True)
-            raise known if isinstance(known, Disconnected) else error from error
-
-    def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
-        statement = self._statements.get(type(operation))
-        alone = not operation.writes or (statement is not None and statement.single)
-        # The number of statements to run outside a transaction: all (-1), the first, or none.
-        free = -1 if alone else 1 if operation.first_alone else 0
-        if self._address.pooled:
-            free = 0
-        begun = False
-
-        def step(step: Operation[Any]) -> Rows:
-            nonlocal free, begun
-            if not free and not begun:
-                driver.execute(self._begin)
-                begun = True
-            free -= 1
-            return fetch_alone(driver, self._statements, step)
-
-        try:
-            answer = run(operation.plan(), step)
-            if begun:
-                self._commit(driver)
-        except BaseException:
-            self._roll_back(driver)
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._in_use.shorten_wait(work)
+            await asyncio.wait({self._keep(self._take_back(operation, work))}, timeout=PARTING)
             raise
-        return answer
 
-    def _roll_back(self, driver: Driver) -> None:
-        if not driver.closed and driver.info.transaction_status != TransactionStatus.IDLE:
-            driver.patience = PARTING
-            with suppress(psycopg.OperationalError):  # A lost connection has rolled back.
-                driver.rollback()
+    async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
+        """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
+        bell = asyncio.Event()
 
-    def _connected(self, driver: Driver) -> None:
-        adapt(driver)
-        driver.patience = PARTING
-        self._home.own(driver)
-        self._connect_error = None
+        def ring() -> None:
+            with suppress(RuntimeError):  # The loop may be closed before the kit.
+                self._loop.call_soon_threadsafe(bell.set)
 
-    def _not_connected(self, error: BaseException) -> None:
-        self._connect_error = error
+        async def pause(seconds: float | None) -> bool:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await bell.wait()
+            rang = bell.is_set()
+            bell.clear()
+            return rang
 
-    def _still_unconnected(self, pool: ConnectionPool[Driver]) -> None:
-        pool.check()  # Starts new attempts for the waiting calls.
+        return await drive_async(self._sleep(probe, timeout, stop or Stop(), ring, pause))
 
-    def _without_connection(self, error: PoolTimeout) -> Exception:
-        return translated(self._connect_error or error, self._address) or error
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """Provide a transaction on a connection of its own: committed at the end, rolled back on an error."""
+        driver = await drive_async(self._take_begun())
+        try:
+            try:
+                yield driver
+                await drive_async(self._end(driver))
+            except BaseException:
+                await drive_async(self._roll_back(driver))
+                raise
+        finally:
+            await self._give_back(driver)
 
-    def _reason(self) -> Closed:
-        return closed_or_forked(self._process)
+    async def close(self) -> None:
+        """End every sleep, finish running calls, and close the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        self.end_sleep()
+        while self._working:
+            await asyncio.wait(self._working)
+        self._untrack()
+        await asyncio.to_thread(self._listener.stop)
+        await self._pool.close()
+
+    async def _take_back(self, operation: Operation[T], work: "asyncio.Future[T]") -> None:
+        """Undo *operation* for a caller that was cancelled."""
+        with suppress(Exception):
+            undo = operation.undo(await work)
+            if undo is not None:
+                await drive_async(self._execute(undo))
+
+    def _keep(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        """Return *work* as a task that continues without its caller, and that `close` waits for."""
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        return task

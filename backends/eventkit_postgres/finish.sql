@@ -33,122 +33,22 @@ WHERE
 RETURNING t.id
 
 -- name: Finish
-WITH
-held AS MATERIALIZED (
-    SELECT t.id, h.result::json
-    FROM
-        (SELECT * FROM unnest(:held.0::bigint[], :held.1::bigint[], :held.2::text[]) AS h (id, token, result) ORDER BY id) AS h
-        CROSS JOIN LATERAL (
-            SELECT id FROM eventkit_task
-            WHERE id = h.id AND token = h.token AND state = 'leased' AND (wake_at > :now) IS TRUE
-            FOR UPDATE
-        ) AS t
-),
-done AS (
-    UPDATE eventkit_task AS t
-    SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
-    FROM held
-    WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
-    RETURNING t.id, t.queue
-)
-SELECT id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = done.queue) IS NOT NULL
-FROM done
-WHERE eventkit_stir('task', queue)
-
--- Deletes one more than the call has finished, so that the backlog shrinks.
--- name: ForgetDone
-DELETE FROM eventkit_task
-WHERE id = ANY (ARRAY(
-    SELECT t.id
-    FROM
-        eventkit_queue AS q CROSS JOIN LATERAL (
-            SELECT d.id FROM eventkit_task AS d
-            WHERE
-                d.queue = q.name AND d.state = 'done' AND d.finished_at IS NOT NULL
-                AND d.finished_at <= :now - q.keep_done * interval '1 ms'
-            LIMIT 1 + cardinality(:ids::bigint[])
-            FOR UPDATE SKIP LOCKED
-        ) AS t
-    WHERE q.name IN (SELECT queue FROM eventkit_task WHERE id = ANY (:ids::bigint[]))
-    LIMIT 1 + cardinality(:ids::bigint[])
-))
-
--- name: Revoke
-UPDATE eventkit_task
-SET token = NULL
-WHERE id = :id
+SELECT * FROM eventkit_finish(:held.0::bigint[], :held.1::bigint[], :held.2::text[])
 
 -- name: Remove
-DELETE FROM eventkit_task
-WHERE id = ANY (:ids::bigint[])
-RETURNING eventkit_stir('task', queue)
-
--- name: ReserveKeys
-UPDATE eventkit_key AS k
-SET reserved_until = t.enqueued_at + coalesce(q.key_ttl, 86400000) * interval '1 ms'
-FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-WHERE t.id = ANY (:ids::bigint[]) AND k.queue = t.queue AND k.key = t.key AND k.task_id = t.id
+SELECT eventkit_remove(:ids::bigint[])
 
 -- name: ForgetKeys
-DELETE FROM eventkit_key
-WHERE (queue, key) IN (
-    SELECT queue, key FROM eventkit_key
-    WHERE reserved_until <= :now
-    ORDER BY reserved_until
-    LIMIT :limit
-    FOR UPDATE SKIP LOCKED
-)
-RETURNING 1
+SELECT eventkit_forget_keys(:limit)
 
--- The claim itself detects poison, so it still holds the lease, however short.
--- name: Bury
-UPDATE eventkit_task
-SET
-    state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = false
-WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
-RETURNING queue, lane, eventkit_stir('task', queue)
+-- name: Fail
+SELECT 1 WHERE eventkit_bury(:id, :token, :reason, :error)
 
--- name: CopyDead
-WITH
-dead AS MATERIALIZED (
-    SELECT t.id, t.queue, t.payload, t.headers, t.priority, q.dead_letter_to
-    FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-    WHERE t.id = ANY (:ids::bigint[]) AND t.state = 'dead'
-),
-copies AS (
-    INSERT INTO eventkit_task (queue, payload, headers, priority)
-    SELECT dead_letter_to, payload, headers, priority
-    FROM dead
-    WHERE dead_letter_to IS NOT NULL
-    RETURNING queue, priority
-),
-opened AS (
-    INSERT INTO eventkit_low (queue, priority)
-    SELECT DISTINCT queue, priority
-    FROM copies AS c
-    WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = c.queue AND l.priority = c.priority)
-)
-SELECT eventkit_stir('task', queue)
-FROM (SELECT queue FROM dead UNION SELECT queue FROM copies) AS changed
-UNION ALL
-SELECT eventkit_stir('result', id::text)
-FROM dead
+-- name: SettleDead
+SELECT eventkit_mourn(:queue, :ids::bigint[], :lanes::text[])
 
--- name: ReadHeld
-SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
-FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
-WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND (t.wake_at > :now) IS TRUE
-FOR UPDATE OF t
-
--- name: Postpone
-UPDATE eventkit_task
-SET
-    state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
-    run_at = :now + :delay::bigint * interval '1 ms',
-    wake_at = eventkit_wakes_at(:now + :delay::bigint * interval '1 ms', expires_at, :now),
-    error = :error, token = NULL, lapsed = false
-WHERE id = :id AND token = :token
-RETURNING eventkit_stir('task', queue)
+-- name: Retry
+SELECT 1 WHERE eventkit_retry_held(:id, :token, :delay, :error)
 
 -- name: Release
 WITH released AS (
@@ -198,18 +98,8 @@ FROM released
 WHERE eventkit_stir('task', queue)
 GROUP BY queue, priority
 
--- A shortened lease ends before the time that waiters know.
 -- name: Extend
-WITH held AS MATERIALIZED (
-    SELECT id, wake_at FROM eventkit_task
-    WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
-    FOR UPDATE
-)
-UPDATE eventkit_task AS t
-SET wake_at = :now + :lease::bigint * interval '1 ms'
-FROM held
-WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
-RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_stir('task', queue) END
+SELECT 1 WHERE eventkit_extend_held(:id, :token, :lease)
 
 -- name: ExtendMany
 WITH held AS MATERIALIZED (

@@ -63,49 +63,9 @@ GROUP BY reason, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 
--- The ready index gives the oldest task of each priority; the recursion skips from one priority to the next.
--- Nothing is counted beyond :limit, so the cost does not grow with the queue.
 -- name: ReadStats
-WITH RECURSIVE
-clock (now) AS (SELECT :now),
-due (stored_state, state, run_at) AS (
-    SELECT stored_state, state, run_at
-    FROM eventkit_task_now
-    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
-    LIMIT :limit
-),
-priorities (priority) AS (
-    SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
-    UNION ALL
-    SELECT (SELECT max(t.priority) FROM eventkit_task AS t WHERE t.queue = :queue AND t.state = 'ready' AND t.priority < p.priority)
-    FROM priorities AS p
-    WHERE p.priority IS NOT NULL
-)
-SELECT
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready' LIMIT :limit) AS few),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few),
-    (SELECT count(*) FROM due),
-    (SELECT count(*) FROM due WHERE state = 'ready'),
-    (SELECT count(*) FROM due WHERE stored_state = 'ready'),
-    (SELECT count(*) FROM due WHERE state = 'dead'),
-    eventkit_ms(now) - (
-        SELECT eventkit_ms(min(run_at)) FROM (
-            SELECT (
-                SELECT min(t.run_at) FROM eventkit_task AS t
-                WHERE
-                    t.queue = :queue AND t.state = 'ready' AND t.priority = p.priority
-                    AND (t.expires_at IS NULL OR t.expires_at > now)
-            ) AS run_at
-            FROM priorities AS p
-            UNION ALL
-            SELECT run_at FROM due WHERE state = 'ready'
-        ) AS oldest
-    ),
-    coalesce((SELECT paused FROM eventkit_queue WHERE name = :queue), false)
-FROM clock
+SELECT scheduled, ready, leased, dead, done, due, due_ready, was_ready, due_dead, age, paused
+FROM eventkit_counts(:queue, :limit)
 
 -- name: ReadSize
 SELECT eventkit_size(:queue)
@@ -121,11 +81,7 @@ FROM (
 ) AS moments
 
 -- name: Cancel
-SELECT lane, state = 'leased'
-FROM eventkit_task_now AS n
-WHERE
-    queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running::boolean)
-    AND EXISTS (SELECT FROM eventkit_task AS t WHERE t.id = n.id AND t.state = n.stored_state FOR UPDATE)
+SELECT 1 WHERE eventkit_cancel(:queue, :id, :running::boolean)
 
 -- Rows locked by another transaction are skipped, so that a caller that has promoted due tasks does not wait.
 -- Tasks added after the keys were reserved are left for the next call.

@@ -1,21 +1,10 @@
 -- Results.
 
 -- name: SaveResult
-INSERT INTO eventkit_result (id, value, expires_at)
-VALUES (:id, :value, :now + :ttl::bigint * interval '1 ms')
-ON CONFLICT (id) DO UPDATE
-SET value = excluded.value, expires_at = excluded.expires_at
-RETURNING eventkit_stir('result', id)
+SELECT eventkit_store_result(:id, :value::json, :ttl)
 
 -- name: SaveTaskResult
-INSERT INTO eventkit_result (id, value, expires_at)
-VALUES (
-    :id, :value,
-    :now + greatest(3600000, (SELECT keep_done FROM eventkit_queue WHERE name = :queue)) * interval '1 ms'
-)
-ON CONFLICT (id) DO UPDATE
-SET value = excluded.value, expires_at = excluded.expires_at
-RETURNING eventkit_stir('result', id)
+SELECT eventkit_save_task_result(:id, :value::json, :queue)
 
 -- name: SaveTaskResults
 INSERT INTO eventkit_result (id, value, expires_at)

@@ -5,7 +5,7 @@ import math
 import re
 import select
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -18,6 +18,7 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.waiting import Wait
 
 from eventkit.errors import EventkitError, Unavailable
+from eventkit.operations import Operation, Plan, Rows
 
 from .address import Address, shown
 
@@ -48,6 +49,48 @@ TAKEN_BACK = (errors.DeadlockDetected, errors.SerializationFailure, errors.Admin
 For a COMMIT this holds only for the first two: a server that shuts down or ends the session finishes the
 commit; after a crash of the server or the network, the outcome is unknown.
 """
+
+
+Steps = Generator[Any, Any, T]
+"""Steps of both flavours, which yield what a driver returns, and are sent the value."""
+
+
+def drive(steps: Steps[T]) -> T:
+    """Take *steps*, which yield values."""
+    try:
+        value = next(steps)
+        while True:
+            value = steps.send(value)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+
+
+async def drive_async(steps: Steps[T]) -> T:
+    """Take *steps*, which yield awaitables."""
+    try:
+        awaitable = next(steps)
+        while True:
+            try:
+                value = await awaitable
+            except BaseException as error:
+                awaitable = steps.throw(error)
+            else:
+                awaitable = steps.send(value)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+
+
+def planned(plan: Plan[T], fetch: Callable[[Operation[Any]], Steps[Rows]]) -> Steps[T]:
+    """Take the steps of *plan*, each by those of *fetch*, which execute one statement and return its rows."""
+    try:
+        step = next(plan)
+        while True:
+            step = plan.send((yield from fetch(step)))
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
 
 
 def options(address: Address, conninfo: str) -> dict[str, Any]:

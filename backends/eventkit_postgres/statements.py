@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Self
 
-from eventkit_migrations.schemas import qualified
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, Error, RawCursor
 from psycopg.rows import tuple_row
 
@@ -12,6 +11,7 @@ from eventkit.operations import Operation, Rows
 from eventkit.operations.tables import Column, Table
 from eventkit.statements import Statement, load
 
+from .address import qualified
 from .session import AsyncOwnConnection, OwnConnection
 
 NOW = "date_trunc('milliseconds', statement_timestamp())"

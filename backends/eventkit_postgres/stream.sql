@@ -66,12 +66,7 @@ FROM eventkit_consumer
 WHERE topic = :topic AND name = :consumer
 
 -- name: SaveOffset
-INSERT INTO eventkit_consumer AS c (topic, name, position)
-VALUES (:topic, :consumer, :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
-WHERE excluded.position > c.position
-RETURNING position
+SELECT 1 WHERE eventkit_move_offset(:topic, :consumer, :offset)
 
 -- A pruned event still counts as existing.
 -- name: SaveHandled

@@ -4,34 +4,106 @@ The caller ends its transaction: this module never begins, commits or rolls back
 are raised unchanged.
 """
 
+import re
 import sys
-from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from eventkit_migrations.schemas import qualified
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from eventkit.errors import ForeignTransaction
 from eventkit.operations import Operation, Rows
-from eventkit.plans import run, run_async
 from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
-from .address import Address, shown
-from .drivers import Asyncpg, Psycopg2
-from .statements import Statements, fetch, fetch_async
+from .address import Address, qualified, shown
+from .session import Steps, planned
+from .statements import Statements, columns, fetch, fetch_async, parameters
 
 T = TypeVar("T")
-Driver = psycopg.Connection[Any] | Psycopg2
-AsyncDriver = psycopg.AsyncConnection[Any] | Asyncpg
 Identity = tuple[Any, ...]
 
 _QUIET = "SELECT set_config('eventkit.notify_off', 'on', true)"
 """A transaction that has notified cannot be prepared.  Set in each call, because a savepoint may have undone it."""
 
 _OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
+
+
+class Psycopg2:
+    """A connection of psycopg2 with an open transaction."""
+
+    def __init__(self, connection: Any) -> None:
+        self.driver = connection.connection.driver_connection
+        self.autocommit: bool = self.driver.autocommit
+        self.place = _place(connection)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.driver.get_transaction_status() in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def execute(self, sql: str, values: dict[str, Any] | None = None) -> Rows:
+        """Execute *sql*, and return its rows."""
+        with self.driver.cursor() as cursor:
+            cursor.execute(sql, values)
+            return cursor.fetchall() if cursor.description else []
+
+    def fetch(self, known: Statements, step: Operation[Any]) -> Rows:
+        """Execute the statement of *step*, and return its rows."""
+        statement = known[type(step)]
+        values = {str(number): value for number, value in enumerate(parameters(statement, step), 1)}
+        return self.execute(_named(statement.sql), values) if values else self.execute(statement.sql)
+
+
+class Asyncpg:
+    """A connection of asyncpg, on which SQLAlchemy begins a transaction with the first statement."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        adapted = connection.sync_connection.connection
+        self.driver = adapted.driver_connection
+        self.autocommit: bool = adapted.dbapi_connection.autocommit
+        self.place = _place(connection)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return bool(self.driver.is_in_transaction())
+
+    async def execute(self, sql: str, values: tuple[Any, ...] = ()) -> Rows:
+        """Execute *sql*, and return its rows."""
+        rows: Rows = await self._connection.run_sync(_rows, sql, values)
+        return rows
+
+    async def fetch(self, known: Statements, step: Operation[Any]) -> Rows:
+        """Execute the statement of *step*, and return its rows."""
+        statement = known[type(step)]
+        return await self.execute(statement.sql, columns(statement, step))
+
+
+def _place(connection: Any) -> str:
+    url = connection.engine.url
+    return f"{url.database!r} at {url.host}:{url.port}"
+
+
+@cache
+def _named(sql: str) -> str:
+    return re.sub(r"\$(\d+)", r"%(\1)s", sql.replace("%", "%%"))
+
+
+def _rows(connection: Any, sql: str, values: tuple[Any, ...]) -> Rows:
+    cursor = connection.connection.cursor()
+    try:
+        cursor.execute(sql, values)
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+    finally:
+        cursor.close()
+
+
+_OTHERS: dict[str, Any] = {"psycopg2": Psycopg2, "asyncpg": Asyncpg}
+Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any] | Psycopg2 | Asyncpg
 
 
 class Home:
@@ -48,7 +120,7 @@ class Home:
         )
         self._known: WeakSet[Any] = WeakSet()
 
-    def knows(self, driver: Driver | AsyncDriver) -> bool:
+    def knows(self, driver: Driver) -> bool:
         """Return whether *driver* has been checked."""
         return _itself(driver) in self._known
 
@@ -56,36 +128,24 @@ class Home:
         """Mark *driver* as one of the kit's own connections."""
         self._known.add(driver)
 
-    def identity_of(self, driver: Driver) -> Identity:
+    def identity_of(self, driver: Driver) -> Steps[Identity]:
         """Return the database that *driver* leads to."""
-        if isinstance(driver, Psycopg2):
-            return driver.execute(self._ask)[0]
-        [identity] = psycopg.ClientCursor(driver, row_factory=tuple_row).execute(self._ask.encode()).fetchall()
+        if isinstance(driver, Psycopg2 | Asyncpg):
+            rows: list[Identity] = yield driver.execute(self._ask)
+            return rows[0]
+        kind = psycopg.AsyncClientCursor if isinstance(driver, psycopg.AsyncConnection) else psycopg.ClientCursor
+        cursor = yield kind(driver, row_factory=tuple_row).execute(self._ask.encode())  # type: ignore[arg-type]  # of its flavour
+        identity: Identity
+        [identity] = yield cursor.fetchall()
         return identity
 
-    async def identity_of_async(self, driver: AsyncDriver) -> Identity:
-        """Return the database that *driver* leads to."""
-        if isinstance(driver, Asyncpg):
-            return (await driver.execute(self._ask))[0]
-        cursor = psycopg.AsyncClientCursor(driver, row_factory=tuple_row)
-        [identity] = await (await cursor.execute(self._ask.encode())).fetchall()
-        return identity
-
-    def check(self, driver: Driver, identity: Identity, own: Callable[[], Identity]) -> None:
-        """Remember *driver* if it leads to the kit's database, as *own* returns it; else raise."""
-        if identity != own():
+    def check(self, driver: Driver, identity: Identity, own: Identity) -> None:
+        """Remember *driver* if it leads to the kit's database, whose identity is *own*; else raise."""
+        if identity != own:
             raise self._foreign(driver)
         self._known.add(_itself(driver))
 
-    async def check_async(
-        self, driver: AsyncDriver, identity: Identity, own: Callable[[], Awaitable[Identity]]
-    ) -> None:
-        """Do the same as `check`, awaited."""
-        if identity != await own():
-            raise self._foreign(driver)
-        self._known.add(_itself(driver))
-
-    def _foreign(self, driver: Driver | AsyncDriver) -> ForeignTransaction:
+    def _foreign(self, driver: Driver) -> ForeignTransaction:
         if isinstance(driver, Psycopg2 | Asyncpg):
             place = driver.place
         else:
@@ -96,121 +156,96 @@ class Home:
         )
 
 
-def _itself(driver: Driver | AsyncDriver) -> Any:
+def _itself(driver: Driver) -> Any:
     return driver.driver if isinstance(driver, Psycopg2 | Asyncpg) else driver
 
 
-def unwrap(tx: Any) -> Driver:
-    """Return the driver connection of *tx*, which has a transaction open, for a sync kit."""
-    if isinstance(tx, psycopg.Connection):
+def unwrap(tx: Any, awaited: bool) -> Steps[Any]:
+    """Return the driver connection of *tx*, which has a transaction open, for a kit of one flavour."""
+    if isinstance(tx, psycopg.AsyncConnection if awaited else psycopg.Connection):
         if tx._tpc:
-            tx.execute(_QUIET)
+            yield tx.execute(_QUIET)
         return _begun(tx)
-    if "sqlalchemy" in sys.modules:
-        from sqlalchemy import Connection
+    if ("sqlalchemy.ext.asyncio" if awaited else "sqlalchemy") in sys.modules:
         from sqlalchemy.exc import UnboundExecutionError
-        from sqlalchemy.orm import Session, scoped_session
 
-        if isinstance(tx, Session | scoped_session):
+        sessions, connection = _of_sqlalchemy(awaited)
+        if isinstance(tx, sessions):
             try:
-                tx = tx.connection()
+                tx = yield tx.connection()
             except UnboundExecutionError as error:
                 raise _unbound() from error
-        if isinstance(tx, Connection):
-            if tx.dialect.is_async:
+        if isinstance(tx, connection):
+            if tx.dialect.is_async and not awaited:
                 raise TypeError(
                     "tx= is a transaction of an async engine, which a kit of eventkit.connect() cannot await: "
                     "await the call of a kit of eventkit.connect_async(), outside of run_sync()"
                 )
             if not tx.in_transaction():
-                tx.begin()
-            driver = _postgres_driver(tx)
-            return _begun(Psycopg2(tx)) if tx.dialect.driver == "psycopg2" else unwrap(driver)
+                yield tx.begin()
+            driver = yield tx.run_sync(_postgres_driver) if awaited else _postgres_driver(tx)
+            if other := _OTHERS.get(tx.dialect.driver):
+                return _begun(other(tx))
+            return (yield from unwrap(driver, awaited))
     if is_django(tx):
-        return unwrap(driver_of(tx, "postgresql", "Postgres"))
-    raise TypeError(
-        f"tx= is a SQLAlchemy Session, scoped_session or Connection on psycopg or psycopg2, a psycopg.Connection, "
-        f"Django's connection, or what kit.transaction() gives; not {_kind(tx)}"
+        if awaited:
+            raise TypeError(NO_ASYNC)
+        return (yield from unwrap(driver_of(tx, "postgresql", "Postgres"), awaited))
+    accepted = (
+        "AsyncSession, async_scoped_session or AsyncConnection on psycopg or asyncpg, a psycopg.AsyncConnection"
+        if awaited
+        else "Session, scoped_session or Connection on psycopg or psycopg2, a psycopg.Connection, Django's connection"
     )
+    raise TypeError(f"tx= is a SQLAlchemy {accepted}, or what kit.transaction() gives; not {_kind(tx)}")
 
 
-async def unwrap_async(tx: Any) -> AsyncDriver:
-    """Return the driver connection of *tx*, which has a transaction open, for an async kit."""
-    if isinstance(tx, psycopg.AsyncConnection):
-        if tx._tpc:
-            await tx.execute(_QUIET)
-        return _begun(tx)
-    if "sqlalchemy.ext.asyncio" in sys.modules:
-        from sqlalchemy.exc import UnboundExecutionError
+def _of_sqlalchemy(awaited: bool) -> tuple[Any, Any]:
+    """Return the types of sessions, and of a connection."""
+    if awaited:
         from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-        if isinstance(tx, AsyncSession | async_scoped_session):
-            try:
-                tx = await tx.connection()
-            except UnboundExecutionError as error:
-                raise _unbound() from error
-        if isinstance(tx, AsyncConnection):
-            if not tx.in_transaction():
-                await tx.begin()
-            driver = await tx.run_sync(_postgres_driver)
-            return _begun(Asyncpg(tx)) if tx.dialect.driver == "asyncpg" else await unwrap_async(driver)
-    if is_django(tx):
-        raise TypeError(NO_ASYNC)
-    raise TypeError(
-        f"tx= is a SQLAlchemy AsyncSession, async_scoped_session or AsyncConnection on psycopg or asyncpg, "
-        f"a psycopg.AsyncConnection, or what kit.transaction() gives; not {_kind(tx)}"
-    )
+        return (AsyncSession, async_scoped_session), AsyncConnection
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session, scoped_session
+
+    return (Session, scoped_session), Connection
 
 
-def execute_in(driver: Driver, known: Statements, operation: Operation[T]) -> T:
+def execute_in(driver: Any, known: Statements, operation: Operation[T]) -> Steps[T]:
     """Execute *operation* in the open transaction of *driver*, completely or not at all, and return its result."""
     statement = known.get(type(operation))
     if statement is not None and statement.single:
-        return operation.decode(_fetch(driver, known, operation))
-    driver.execute("SAVEPOINT eventkit_call")
+        return operation.decode((yield from _fetched(driver, known, operation)))
+    yield driver.execute("SAVEPOINT eventkit_call")
     try:
-        answer = run(operation.plan(), lambda step: _fetch(driver, known, step))
+        answer = yield from planned(operation.plan(), lambda step: _fetched(driver, known, step))
     except BaseException:
         if _in_transaction(driver):
-            driver.execute("ROLLBACK TO eventkit_call")
-            driver.execute("RELEASE eventkit_call")
+            yield driver.execute("ROLLBACK TO eventkit_call")
+            yield driver.execute("RELEASE eventkit_call")
         raise
-    driver.execute("RELEASE eventkit_call")
+    yield driver.execute("RELEASE eventkit_call")
     return answer
 
 
-async def execute_in_async(driver: AsyncDriver, known: Statements, operation: Operation[T]) -> T:
-    """Do the same as `execute_in`, awaited."""
-    statement = known.get(type(operation))
-    if statement is not None and statement.single:
-        return operation.decode(await _fetch_async(driver, known, operation))
-    await driver.execute("SAVEPOINT eventkit_call")
-    try:
-        answer = await run_async(operation.plan(), lambda step: _fetch_async(driver, known, step))
-    except BaseException:
-        if _in_transaction(driver):
-            await driver.execute("ROLLBACK TO eventkit_call")
-            await driver.execute("RELEASE eventkit_call")
-        raise
-    await driver.execute("RELEASE eventkit_call")
-    return answer
+def _fetched(driver: Driver, known: Statements, step: Operation[Any]) -> Steps[Rows]:
+    rows: Rows
+    if isinstance(driver, Psycopg2 | Asyncpg):
+        rows = yield driver.fetch(known, step)
+    elif isinstance(driver, psycopg.AsyncConnection):
+        rows = yield fetch_async(driver, known, step)
+    else:
+        rows = yield fetch(driver, known, step)
+    return rows
 
 
-def _fetch(driver: Driver, known: Statements, step: Operation[Any]) -> Rows:
-    return driver.fetch(known, step) if isinstance(driver, Psycopg2) else fetch(driver, known, step)
-
-
-async def _fetch_async(driver: AsyncDriver, known: Statements, step: Operation[Any]) -> Rows:
-    return await (driver.fetch(known, step) if isinstance(driver, Asyncpg) else fetch_async(driver, known, step))
-
-
-def _in_transaction(driver: Driver | AsyncDriver) -> bool:
+def _in_transaction(driver: Driver) -> bool:
     if isinstance(driver, Psycopg2 | Asyncpg):
         return driver.in_transaction
     return driver.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
-_D = TypeVar("_D", bound=Driver | AsyncDriver)
+_D = TypeVar("_D", bound=Driver)
 
 
 def _begun(driver: _D) -> _D:

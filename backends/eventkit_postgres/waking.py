@@ -13,13 +13,13 @@ from itertools import count
 from time import monotonic
 from typing import Any, NamedTuple
 
-from eventkit_migrations import schemas
 from psycopg import Connection, Error, Notify
 
 from eventkit.errors import PASSING, EventkitError, Unavailable
 from eventkit.operations import Outlook, Probe
 from eventkit.plans import Stop, run
 
+from . import address as addresses
 from .address import Address, shown
 from .errors import translated
 from .session import OwnConnection, adapt, options
@@ -230,7 +230,7 @@ class SleepingSQL:
 
     def __init__(self, schema: str) -> None:
         def qualified(sql: str) -> bytes:
-            return schemas.qualified(sql, schema).encode()
+            return addresses.qualified(sql, schema).encode()
 
         self.bell = qualified("SELECT eventkit_bell()")
         self.call = qualified("SELECT pg_notify(eventkit_bell(), %s)")

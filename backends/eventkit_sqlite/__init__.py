@@ -21,12 +21,13 @@ from .address import Address, parse
 from .admin import backup, compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
+from .ddl import schema
 from .file import reserved
 from .functions import register
 from .library import OLDEST, Error, open_connection, translate, use_wal
 from .statements import fetch
 
-__all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
+__all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register", "schema"]
 
 capabilities: frozenset[str] = frozenset()
 """The optional capabilities of this backend; it lacks ``concurrent_writers``."""

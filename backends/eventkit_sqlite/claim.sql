@@ -17,7 +17,7 @@ SELECT
     now
 FROM (SELECT :now AS now) LEFT JOIN eventkit_queue AS q ON q.name = :queue
 
--- name: Promote
+-- name: UpdateDue
 UPDATE eventkit_task
 SET
     state = now.state,
@@ -42,7 +42,7 @@ WHERE eventkit_task.id = now.id
 RETURNING id, state, lane
 
 -- The LIMIT contains what forbids a claim, because it is evaluated once; a condition would be evaluated for every row.
--- name: Take
+-- name: TakeFirst
 UPDATE eventkit_task
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token, claimed_at = :now,

@@ -16,7 +16,7 @@ WHERE
     AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
 RETURNING id
 
--- name: Finish
+-- name: MarkDone
 UPDATE eventkit_task
 SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS token, value ->> 2 AS result FROM json_each(:held)) AS held
@@ -43,7 +43,7 @@ UPDATE eventkit_task
 SET token = NULL
 WHERE id = :id
 
--- name: Remove
+-- name: DeleteTasks
 DELETE FROM eventkit_task
 WHERE id IN (SELECT value FROM json_each(:ids))
 
@@ -68,7 +68,7 @@ WHERE (queue, key) IN (
 RETURNING 1
 
 -- The claim itself detects poison, so it still holds the lease, however short.
--- name: Bury
+-- name: MarkDead
 UPDATE eventkit_task
 SET
     state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = 0

@@ -118,7 +118,7 @@ FROM (
     SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
 )
 
--- name: Cancel
+-- name: FindToCancel
 SELECT lane, state = 'leased'
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from eventkit.operations import Operation, Rows
+from eventkit.operations import NO_STATEMENT, Operation, Rows
 from eventkit.operations.tables import Table
 from eventkit.statements import Statement, load
 
@@ -40,6 +40,8 @@ _encode = msgspec.json.Encoder().encode
 def fetch(connection: Connection, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*, and return its rows.  Bulk parameters are passed as JSON."""
     statement = STATEMENTS[type(step)]
+    if not statement.sql:
+        return NO_STATEMENT
     rows: Rows = connection.execute(statement.sql, bound(statement, step)).fetchall()
     return rows
 

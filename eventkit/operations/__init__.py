@@ -6,7 +6,7 @@ is neither sync nor async.
 
 Where one statement is not enough, `plan` is a generator that yields further operations and is sent their rows; the
 executor of the operation runs the whole plan inside one transaction.  A plan is the same on every backend, and only the
-statements differ.
+statements differ; but a `Procedure` is one statement where the database has a function for it.
 
 A field that is a ``list`` or a ``tuple`` is a bulk parameter: a backend passes it in the form that suits its database.
 The field ``codec`` is never a parameter.
@@ -52,6 +52,29 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     def undo(self, answer: Any) -> Operation[Any] | None:
         """Return the operation that reverts *answer* for a caller that has left; None if there is nothing to revert."""
         return None
+
+
+NO_STATEMENT: Rows = []
+"""The rows of a `Procedure` for which the backend has no statement."""
+
+
+class Procedure(Operation[T], frozen=True):
+    """An operation of several steps, for which a database may have a function.
+
+    Where the backend has a statement for it, that is the whole plan.  Elsewhere the plan takes the steps.
+    """
+
+    def steps(self) -> Plan[Rows]:
+        """Yield the operations that do the same, and return the same rows."""
+        raise NotImplementedError
+
+    def rows(self) -> Plan[Rows]:
+        """Call the function, or take the steps."""
+        rows = yield self
+        return (yield from self.steps()) if rows is NO_STATEMENT else rows
+
+    def plan(self) -> Plan[T]:
+        return self.decode((yield from self.rows()))
 
 
 def nothing(self: Operation[Any], rows: Rows) -> None:

@@ -1,20 +1,21 @@
 """Operations that hand out tasks.
 
-A claim is a plan.  It takes the first ready tasks in one statement if it can.  Otherwise it reads the *gate* (may any
-be handed out, are any due?), moves due tasks, and leases as many as the gate allows.  Only a claim, a sweep and plain
-SQL ever move due tasks.
+A claim takes the first ready tasks in one statement if it can.  Otherwise it reads the *gate* (may any be handed out,
+are any due?), moves due tasks, and leases as many as the gate allows.  Only a claim, a sweep and plain SQL ever move
+due tasks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
 from os import urandom
 from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Task
-from . import Operation, Outlook, Plan, Probe, Rows
-from .finish import ReleaseMany, Remove, mark_dead, settle_dead
+from . import Operation, Outlook, Plan, Probe, Procedure, Rows, all_rows, first
+from .finish import Fail, ReleaseMany, Remove, SettleDead
 
 MOVED_AT_ONCE = 1000
 
@@ -78,19 +79,50 @@ class ReadGate(Operation[Gate], frozen=True):
         return Gate(*rows[0])
 
 
-class Promote(Operation[None], frozen=True):
-    """Move due tasks: scheduled and lapsed tasks become ready, exhausted and expired ones die."""
+class Promote(Procedure[int], frozen=True):
+    """Move due tasks: scheduled and lapsed tasks become ready, exhausted and expired ones die; return their number."""
+
+    queue: str
+    limit: int
+    decode = first
+
+    def steps(self) -> Plan[Rows]:
+        """Move the tasks, and copy the dead ones to the queue's dead_letter_to."""
+        rows = yield UpdateDue(self.queue, self.limit)
+        if died := [(id, lane) for id, state, lane in rows if state == "dead"]:
+            ids, lanes = zip(*died, strict=True)
+            yield from SettleDead(self.queue, list(ids), list(lanes)).rows()
+        return [(len(rows),)]
+
+
+class UpdateDue(Operation[None], frozen=True):
+    """Move due tasks; return their ids, new states and lanes."""
 
     queue: str
     limit: int
 
 
-class Take(Operation[None], frozen=True):
-    """Lease the first ready tasks to a worker, if one statement can.
+class Take(Procedure[Rows], frozen=True):
+    """Lease the first ready tasks to a worker.  The default lease is the queue's."""
 
-    It can if the queue has no limits and no task has to be moved first, or if the database has functions that do the
-    rest of a claim.  The default lease is the queue's.
-    """
+    queue: str
+    worker: str
+    limit: int
+    lease: int | None
+    token: int
+    decode = all_rows
+
+    def steps(self) -> Plan[Rows]:
+        """Take the tasks in one statement, or else go through the gate."""
+        rows = yield TakeFirst(self.queue, self.worker, self.limit, self.lease, self.token)
+        return rows or (yield from through_the_gate(self.queue, self.limit, self.lease, self._lease))
+
+    def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
+        return (yield Lease(self.queue, self.worker, wanted, lease, self.token, max_attempts))
+
+
+class TakeFirst(Operation[None], frozen=True):
+    """Lease the first ready tasks to a worker, if the queue has no limits and no task has to be moved first."""
 
     queue: str
     worker: str
@@ -131,45 +163,20 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
     codec: Codec
 
     def plan(self) -> Plan[list[Task[Any]]]:
-        """Take tasks in one statement, or else by gate, promotion and lease.
-
-        Claim others for payloads that do not decode.
-        """
+        """Take tasks, and others for those whose payloads do not decode."""
         tasks: list[Task[Any]] = []
         while len(tasks) < self.limit:
-            rows = yield Take(self.queue, self.worker, self.limit - len(tasks), self.lease, self.token)
-            if rows and not (yield from self._decode_into(tasks, rows)):
-                return tasks
-            if not rows:
+            rows = yield from self._take(self.limit - len(tasks))
+            if not (yield from self._decode_into(tasks, rows)):
                 break
-        return tasks or (yield from self._through_the_gate())
+        return tasks
 
     def undo(self, answer: list[Task[Any]]) -> Operation[Any] | None:
         """Return the release of the tasks, so that another worker can claim them at once."""
         return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
 
-    def _through_the_gate(self) -> Plan[list[Task[Any]]]:
-        gate = Gate(*(yield ReadGate(self.queue))[0])
-        if gate.refilled_at is not None and gate.refilled_at > gate.now:  # The clock was ahead when it was set.
-            yield SpendTokens(self.queue, gate.tokens_now(), gate.now)
-        if gate.due:
-            yield from promote(self.queue, max(MOVED_AT_ONCE, self.limit))
-        lease = gate.lease if self.lease is None else self.lease
-        most = gate.most(self.limit)
-        tasks: list[Task[Any]] = []
-        while len(tasks) < most:
-            wanted = most - len(tasks)
-            rows = yield from self._lease(wanted, lease, gate.max_attempts)
-            if not (yield from self._decode_into(tasks, rows)):
-                break
-        tokens = gate.tokens_now()
-        # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
-        if tasks and (tokens is not None or gate.max_running is not None):
-            yield SpendTokens(self.queue, None if tokens is None else tokens - len(tasks), gate.now)
-        return tasks
-
-    def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
-        return (yield Lease(self.queue, self.worker, wanted, lease, self.token, max_attempts))
+    def _take(self, wanted: int) -> Plan[Rows]:
+        return (yield from Take(self.queue, self.worker, wanted, self.lease, self.token).rows())
 
     def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
         """Append the tasks of *rows*, in order; mark those dead that do not decode, and return their number."""
@@ -189,7 +196,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
                 tasks.append(Task(*columns))
             except DecodeError as error:
                 poisonous += 1
-                yield from mark_dead(row[0], self.token, "poison", str(error))
+                yield from Fail(row[0], self.token, str(error), "poison").rows()
         return poisonous
 
 
@@ -206,7 +213,7 @@ class Receive(Operation[list[Task[Any]]], frozen=True):
         claim = Claim(self.queue, "receive", self.limit, None, self.token, self.codec)
         tasks = yield from claim.plan()
         if tasks:
-            yield from Remove([task.id for task in tasks]).plan()
+            yield from Remove([task.id for task in tasks]).rows()
         return tasks
 
 
@@ -218,7 +225,7 @@ class Sweep(Operation[int], frozen=True):
     def plan(self) -> Plan[int]:
         """Promote tasks until none is due."""
         total = 0
-        while moved := (yield from promote(self.queue, MOVED_AT_ONCE)):
+        while moved := (yield from Promote(self.queue, MOVED_AT_ONCE).plan()):
             total += moved
         return total
 
@@ -273,8 +280,21 @@ def fresh_token() -> int:
     return int.from_bytes(urandom(8)) >> 1
 
 
-def promote(queue: str, limit: int) -> Plan[int]:
-    """Move up to *limit* due tasks, and copy the dead ones to the queue's dead_letter_to; return the number moved."""
-    rows = yield Promote(queue, limit)
-    yield from settle_dead(queue, [(id, lane) for id, state, lane in rows if state == "dead"])
-    return len(rows)
+def through_the_gate(
+    queue: str, wanted: int, lease: int | None, take: Callable[[int, int, int], Plan[Rows]]
+) -> Plan[Rows]:
+    """Move due tasks, and call *take* for as many as the queue's limits allow, with their lease and max_attempts."""
+    gate = Gate(*(yield ReadGate(queue))[0])
+    if gate.refilled_at is not None and gate.refilled_at > gate.now:  # The clock was ahead when it was set.
+        yield SpendTokens(queue, gate.tokens_now(), gate.now)
+    if gate.due:
+        yield from Promote(queue, max(MOVED_AT_ONCE, wanted)).rows()
+    most = gate.most(wanted)
+    if not most:
+        return []
+    rows = yield from take(most, gate.lease if lease is None else lease, gate.max_attempts)
+    tokens = gate.tokens_now()
+    # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
+    if rows and (tokens is not None or gate.max_running is not None):
+        yield SpendTokens(queue, None if tokens is None else tokens - len(rows), gate.now)
+    return rows

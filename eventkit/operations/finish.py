@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ..retry import delay_after
-from . import Operation, Plan, Rows, flag, nothing
+from . import Operation, Plan, Procedure, Rows, column, flag, nothing
 
 _LANES = 1000
 """The maximum number of lanes to unblock in one transaction, because a database may lock each of them.
@@ -36,7 +36,7 @@ class Ack(Operation[bool], frozen=True):
         """Delete the task; or finish one with a key, or one of a queue that keeps done tasks."""
         if (yield self):
             return True
-        return bool((yield from finish([(self.id, self.token, None)])))
+        return bool((yield from Finish([(self.id, self.token, None)]).rows()))
 
 
 class AckMany(Operation[list[int]], frozen=True):
@@ -50,7 +50,7 @@ class AckMany(Operation[list[int]], frozen=True):
         done = [id for (id,) in (yield self)]
         if len(done) < len(self.held):
             gone = set(done)
-            done += yield from finish([(id, token, None) for id, token in self.held if id not in gone])
+            done += yield from Finish([(id, token, None) for id, token in self.held if id not in gone]).plan()
         return sorted(done)
 
 
@@ -64,10 +64,30 @@ class FinishMany(Operation[list[int]], frozen=True):
     held: list[Held]
 
     def plan(self) -> Plan[list[int]]:
-        return sorted((yield from finish([(id, token, None) for id, token in self.held])))
+        return sorted((yield from Finish([(id, token, None) for id, token in self.held]).plan()))
 
 
-class Finish(Operation[None], frozen=True):
+class Finish(Procedure[list[int]], frozen=True):
+    """Finish tasks, each with its result; return the ids of those whose lease was still held."""
+
+    held: list[Ended]
+    decode = column
+
+    def steps(self) -> Plan[Rows]:
+        """Mark the tasks done, then delete those that no queue keeps."""
+        rows = yield MarkDone(self.held)
+        ids = [id for id, _ in rows]
+        if ids:
+            yield ReserveKeys(ids)
+            yield ForgetKeys(2 * len(ids))
+            if loose := [id for id, kept in rows if not kept]:
+                yield DeleteTasks(loose)
+            if len(loose) < len(ids):
+                yield ForgetDone(ids)
+        return [(id,) for id in ids]
+
+
+class MarkDone(Operation[None], frozen=True):
     """Mark tasks done, each with its result; return their ids, and whether their queue keeps them."""
 
     held: list[Ended]
@@ -79,31 +99,23 @@ class ForgetDone(Operation[None], frozen=True):
     ids: list[int]
 
 
-def finish(held: list[Ended]) -> Plan[list[int]]:
-    """Mark tasks done, then delete those that no queue keeps; return the ids of those whose lease was still held."""
-    rows = yield Finish(held)
-    ids = [id for id, _ in rows]
-    if ids:
-        yield ReserveKeys(ids)
-        yield ForgetKeys(2 * len(ids))
-        loose = [id for id, kept in rows if not kept]
-        if loose:
-            yield Remove(loose)
-        if len(loose) < len(ids):
-            yield ForgetDone(ids)
-    return ids
-
-
-class Remove(Operation[None], frozen=True):
+class Remove(Procedure[None], frozen=True):
     """Delete tasks in any state.  Their keys stay reserved."""
 
     ids: list[int]
+    decode = nothing
 
-    def plan(self) -> Plan[None]:
+    def steps(self) -> Plan[Rows]:
         """Reserve their keys, then delete them."""
         yield ReserveKeys(self.ids)
         yield ForgetKeys(2 * len(self.ids))
-        yield self
+        return (yield DeleteTasks(self.ids))
+
+
+class DeleteTasks(Operation[None], frozen=True):
+    """Delete tasks in any state."""
+
+    ids: list[int]
 
 
 class Revoke(Operation[None], frozen=True):
@@ -124,36 +136,30 @@ class ForgetKeys(Operation[None], frozen=True):
     limit: int
 
 
-class Bury(Operation[bool], frozen=True):
-    """Make a held task a dead letter."""
+class Fail(Procedure[bool], frozen=True):
+    """Make a held task a dead letter, and copy it to the queue's dead_letter_to."""
+
+    id: int
+    token: int
+    error: str | None
+    reason: str = "failed"
+    decode = flag
+
+    def steps(self) -> Plan[Rows]:
+        """Mark the task dead if the lease is still held, copy it, and unblock its lane."""
+        rows = yield MarkDead(self.id, self.token, self.reason, self.error)
+        for queue, lane in rows:
+            yield from SettleDead(queue, [self.id], [lane]).rows()
+        return rows
+
+
+class MarkDead(Operation[None], frozen=True):
+    """Make a held task a dead letter; return its queue and lane, or no row if the lease was lost."""
 
     id: int
     token: int
     reason: str
     error: str | None
-    decode = flag
-
-
-class Fail(Operation[bool], frozen=True):
-    """Make a held task a dead letter, and copy it to the queue's dead_letter_to."""
-
-    id: int
-    token: int
-    error: str
-    reason: str = "failed"
-
-    def plan(self) -> Plan[bool]:
-        return (yield from mark_dead(self.id, self.token, self.reason, self.error))
-
-
-def mark_dead(id: int, token: int, reason: str, error: str | None) -> Plan[bool]:
-    """Make a held task a dead letter, copy it, and unblock its lane; return whether the lease was still held."""
-    rows = yield Bury(id, token, reason, error)
-    if rows:
-        yield CopyDead([id])
-        for queue, lane, *_ in rows:
-            yield from unblock(queue, [lane])
-    return bool(rows)
 
 
 class Unblock(Operation[None], frozen=True):
@@ -169,15 +175,22 @@ def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
         yield Unblock(queue, ended[:_LANES])
 
 
-def settle_dead(queue: str, died: list[tuple[int, str | None]]) -> Plan[None]:
-    """Copy the queue's tasks that have just died, given by id and lane, and unblock their lanes."""
-    if died:
-        yield CopyDead([id for id, _ in died])
-        yield from unblock(queue, [lane for _, lane in died])
+class SettleDead(Procedure[None], frozen=True):
+    """Copy the queue's tasks that have just died, and unblock their lanes."""
+
+    queue: str
+    ids: list[int]
+    lanes: list[str | None]
+    decode = nothing
+
+    def steps(self) -> Plan[Rows]:
+        yield CopyDead(self.ids)
+        yield from unblock(self.queue, self.lanes)
+        return []
 
 
 class CopyDead(Operation[None], frozen=True):
-    """Enqueue copies of dead tasks in their queues' ``dead_letter_to``; wake the waiters for their results."""
+    """Enqueue copies of dead tasks in their queues' ``dead_letter_to``."""
 
     ids: list[int]
 
@@ -199,26 +212,25 @@ class Postpone(Operation[None], frozen=True):
     error: str | None
 
 
-class Retry(Operation[bool], frozen=True):
+class Retry(Procedure[bool], frozen=True):
     """Put a held task back for another attempt, or mark it dead if it has used them up."""
 
     id: int
     token: int
     delay: int | None
     error: str | None
+    decode = flag
 
-    def plan(self) -> Plan[bool]:
+    def steps(self) -> Plan[Rows]:
         """Read the attempts and the policy, then postpone the task or mark it dead."""
         held = yield ReadHeld(self.id, self.token)
-        if not held:
-            return False
-        attempt, max_attempts, policy = held[0]
-        if attempt >= max_attempts:
-            yield from mark_dead(self.id, self.token, "exhausted", self.error)
-        else:
-            delay = delay_after(attempt, policy) if self.delay is None else self.delay
-            yield Postpone(self.id, self.token, delay, self.error)
-        return True
+        for attempt, max_attempts, policy in held:
+            if attempt >= max_attempts:
+                yield from Fail(self.id, self.token, self.error, "exhausted").rows()
+            else:
+                delay = delay_after(attempt, policy) if self.delay is None else self.delay
+                yield Postpone(self.id, self.token, delay, self.error)
+        return held
 
 
 class Release(Operation[bool], frozen=True):

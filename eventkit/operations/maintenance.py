@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from ..stats import Maintained
 from . import Operation, Plan, Rows, all_rows, column
 from .channel import FindPrunableNotifications
-from .claim import MOVED_AT_ONCE, promote
+from .claim import MOVED_AT_ONCE, Promote
 from .finish import ForgetKeys, Remove
 from .stream import FindPrunable, drop_events
 
@@ -42,7 +42,7 @@ class MoveDue(_Chore, frozen=True, kw_only=True):
     queue: str
 
     def plan(self) -> Plan[int]:
-        return (yield from promote(self.queue, self.limit))
+        return (yield from Promote(self.queue, self.limit).plan())
 
 
 class BoundLeases(_Chore, frozen=True):

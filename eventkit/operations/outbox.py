@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..stats import OutboxStats
-from ..values import Task
 from . import Operation, Outlook, Plan, Probe, Rows, flag, nothing
-from .claim import Claim, ReadOutlook
-from .finish import finish, unblock
+from .claim import Claim, ReadOutlook, through_the_gate
+from .finish import Finish, unblock
 
 
 class See(Operation[bool], frozen=True):
@@ -95,8 +94,8 @@ class ClaimInOrder(Claim, frozen=True):
 
     first_alone: ClassVar[bool] = False
 
-    def plan(self) -> Plan[list[Task[Any]]]:
-        return (yield from self._through_the_gate())
+    def _take(self, wanted: int) -> Plan[Rows]:
+        return (yield from through_the_gate(self.queue, wanted, self.lease, self._lease))
 
     def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
         """Draw tickets until enough tasks are leased.  Each is leased or set aside, so that no claim draws it again."""
@@ -127,7 +126,7 @@ class AckInLane(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
-        done = bool((yield self)) or bool((yield from finish([(self.id, self.token, None)])))
+        done = bool((yield self) or (yield from Finish([(self.id, self.token, None)]).rows()))
         if done:
             yield from unblock(self.queue, [self.lane])
         return done

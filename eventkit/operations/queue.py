@@ -12,7 +12,7 @@ from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
 from ..stats import DeadLetters, QueueStats
 from ..values import TaskInfo
-from . import Operation, Plan, Rows, first
+from . import Operation, Plan, Procedure, Rows, first, flag
 from .channel import Notify
 from .claim import Sweep
 from .finish import ForgetKeys, Remove, Revoke, unblock
@@ -210,24 +210,33 @@ class ReadNextDue(Operation[datetime | None], frozen=True):
         return None if rows[0][0] is None else as_datetime(rows[0][0])
 
 
-class Cancel(Operation[bool], frozen=True):
+class Cancel(Procedure[bool], frozen=True):
     """Delete a waiting task, or with *running* a leased one, and notify its worker; the key stays reserved."""
 
-    writes: ClassVar[bool] = True
     queue: str
     id: int
     running: bool
+    decode = flag
 
-    def plan(self) -> Plan[bool]:
+    def steps(self) -> Plan[Rows]:
         """Lock the task, delete it, and notify its worker."""
-        for lane, leased in (yield self):
+        found = yield FindToCancel(self.queue, self.id, self.running)
+        for lane, leased in found:
             yield Revoke(self.id)
-            yield from Remove([self.id]).plan()
+            yield from Remove([self.id]).rows()
             yield from unblock(self.queue, [lane])
             if leased:
                 yield Notify(CANCELLED, encode_json({"queue": self.queue, "id": self.id}), None)
-            return True
-        return False
+        return found
+
+
+class FindToCancel(Operation[None], frozen=True):
+    """Lock a waiting task, or with *running* a leased one; return its lane, and whether it is leased."""
+
+    writes: ClassVar[bool] = False
+    queue: str
+    id: int
+    running: bool
 
 
 class Purge(Operation[int], frozen=True):

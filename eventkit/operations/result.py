@@ -12,7 +12,7 @@ import msgspec
 from ..errors import TaskFailed
 from . import Operation, Outlook, Plan, Probe, Rows, nothing
 from .claim import Sweep
-from .finish import Ack, AckMany, Held, finish
+from .finish import Ack, AckMany, Ended, Finish, Held
 
 TaskResult = tuple[int, str, str]
 """A task's id, its result as JSON text, and its queue."""
@@ -46,7 +46,8 @@ class AckWithResult(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """Ack the task, in one statement if possible, and save the result if the lease was still held."""
-        if not (yield Ack(self.id, self.token)) and not (yield from finish([(self.id, self.token, self.result)])):
+        ended: list[Ended] = [(self.id, self.token, self.result)]
+        if not (yield Ack(self.id, self.token)) and not (yield from Finish(ended).rows()):
             return False
         yield SaveTaskResult(str(self.id), self.result, self.queue)
         return True
@@ -73,7 +74,8 @@ class AckManyWithResults(Operation[list[int]], frozen=True):
         done = [] if self.careful else [id for (id,) in (yield AckMany(self.held))]
         if len(done) < len(self.held):
             gone, texts = set(done), {id: text for id, text, _ in self.results}
-            done += yield from finish([(id, token, texts.get(id)) for id, token in self.held if id not in gone])
+            ended = [(id, token, texts.get(id)) for id, token in self.held if id not in gone]
+            done += yield from Finish(ended).plan()
         ours = set(done)
         if saved := [row for row in self.results if row[0] in ours]:
             yield SaveTaskResults(saved)

@@ -9,7 +9,7 @@ import msgspec
 from .. import retry
 from ..values import ChannelSettings, InboxSettings, QueueSettings, StreamSettings, seconds
 from . import Operation, Plan, Rows, flag, nothing
-from .finish import settle_dead
+from .finish import SettleDead
 from .queue import SettleHistory
 
 MAX_ATTEMPTS = 3
@@ -59,7 +59,8 @@ class Configure(Operation[None], frozen=True):
         most = changed.max_attempts or MAX_ATTEMPTS
         if most < (settings.max_attempts or MAX_ATTEMPTS):
             rows = yield Exhaust(self.queue, most)
-            yield from settle_dead(self.queue, [(id, lane) for id, lane in rows])
+            if rows:
+                yield from SettleDead(self.queue, [id for id, _ in rows], [lane for _, lane in rows]).rows()
 
 
 class Exhaust(Operation[None], frozen=True):

@@ -77,14 +77,16 @@ class Op(Protocol):
 def upgrade(url: str, to: str = "head") -> None:
     """Upgrade the database at *url* to revision *to*, in one transaction; do nothing if it is there or beyond.
 
+    Also replace the functions of another version of eventkit by those of this one; nothing else replaces functions.
     Any number of processes may do so at once, also on a new file: one of them does it, and the others wait for it
     (30 seconds at most, then `Busy`).  If the process is killed, the schema is unchanged.  Raise `NotMigrated` if the
     database is newer than this code.
     """
     from . import database, revisions
 
-    with database.locked(url) as connection:
-        revisions.upgrade(connection, to, database.schema(url))
+    schema = database.of(url)
+    with schema.locked() as connection:
+        revisions.upgrade(connection, to, schema)
 
 
 def downgrade(url: str, to: str) -> None:
@@ -94,9 +96,10 @@ def downgrade(url: str, to: str) -> None:
     """
     from . import database, revisions
 
-    if database.exists(url):
-        with database.locked(url) as connection:
-            revisions.downgrade(connection, to, database.schema(url))
+    schema = database.of(url)
+    if schema.exists():
+        with schema.locked() as connection:
+            revisions.downgrade(connection, to, schema)
 
 
 def current(url: str) -> str | None:
@@ -106,18 +109,19 @@ def current(url: str) -> str | None:
     """
     from . import database, revisions
 
-    if not database.exists(url):
+    schema = database.of(url)
+    if not schema.exists():
         return None
-    with database.reading(url) as connection:
-        return revisions.current(connection, database.schema(url))
+    with schema.reading() as connection:
+        return revisions.current(connection, schema)
 
 
 def schema_hash(dialect: str) -> str:
-    """Return the hash of the newest schema on ``sqlite`` or ``postgresql``.
+    """Return the hash of the newest tables on ``sqlite``, ``postgresql`` or the dialect of another backend.
 
     The migrations store it in ``eventkit_identity``.
     """
-    from .schemas import schema_hash
+    from .database import schema_hash
 
     return schema_hash(dialect, HEAD)
 
@@ -125,11 +129,16 @@ def schema_hash(dialect: str) -> str:
 def script(url: str) -> str:
     """Return the SQL that `upgrade` would execute on the database at *url*, for manual execution.
 
-    Empty if the database is at the newest revision.
+    Empty if the database is at the newest revision and has the functions of this version.
     """
     from . import database, revisions
 
-    return revisions.script(current(url), HEAD, database.schema(url))
+    schema = database.of(url)
+    if not schema.exists():
+        return revisions.script(None, HEAD, schema)
+    with schema.reading() as connection:
+        at, functions = revisions.current(connection, schema), revisions.stored_functions(connection, schema)
+    return revisions.script(at, HEAD, schema, functions)
 
 
 def objects(dialect: str) -> list[str]:
@@ -146,10 +155,10 @@ def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
     tables on Postgres.  In Alembic's offline mode (``alembic upgrade --sql``) it writes the statements from an empty
     database to *to*, because a script cannot read the revision of the database.
     """
-    from . import revisions
+    from . import database, revisions
 
     context = op.get_context()
-    place = schema if context.dialect.name == "postgresql" else None
+    place = database.of_dialect(context.dialect.name, schema)
     if context.as_sql:
         revisions.write(context, None, to, place)
     else:
@@ -161,10 +170,10 @@ def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
 
     In Alembic's offline mode it writes the statements from the newest revision to *to*.
     """
-    from . import revisions
+    from . import database, revisions
 
     context = op.get_context()
-    place = schema if context.dialect.name == "postgresql" else None
+    place = database.of_dialect(context.dialect.name, schema)
     if context.as_sql:
         revisions.write(context, HEAD, to, place)
     else:

@@ -1,69 +1,132 @@
-"""Connections that read and change the schema.
+"""The schemas of the backends, which own their tables and functions.
 
-Another process may write between the reads and the writes of a transaction.  So each transaction here begins with
-an exclusive lock, and what it reads stays true until it commits: on SQLite the write lock of the file, on Postgres
-an advisory lock.  Each kind of database has its own module, loaded by the URL's scheme, because its driver need not
-be installed.
+A backend is found by the scheme of a URL, by its entry point.  Its function ``schema(url)`` returns the `Schema`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
 
-from sqlalchemy import Connection
+import re
+from contextlib import AbstractContextManager
+from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from importlib.resources import files
+from typing import TYPE_CHECKING, Protocol, cast
 
 from eventkit.errors import UnknownBackend
+from eventkit.kit import backend_of
 
-_MODULES = {
-    "sqlite": "sqlite",
-    "sqlite+apsw": "sqlite",
-    "sqlite+pysqlite": "sqlite",
-    "postgresql": "postgres",
-    "postgres": "postgres",
-    "postgresql+psycopg": "postgres",
-}
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
-def exists(url: str) -> bool:
-    """Return whether the database exists, without creating it."""
-    there: bool = _module(url).exists(url)
-    return there
+class Schema(Protocol):
+    """The definitions of a backend, and the connections that change them.
+
+    Another process may write between the reads and the writes of a transaction.  So each transaction begins with an
+    exclusive lock, and what it reads stays true until it commits.
+    """
+
+    dialect: str
+    """SQLAlchemy's name for the kind of database."""
+
+    @property
+    def name(self) -> str | None:
+        """The schema of the tables; None where the kind of database has none."""
+
+    @property
+    def functions_hash(self) -> str | None:
+        """The hash of the functions, which a migration stores and compares; None without functions."""
+
+    def tables(self, revision: str) -> list[str]:
+        """Return the statements that create the tables of a revision."""
+
+    def dropped(self, revision: str) -> list[str]:
+        """Return the statements that drop the tables of a revision."""
+
+    def functions(self, replace: bool = False) -> list[str]:
+        """Return the statements that create the functions, or replace those of another version."""
+
+    def functions_dropped(self) -> list[str]:
+        """Return the statements that drop the functions."""
+
+    def prepared(self, statement: str) -> str:
+        """Return a statement for a script, with the schema in its names."""
+
+    def escaped(self, statement: str) -> str:
+        """Return a prepared statement for the driver."""
+
+    def lock(self, connection: Connection) -> None:
+        """Wait until no other transaction changes the schema, and lock it until the transaction ends."""
+
+    def make_room(self, connection: Connection) -> None:
+        """Create the schema if it does not exist."""
+
+    def exists(self) -> bool:
+        """Return whether the database exists, without creating it."""
+
+    def shown(self) -> str:
+        """Return the URL for messages, without a password."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Provide a connection that does not block writers."""
+
+    def locked(self) -> AbstractContextManager[Connection]:
+        """Provide a connection in a transaction with an exclusive lock on the schema, and commit at the end."""
 
 
-def schema(url: str) -> str | None:
-    """Return the schema that the URL names; None where the kind of database has none."""
-    name: str | None = _module(url).schema(url)
-    return name
+def of(url: str) -> Schema:
+    """Return the schema of the database at *url*."""
+    if ":" not in url:
+        raise UnknownBackend(f"{url!r} is not a URL: write it as in 'sqlite:///events.db'")
+    backend = backend_of(url)
+    if not hasattr(backend, "schema"):
+        raise UnknownBackend(
+            f"the backend for {url.partition(':')[0]!r} has no function schema(url): create its tables"
+        )
+    return cast(Schema, backend.schema(url))
+
+
+def of_dialect(dialect: str, name: str = "eventkit") -> Schema:
+    """Return the schema called *name* on a connection of SQLAlchemy's *dialect*."""
+    return cast(Schema, backend_of(f"{dialect}:").schema(None, name))  # type: ignore[attr-defined]  # of a foreign one
 
 
 def shown(url: str) -> str:
     """Return the URL for messages, without a password."""
-    text: str = _module(url).shown(url)
-    return text
+    return of(url).shown()
 
 
-@contextmanager
-def reading(url: str) -> Iterator[Connection]:
-    """Provide a connection that does not block writers."""
-    with _module(url).reading(url) as connection:
-        yield connection
+class Recorder:
+    """A stand-in for the connection of a revision, which only records the statements."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
 
 
-@contextmanager
-def locked(url: str) -> Iterator[Connection]:
-    """Provide a connection in a transaction with an exclusive lock on the schema, and commit at the end."""
-    with _module(url).locked(url) as connection:
-        yield connection
+def execute(connection: Connection | Recorder, statement: str, schema: Schema) -> None:
+    """Execute a statement of a revision in *schema*."""
+    text = schema.prepared(statement)
+    if isinstance(connection, Recorder):
+        connection.statements.append(text)
+    else:
+        connection.exec_driver_sql(schema.escaped(text))
 
 
-def _module(url: str) -> Any:
-    name = _MODULES.get(scheme := url.partition(":")[0])
-    if name is None:
-        raise UnknownBackend(f"eventkit has no schema for {scheme!r}, only for {', '.join(_MODULES)}")
-    try:
-        return import_module(f"eventkit_migrations.{name}")
-    except ImportError as error:
-        raise UnknownBackend(
-            f"the driver for {scheme!r} is missing ({error}): pip install 'eventkit-db[{name}]'"
-        ) from error
+@cache
+def schema_hash(dialect: str, revision: str) -> str:
+    """Return the hash of the tables from nothing to *revision*, without comments and layout.
+
+    `eventkit.connect` compares it with the stored one, so the revisions are loaded without Alembic.
+    """
+    recorder, schema = Recorder(), of_dialect(dialect, "eventkit")
+    for name in sorted(file.name for file in files("eventkit_migrations").joinpath("versions").iterdir()):
+        if name.endswith(".py") and name.partition("_")[0] <= revision:
+            import_module(f"eventkit_migrations.versions.{name.removesuffix('.py')}").upgrade(recorder, schema)
+    functions = {*map(schema.prepared, schema.functions())}
+    statements = (
+        " ".join(re.sub(r"--.*", "", statement).split())
+        for statement in recorder.statements
+        if statement not in functions
+    )
+    return sha256("\n".join(statements).encode()).hexdigest()

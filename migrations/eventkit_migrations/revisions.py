@@ -1,9 +1,9 @@
 """The revisions, and the execution of those between two of them on a connection.
 
-The history is linear, so a revision is a position in it and a migration is a slice of it.  Alembic
-loads the revision files and keeps the version table.  Its ``alembic.op`` and ``alembic.context`` are not used:
-they are global to the process, and belong to the application, whose own migration may be running.  A revision's
-functions take the connection instead.
+The history is linear, so a revision is a position in it and a migration is a slice of it.  Alembic loads the revision
+files and keeps the version table, which has one more column, for the hash of the functions.  Its ``alembic.op`` and
+``alembic.context`` are not used: they are global to the process, and belong to the application, whose own migration may
+be running.  A revision's functions take the connection instead.
 """
 
 import re
@@ -16,13 +16,13 @@ from sqlalchemy import Connection, inspect
 
 from eventkit_migrations import UNRELEASED, VERSION_TABLE
 
-from .schemas import Recorder, alone, keep_hash, schema_hash
+from .database import Recorder, Schema, execute, of_dialect, schema_hash
 
 _NAME = r"(?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (?:\"\w+\"\.)?(\w+)"
 _MADE, _DROPPED = re.compile(f"CREATE {_NAME}"), re.compile(f"DROP {_NAME}")
 
 
-def current(connection: Connection, schema: str | None) -> str | None:
+def current(connection: Connection, schema: Schema) -> str | None:
     """Return the revision of the database, known to this code or not; None without a schema.
 
     Raise `NotMigrated` if its tables are those of an unreleased version.
@@ -30,86 +30,121 @@ def current(connection: Connection, schema: str | None) -> str | None:
     from eventkit.errors import NotMigrated
 
     revision = _context(connection, schema).get_current_revision()
-    if revision in _names() and stored_hash(connection, schema) != schema_hash(connection.dialect.name, revision):
+    if revision in _names() and stored_hash(connection, schema) != schema_hash(schema.dialect, revision):
         raise NotMigrated(f"the database {UNRELEASED}")
     return revision
 
 
-def stored_hash(connection: Connection, schema: str | None) -> str | None:
-    """Return the hash that `keep_hash` has stored, without a statement that can fail."""
-    if not inspect(connection).has_table("eventkit_identity", schema):
-        return None
-    place = "eventkit_identity" if schema is None else f'"{schema}".eventkit_identity'
-    found = connection.exec_driver_sql(f"SELECT * FROM {place}").mappings().all()
-    return found[0].get("schema_hash") if found else None
+def stored_hash(connection: Connection, schema: Schema) -> str | None:
+    """Return the hash of the tables that `keep_hashes` has stored, without a statement that can fail."""
+    return _stored(connection, schema, "eventkit_identity", "schema_hash")
 
 
-def upgrade(connection: Connection, to: str, schema: str | None) -> None:
-    """Run the revisions after the database's, up to *to*; do nothing if it is there or beyond."""
+def stored_functions(connection: Connection, schema: Schema) -> str | None:
+    """Return the hash of the functions that `keep_hashes` has stored, without a statement that can fail."""
+    return _stored(connection, schema, VERSION_TABLE, "functions_hash")
+
+
+def upgrade(connection: Connection, to: str, schema: Schema) -> None:
+    """Run the revisions after the database's, up to *to*, and replace functions of another version."""
     context = _context(connection, schema)
-    alone(connection, schema)
-    make_room(connection, schema)
-    for script in _history()[_reached(connection, schema) : _position(to)]:
+    schema.lock(connection)
+    schema.make_room(connection)
+    at = _reached(connection, schema)
+    for script in _history()[at : _position(to)]:
         script.module.upgrade(connection, schema)
         context.stamp(_scripts(), script.revision)
-        keep_hash(connection, script.revision, schema)
+    finish(connection, _names()[at], _names()[max(at, _position(to))], schema)
 
 
-def downgrade(connection: Connection, to: str, schema: str | None) -> None:
+def downgrade(connection: Connection, to: str, schema: Schema) -> None:
     """Undo the revisions of the database down to *to*; do nothing if it is there or below."""
     context = _context(connection, schema)
-    alone(connection, schema)
-    for script in reversed(_history()[_position(to) : _reached(connection, schema)]):
+    schema.lock(connection)
+    at = _reached(connection, schema)
+    for script in reversed(_history()[_position(to) : at]):
         script.module.downgrade(connection, schema)
-        below = _names()[_position(script.revision) - 1]
-        context.stamp(_scripts(), below)
-        keep_hash(connection, below, schema)
+        context.stamp(_scripts(), _names()[_position(script.revision) - 1])
+    if _position(to) < at:
+        finish(connection, _names()[at], to, schema)
 
 
-def script(at: str | None, to: str, schema: str | None) -> str:
-    """Return the transaction that takes a database from the revision *at* to *to*; empty if they are the same."""
-    statements = between(at, to, schema)
+def finish(connection: Connection, before: str, after: str, schema: Schema) -> None:
+    """Replace the functions if they are those of another version, and store the hashes, after the revisions."""
+    if after == "base":
+        return
+    changed = schema.functions_hash is not None and stored_functions(connection, schema) != schema.functions_hash
+    if changed:
+        column = f"ALTER TABLE {VERSION_TABLE} ADD COLUMN IF NOT EXISTS functions_hash text"
+        for statement in (column, *(schema.functions(replace=True) if before != "base" else ())):
+            execute(connection, statement, schema)
+    if changed or before != after:
+        keep_hashes(connection, after, schema)
+
+
+def keep_hashes(connection: Connection | Recorder, revision: str, schema: Schema) -> None:
+    """Store the hash of the tables at *revision*, and that of the functions."""
+    value = schema_hash(schema.dialect, revision)
+    execute(connection, f"UPDATE eventkit_identity SET schema_hash = '{value}'", schema)
+    if schema.functions_hash is not None:
+        execute(connection, f"UPDATE {VERSION_TABLE} SET functions_hash = '{schema.functions_hash}'", schema)
+
+
+def script(at: str | None, to: str, schema: Schema, functions: str | None = None) -> str:
+    """Return the transaction that takes a database from the revision *at* to *to*; empty if there is nothing to do.
+
+    *functions* is the stored hash of its functions.
+    """
+    statements = between(at, to, schema, functions)
     return ";\n\n".join(["BEGIN", *statements, "COMMIT"]) + ";\n" if statements else ""
 
 
-def write(context: MigrationContext, at: str | None, to: str, schema: str | None) -> None:
+def write(context: MigrationContext, at: str | None, to: str, schema: Schema) -> None:
     """Write the statements from the revision *at* to *to* into the script of Alembic's offline mode."""
-    for statement in between(at, to, schema):
+    for statement in between(at, to, schema, schema.functions_hash):
         context.impl.static_output(f"{statement};")
 
 
-def between(at: str | None, to: str, schema: str | None) -> list[str]:
+def between(at: str | None, to: str, schema: Schema, functions: str | None) -> list[str]:
     """Return the statements from the revision *at* to *to*, up or down, including that for the version table."""
     here, there = _position(at or "base"), _position(to)
-    recorder = Recorder("sqlite" if schema is None else "postgresql")
+    recorder = Recorder()
     for script in _history()[here:there]:
         script.module.upgrade(recorder, schema)
     for script in reversed(_history()[there:here]):
         script.module.downgrade(recorder, schema)
-    if here == there:
+    changed = bool(here and there) and functions != schema.functions_hash
+    if here == there and not changed:
         return []
-    keep_hash(recorder, _names()[there], schema)
-    version = VERSION_TABLE if schema is None else f'"{schema}".{VERSION_TABLE}'
-    first = [] if schema is None or here else [f'CREATE SCHEMA IF NOT EXISTS "{schema}"']
+    if changed:
+        for statement in schema.functions(replace=True):
+            execute(recorder, statement, schema)
+    version = schema.prepared(VERSION_TABLE)
+    first = [] if schema.name is None or here else [f'CREATE SCHEMA IF NOT EXISTS "{schema.name}"']
+    last = []
     if not here:
         # SQLite keeps the text of a definition: this is exactly Alembic's.
         first.append(
             f"CREATE TABLE {version} (\n\tversion_num VARCHAR(32) NOT NULL, \n\t"
             f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)\n)"
         )
-        last = f"INSERT INTO {version} (version_num) VALUES ('{_names()[there]}')"
-    elif there:
-        last = f"UPDATE {version} SET version_num = '{_names()[there]}'"
-    else:
-        last = f"DELETE FROM {version}"
-    return [*first, *recorder.statements, last]
+        if schema.functions_hash is not None:
+            first.append(f"ALTER TABLE {version} ADD COLUMN functions_hash text")
+        first.append(f"INSERT INTO {version} (version_num) VALUES ('{_names()[there]}')")
+    elif not there:
+        last = [f"DELETE FROM {version}"]
+    elif here != there:
+        first.append(f"UPDATE {version} SET version_num = '{_names()[there]}'")
+    if there:
+        keep_hashes(recorder, _names()[there], schema)
+    return [*first, *recorder.statements, *last]
 
 
 def objects(dialect: str) -> list[str]:
     """Return the names of the objects that the revisions create and do not drop again."""
-    recorder = Recorder(dialect)
+    recorder, schema = Recorder(), of_dialect(dialect)
     for script in _history():
-        script.module.upgrade(recorder, None if dialect == "sqlite" else "eventkit")
+        script.module.upgrade(recorder, schema)
     made: list[str] = []
     for statement in recorder.statements:
         if found := _MADE.match(statement):
@@ -119,19 +154,19 @@ def objects(dialect: str) -> list[str]:
     return made
 
 
-def make_room(connection: Connection, schema: str | None) -> None:
-    """Create the schema if it does not exist, where the kind of database has schemas."""
-    # The query comes first because a role may lack the right to create a schema that already exists.
-    found = f"SELECT 1 FROM pg_namespace WHERE nspname = '{schema}'"
-    if schema is not None and not connection.exec_driver_sql(found).fetchall():
-        connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
+def _stored(connection: Connection, schema: Schema, table: str, column: str) -> str | None:
+    if not inspect(connection).has_table(table, schema.name):
+        return None
+    found = connection.exec_driver_sql(f"SELECT * FROM {schema.prepared(table)}").mappings().all()
+    return found[0].get(column) if found else None
 
 
-def _context(connection: Connection, schema: str | None) -> MigrationContext:
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "version_table_schema": schema})
+def _context(connection: Connection, schema: Schema) -> MigrationContext:
+    options = {"version_table": VERSION_TABLE, "version_table_schema": schema.name}
+    return MigrationContext.configure(connection, opts=options)
 
 
-def _reached(connection: Connection, schema: str | None) -> int:
+def _reached(connection: Connection, schema: Schema) -> int:
     """Return the number of revisions that the database has."""
     from eventkit.errors import NotMigrated
 

@@ -5,8 +5,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import eventkit_migrations
+import eventkit_postgres.ddl
+import eventkit_sqlite.ddl
 import pytest
-from eventkit_migrations import HEAD, VERSION_TABLE, database, postgres, sqlite
+from eventkit_migrations import HEAD, VERSION_TABLE, database
 from schemas import connected, on_postgres, only_sqlite, place, python, schema
 
 from eventkit.errors import Busy
@@ -20,7 +22,7 @@ RACERS = """
 import os, sys, traceback
 from sqlalchemy import Engine, event
 import eventkit_migrations
-from eventkit_migrations import database, postgres, revisions, sqlite
+from eventkit_migrations import database, revisions
 
 created = 0
 
@@ -130,9 +132,9 @@ def test_a_killed_downgrade_leaves_everything(url: str) -> None:
 
 def test_a_lock_that_is_not_given_up_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that waits too long for another process's migration gets Busy, not the driver's error."""
-    monkeypatch.setattr(postgres if on_postgres(url) else sqlite, "TIMEOUT", 0.1)
+    monkeypatch.setattr(eventkit_postgres.ddl if on_postgres(url) else eventkit_sqlite.ddl, "TIMEOUT", 0.1)
     eventkit_migrations.upgrade(url)
-    with database.locked(url), pytest.raises(Busy, match="try again"):
+    with database.of(url).locked(), pytest.raises(Busy, match="try again"):
         eventkit_migrations.upgrade(url)
 
 

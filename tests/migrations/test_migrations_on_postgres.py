@@ -7,8 +7,8 @@ from typing import Any
 import eventkit_migrations
 import psycopg
 import pytest
-from eventkit_migrations import HEAD, VERSION_TABLE, postgres
-from eventkit_postgres import address
+from eventkit_migrations import HEAD, VERSION_TABLE
+from eventkit_postgres import address, ddl
 from schemas import connected, place, python, schema, tables
 
 import eventkit
@@ -26,7 +26,7 @@ def bare(url: str) -> "psycopg.Connection[Any]":
 
 def test_a_table_in_use_is_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that would queue behind a long transaction, and block others, gives up and is rolled back."""
-    monkeypatch.setattr(postgres, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(ddl, "LOCK_TIMEOUT", 0.1)
     eventkit_migrations.upgrade(url)
     before = schema(url)
     with connected(url) as reader:
@@ -154,3 +154,73 @@ def test_two_schemas_are_strangers(url: str) -> None:
         assert listening.result(60) == "ours"
         eventkit_migrations.downgrade(place(url, "other"), "base")
         assert ours.stream("t").publish("still there") == 2
+
+
+def functions(url: str) -> dict[str, str]:
+    """Return the signature and the body of each function, by name."""
+    with connected(url) as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT proname || '(' || pg_get_function_identity_arguments(oid) || ') ' || pg_get_function_result(oid), "
+            "prosrc FROM pg_proc WHERE pronamespace = current_schema::regnamespace"
+        ).all()
+    return {signature.removeprefix("eventkit_"): body for signature, body in rows}
+
+
+def make_functions_older(url: str, *statements: str) -> None:
+    """Store the hash of other functions, and execute the statements that make some of those."""
+    with connected(url) as connection:
+        for statement in (f"UPDATE {VERSION_TABLE} SET functions_hash = 'older'", *statements):
+            connection.exec_driver_sql(statement)
+
+
+def test_signatures_are_written_as_the_server_does(url: str) -> None:
+    """A migration drops what has another signature, so each must be recognized."""
+    eventkit_migrations.upgrade(url)
+    assert functions(url).keys() == {*ddl.signatures()}
+
+
+@pytest.mark.parametrize("way", ["upgrade", "script"])
+def test_only_a_migration_replaces_functions(url: str, way: str) -> None:
+    """Connecting refuses a database with other functions and changes nothing; a migration keeps rows and grants."""
+    with eventkit.connect(url) as kit:
+        kit.stream("orders").publish(1)
+    current = functions(url)
+    name = address.parse(url).schema
+    with bare(url) as admin:
+        admin.execute(f"CREATE ROLE {name}_caller")  # type: ignore[arg-type]
+    try:
+        make_functions_older(
+            url,
+            "CREATE OR REPLACE FUNCTION eventkit_token() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'",
+            "DROP FUNCTION eventkit_stats(text)",
+            "CREATE FUNCTION eventkit_stats(queue text, most bigint) RETURNS json LANGUAGE sql AS 'SELECT NULL::json'",
+            "DROP FUNCTION eventkit_result_get(bigint)",
+            "CREATE FUNCTION eventkit_result_get(id bigint) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'",
+            "CREATE FUNCTION eventkit_former() RETURNS text LANGUAGE sql AS 'SELECT NULL::text'",
+            "REVOKE ALL ON FUNCTION eventkit_stats(text, bigint) FROM PUBLIC",
+            f"GRANT EXECUTE ON FUNCTION eventkit_stats(text, bigint) TO {name}_caller",
+        )
+        older = functions(url)
+        for create in (True, False):
+            with pytest.raises(NotMigrated, match="functions of another version .*eventkit_migrations upgrade"):
+                eventkit.connect(url, create=create)
+        assert functions(url) == older
+        if way == "upgrade":
+            eventkit_migrations.upgrade(url)
+        else:
+            with bare(url) as admin:
+                admin.execute(eventkit_migrations.script(url).encode())
+        assert functions(url) == current
+        assert eventkit_migrations.script(url) == ""
+        with eventkit.connect(url) as kit:
+            assert kit.stream("orders").head() == 1
+        with connected(url) as connection:
+            allowed = connection.exec_driver_sql(
+                f"SELECT has_function_privilege('{name}_caller', 'eventkit_stats(text)', 'EXECUTE'), "
+                "(SELECT proacl::text FROM pg_proc WHERE oid = 'eventkit_stats(text)'::regprocedure) LIKE '%%{=%%', "
+                f"has_function_privilege('{name}_caller', 'eventkit_token()', 'EXECUTE')"
+            ).one()
+        assert tuple(allowed) == (True, False, True)
+    finally:
+        with bare(url) as admin:
+            admin.execute(f"DROP OWNED BY {name}_caller; DROP ROLE {name}_caller")  # type: ignore[arg-type]

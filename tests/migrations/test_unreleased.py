@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import eventkit_migrations
 import pytest
 from alembic import command
 from alembic.config import Config
-from eventkit_migrations import schemas
+from eventkit_migrations import database
+from eventkit_postgres import ddl
 from schemas import connected, on_postgres, place, python, schema
 
 import eventkit
@@ -33,7 +33,7 @@ EARLIER = {
 REMEDY = r"unreleased version.*eventkit export FILE.*downgrade <url> --to base.*eventkit import FILE.*new database"
 
 SECOND = """
-from eventkit_migrations.schemas import execute
+from eventkit_migrations.database import execute
 
 revision, down_revision = "0002", "0001"
 
@@ -122,18 +122,32 @@ def test_a_script_stores_the_hash(url: str) -> None:
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_each_statement_is_in_the_hash(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Comments and layout are not, so that they can change without a new schema."""
-    revision = import_module("eventkit_migrations.versions.0001_foundation")
-    statements = revision.UPGRADE[name]
+    schema = type(database.of_dialect(name))
+    statements = database.of_dialect(name).tables("0001")
 
     def hash_of(changed: list[str]) -> str:
-        monkeypatch.setitem(revision.UPGRADE, name, changed)
-        return schemas.schema_hash.__wrapped__(name, "0001")
+        monkeypatch.setattr(schema, "tables", lambda *_: changed)
+        return database.schema_hash.__wrapped__(name, "0001")
 
     ours = eventkit_migrations.schema_hash(name)
     assert hash_of([f"-- A note.\n\n{statement}\n" for statement in statements]) == ours
     changed = {hash_of([*statements[:at], f"{one} x", *statements[at + 1 :]]) for at, one in enumerate(statements)}
     assert len(changed - {ours}) == len(statements)
-    assert name == "sqlite" or any("CREATE FUNCTION eventkit_ack" in statement for statement in statements)
+
+
+def test_each_function_is_in_the_hash_of_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comments and layout are not."""
+    statements = ddl._functions()
+
+    def hash_of(changed: list[str]) -> str:
+        monkeypatch.setattr(ddl, "_functions", lambda: changed)
+        return ddl.functions_hash.__wrapped__()
+
+    ours = ddl.functions_hash()
+    assert hash_of([f"-- A note.\n\n{statement}\n" for statement in statements]) == ours
+    changed = {hash_of([*statements[:at], f"{one} x", *statements[at + 1 :]]) for at, one in enumerate(statements)}
+    assert len(changed - {ours}) == len(statements)
+    assert any("FUNCTION eventkit_ack" in statement for statement in statements)
 
 
 @pytest.fixture
