@@ -3,82 +3,46 @@
 import re
 import typing
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.resources import files
 from operator import attrgetter
+from pkgutil import iter_modules
 from typing import Any
 
 import msgspec
 
 from . import operations
-from .operations import (
-    Operation,
-    admin,
-    archive,
-    batches,
-    channel,
-    claim,
-    collected,
-    coordination,
-    enqueue,
-    finish,
-    maintenance,
-    outbox,
-    position,
-    queue,
-    result,
-    schedule,
-    settings,
-    stream,
-    tables,
-)
+from .operations import Operation, Step
+from .operations.tables import ALL_TABLES, Table
 
-_HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_HEADING = re.compile(r"^-- (name|step): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d+)?)")
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """The SQL of one operation, and how to read its parameters from an operation of that class."""
+    """The SQL of an operation or a step, and how to read its parameters from one."""
 
     sql: str
     parameters: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
     bulk: dict[int, int | None]
-    """The positions of bulk parameters, each with its column if it is one column of rows."""
-    single: bool
-    """True if the statement is the operation's whole plan."""
+    """The positions of parameters that are lists, each with its column if it is one column of rows.
+
+    Any parameter of a step may be one.
+    """
 
 
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Return all operations, by name."""
-    modules = (
-        admin,
-        archive,
-        batches,
-        channel,
-        claim,
-        collected,
-        coordination,
-        enqueue,
-        finish,
-        maintenance,
-        operations,
-        outbox,
-        position,
-        queue,
-        result,
-        schedule,
-        settings,
-        stream,
-        tables,
-    )
+    modules = [import_module(f"{operations.__name__}.{found.name}") for found in iter_modules(operations.__path__)]
     classes = {
         name: value
-        for module in modules
+        for module in (operations, *modules)
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Operation) and not name.startswith("_")
     }
-    for table in tables.ALL_TABLES:
+    for table in ALL_TABLES:
         classes |= table.operations
     return classes
 
@@ -87,35 +51,34 @@ def load(
     package: str,
     placeholder: Callable[[int], str],
     constants: Mapping[str, str],
-    of_table: Callable[[tables.Table], Mapping[str, str]],
-) -> dict[type[Operation[Any]], Statement]:
-    """Load the statements in the ``.sql`` files of *package*.
+    of_table: Callable[[Table], Mapping[str, str]],
+) -> dict[str, Statement]:
+    """Load the statements in the ``.sql`` files of *package*, by their headings.
 
+    A statement belongs to the operation ``-- name: Operation``, or to the steps of plans that yield ``-- step: Step``.
     *placeholder* writes the n-th parameter, from 1; a parameter named in *constants* is replaced by the text there.
     *of_table* makes the statements of a table by the names of its operations; a file may have another one of that name.
     """
     classes = operation_classes()
-    statements: dict[type[Operation[Any]], Statement] = {}
+    texts = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in classes}
+    steps: set[str] = set()
     for file in sorted(files(package).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
-            parts = _HEADING.split(file.read_text("utf-8"))[1:]
-            for name, text in zip(parts[::2], parts[1::2], strict=True):
-                if name not in classes:
+            _, *parts = _HEADING.split(file.read_text("utf-8"))
+            for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+                if kind == "step":
+                    steps.add(name)
+                elif name not in classes:
                     raise LookupError(f"{file.name} has a statement for {name}, which is no operation")
-                statements[classes[name]] = _statement(classes[name], text, placeholder, constants)
-    for table in tables.ALL_TABLES:
-        texts = of_table(table)
-        for name, operation in table.operations.items():
-            if operation not in statements:
-                statements[operation] = _statement(operation, texts[name], placeholder, constants)
-    return statements
+                texts[name] = text
+    return {
+        name: _statement(Step if name in steps else classes[name], text, placeholder, constants)
+        for name, text in texts.items()
+    }
 
 
 def _statement(
-    operation: type[Operation[Any]],
-    text: str,
-    placeholder: Callable[[int], str],
-    constants: Mapping[str, str],
+    operation: type[Operation[Any]], text: str, placeholder: Callable[[int], str], constants: Mapping[str, str]
 ) -> Statement:
     names: list[str] = []
 
@@ -128,19 +91,19 @@ def _statement(
         return placeholder(names.index(name) + 1)
 
     sql = _PARAMETER.sub(replace, _COMMENT.sub("", text)).strip()
-    hints = typing.get_type_hints(operation)
-    fields = [name.partition(".") for name in names]
+    hints = {} if operation is Step else typing.get_type_hints(operation)
+    fields = [name.partition(".")[::2] for name in names]
     bulk = {
         i: int(column) if column else None
-        for i, (field, _, column) in enumerate(fields)
-        if typing.get_origin(hints[field]) in (list, tuple)
+        for i, (field, column) in enumerate(fields)
+        if operation is Step or typing.get_origin(hints[field]) in (list, tuple)
     }
-    return Statement(
-        sql, tuple(names), _reader([field for field, *_ in fields]), bulk, operation.plan is Operation.plan
-    )
+    return Statement(sql, tuple(names), _reader(operation, [field for field, _ in fields]), bulk)
 
 
-def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _reader(operation: type[Operation[Any]], names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if operation is Step:
+        return lambda step: tuple([step.parameters[name] for name in names])
     if not names:
         return lambda operation: ()
     if len(names) == 1:

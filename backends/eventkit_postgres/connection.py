@@ -19,7 +19,7 @@ from eventkit.plans import Stop, run
 from .address import Address, shown
 from .errors import translated
 from .session import IDLE, PARTING, RECONNECTING, TAKEN_BACK, InUse, adapt, beginning, failed, options
-from .statements import Kept, fetch_alone, statements
+from .statements import FREE, Kept, fetch_alone, statements
 from .transaction import Home, execute_in, unwrap
 from .waking import Listener, Pause, Query, Step, Waiter, sleep
 
@@ -217,12 +217,7 @@ class Connection:
             raise known if isinstance(known, Disconnected) else error from error
 
     def _execute_on(self, driver: Driver, operation: Operation[T]) -> T:
-        statement = self._statements.get(type(operation))
-        alone = not operation.writes or (statement is not None and statement.single)
-        # The number of statements to run outside a transaction: all (-1), the first, or none.
-        free = -1 if alone else 1 if operation.first_alone else 0
-        if self._address.pooled:
-            free = 0
+        free = 0 if self._address.pooled else FREE[operation.scope]
         begun = False
 
         def step(step: Operation[Any]) -> Rows:

@@ -32,7 +32,7 @@ class Psycopg2:
 
     def fetch(self, known: Statements, step: Operation[Any]) -> Rows:
         """Execute the statement of *step*, and return its rows."""
-        statement = known[type(step)]
+        statement = known[step.heading]
         values = {str(number): value for number, value in enumerate(parameters(statement, step), 1)}
         return self.execute(_named(statement.sql), values) if values else self.execute(statement.sql)
 
@@ -59,7 +59,7 @@ class Asyncpg:
 
     async def fetch(self, known: Statements, step: Operation[Any]) -> Rows:
         """Execute the statement of *step*, and return its rows."""
-        statement = known[type(step)]
+        statement = known[step.heading]
         return await self.execute(statement.sql, columns(statement, step))
 
 

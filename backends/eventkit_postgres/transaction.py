@@ -15,7 +15,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from eventkit.errors import ForeignTransaction
-from eventkit.operations import Operation, Rows
+from eventkit.operations import Operation, Rows, Scope
 from eventkit.plans import run, run_async
 from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
@@ -164,8 +164,7 @@ async def unwrap_async(tx: Any) -> AsyncDriver:
 
 def execute_in(driver: Driver, known: Statements, operation: Operation[T]) -> T:
     """Execute *operation* in the open transaction of *driver*, completely or not at all, and return its result."""
-    statement = known.get(type(operation))
-    if statement is not None and statement.single:
+    if operation.scope is Scope.NONE:
         return operation.decode(_fetch(driver, known, operation))
     driver.execute("SAVEPOINT eventkit_call")
     try:
@@ -181,8 +180,7 @@ def execute_in(driver: Driver, known: Statements, operation: Operation[T]) -> T:
 
 async def execute_in_async(driver: AsyncDriver, known: Statements, operation: Operation[T]) -> T:
     """Do the same as `execute_in`, awaited."""
-    statement = known.get(type(operation))
-    if statement is not None and statement.single:
+    if operation.scope is Scope.NONE:
         return operation.decode(await _fetch_async(driver, known, operation))
     await driver.execute("SAVEPOINT eventkit_call")
     try:

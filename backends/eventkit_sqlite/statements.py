@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 def fetch(connection: Connection, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*, and return its rows.  Bulk parameters are passed as JSON."""
-    statement = STATEMENTS[type(step)]
+    statement = STATEMENTS[step.heading]
     rows: Rows = connection.execute(statement.sql, bound(statement, step)).fetchall()
     return rows
 
@@ -49,4 +49,9 @@ def bound(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     values = statement.values(step)
     if not statement.bulk:
         return values
-    return tuple(_encode(value).decode() if place in statement.bulk else value for place, value in enumerate(values))
+    return tuple(
+        [
+            _encode(value).decode() if place in statement.bulk and isinstance(value, list | tuple) else value
+            for place, value in enumerate(values)
+        ]
+    )

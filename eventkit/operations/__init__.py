@@ -14,23 +14,41 @@ The field ``codec`` is never a parameter.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from enum import Enum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 T = TypeVar("T", covariant=True)
+V = TypeVar("V")
 
 Rows = list[tuple[Any, ...]]
 Plan = Generator["Operation[Any]", Rows, T]
+Decode = Callable[["Operation[Any]", Rows], V]
+
+
+class Scope(Enum):
+    """The part of an operation for which a backend has to open a transaction."""
+
+    NONE = "a single statement is a transaction by itself"
+    SNAPSHOT = "several statements read, from one snapshot if the database has snapshots that last"
+    REST = "the first statement may commit by itself; what follows needs a transaction"
+    REST_ONCE_READ = "the same, unless the driver could fail to read the rows of the first statement after its commit"
+    ALL = "all statements take effect together"
 
 
 class Operation(msgspec.Struct, Generic[T], frozen=True):
     """A request to a database.
 
-    Where the answer is one of `nothing`, `flag`, `first`, `first_or_none`, `column` or `all_rows`, a class says
-    ``decode = flag``.
+    Where one of the functions below makes the answer, a class says ``decode = flag``.
     """
+
+    heading = ""
+    """The heading of the statement in the ``.sql`` files: the name of the class."""
+
+    scope: ClassVar[Scope]
+    """What needs a transaction, which follows from the plan and from the next three."""
 
     writes: ClassVar[bool] = True
     """True if the operation changes anything.  Operations that only read run beside the writer."""
@@ -40,6 +58,16 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
 
     may_fail_to_read: ClassVar[bool] = False
     """True if the rows hold data of other writers: a driver that fails to read a row must do so before the commit."""
+
+    def __init_subclass__(cls) -> None:
+        if "heading" not in vars(cls):
+            cls.heading = cls.__name__
+        if cls.plan is Operation.plan:
+            cls.scope = Scope.NONE
+        elif cls.first_alone:
+            cls.scope = Scope.REST_ONCE_READ if cls.may_fail_to_read else Scope.REST
+        else:
+            cls.scope = Scope.ALL if cls.writes else Scope.SNAPSHOT
 
     def decode(self, rows: Rows) -> T:
         """Return the answer for *rows*.  An operation whose rows matter only to a plan has none."""
@@ -52,6 +80,28 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     def undo(self, answer: Any) -> Operation[Any] | None:
         """Return the operation that reverts *answer* for a caller that has left; None if there is nothing to revert."""
         return None
+
+
+class Read(Operation[T], Generic[T], frozen=True):
+    """An operation that changes nothing."""
+
+    writes: ClassVar[bool] = False
+
+
+class Step(Operation[Rows], frozen=True):
+    """A statement of a plan that is no operation: its heading in the ``.sql`` files, and its parameters by name."""
+
+    heading: str
+    parameters: dict[str, Any]
+
+    def decode(self, rows: Rows) -> Rows:
+        """Return the rows."""
+        return rows
+
+
+def step(heading: str, /, **parameters: Any) -> Step:
+    """Return the step of a plan that executes the statement under ``-- step: heading``; a list is a bulk parameter."""
+    return Step(heading, parameters)
 
 
 def nothing(self: Operation[Any], rows: Rows) -> None:
@@ -83,6 +133,21 @@ def all_rows(self: Operation[Any], rows: Rows) -> Rows:
     return rows
 
 
+def count(self: Operation[Any], rows: Rows) -> int:
+    """Answer the number of rows."""
+    return len(rows)
+
+
+def one(make: Callable[..., V]) -> Decode[V]:
+    """Answer what *make* makes of the columns of the first row, or of nothing if there is no row."""
+    return lambda self, rows: make(*rows[0]) if rows else make()
+
+
+def each(make: Callable[..., V]) -> Decode[list[V]]:
+    """Answer what *make* makes of the columns of each row."""
+    return lambda self, rows: [make(*row) for row in rows]
+
+
 class Outlook(msgspec.Struct, frozen=True):
     """The time at which a waiter is to check again: now (*ready*), or in at most *delay* milliseconds.
 
@@ -105,10 +170,8 @@ class Outlook(msgspec.Struct, frozen=True):
         return hash((self.ready, self.due))
 
 
-class Probe(Operation[Outlook], frozen=True):
+class Probe(Read[Outlook], frozen=True):
     """A read for a waiter, which sleeps until the answer is ready."""
-
-    writes: ClassVar[bool] = False
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -126,10 +189,9 @@ class Origin(NamedTuple):
     seen: frozenset[int] = frozenset()
 
 
-class ReadSchema(Operation[str | None], frozen=True):
+class ReadSchema(Read[str | None], frozen=True):
     """Read the version of eventkit's schema; fail if there is none."""
 
-    writes: ClassVar[bool] = False
     decode = first_or_none
 
 
@@ -142,10 +204,8 @@ class Condition(NamedTuple):
     """The sentence about an interrupted ``copy`` or ``import``, which names both remedies."""
 
 
-class ReadCondition(Operation[Condition], frozen=True):
+class ReadCondition(Read[Condition], frozen=True):
     """Read the condition of a database; fail if its tables are older than the columns that store it."""
-
-    writes: ClassVar[bool] = False
 
     def decode(self, rows: Rows) -> Condition:
         """Return the one row, with a sentence about the interrupted operation instead of its name."""
