@@ -36,15 +36,12 @@ class Statement(msgspec.Struct, frozen=True):
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Return all operations, by name."""
     modules = [import_module(f"{operations.__name__}.{found.name}") for found in iter_modules(operations.__path__)]
-    classes = {
+    return {
         name: value
         for module in (operations, *modules)
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Operation) and not name.startswith("_")
     }
-    for table in ALL_TABLES:
-        classes |= table.operations
-    return classes
 
 
 def load(
@@ -57,11 +54,11 @@ def load(
 
     A statement belongs to the operation ``-- name: Operation``, or to the steps of plans that yield ``-- step: Step``.
     *placeholder* writes the n-th parameter, from 1; a parameter named in *constants* is replaced by the text there.
-    *of_table* makes the statements of a table by the names of its operations; a file may have another one of that name.
+    *of_table* makes the statements of a table by their headings; a file may have another one under that heading.
     """
     classes = operation_classes()
-    texts = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in classes}
-    steps: set[str] = set()
+    steps = {heading for table in ALL_TABLES for heading in table.headings}
+    texts = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in steps}
     for file in sorted(files(package).iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
             _, *parts = _HEADING.split(file.read_text("utf-8"))

@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Literal
 
 import eventkit
 from eventkit.conformance.clauses import proves
-from eventkit.operations.admin import ListJobs, ListJobsOf
+from eventkit.operations.queue import ListJobs, ListJobsOf
 from eventkit.webhooks import Job
 
 OTHERS = 3_000

@@ -20,8 +20,8 @@ import eventkit
 from eventkit.codec import Codec
 from eventkit.operations import Operation, Plan, Rows
 from eventkit.operations.claim import fresh_token
+from eventkit.operations.coordination import AckInLane, AddMessage, ClaimInOrder
 from eventkit.operations.finish import Fail, Release, Retry
-from eventkit.operations.outbox import AckInLane, AddMessage, ClaimInOrder
 from eventkit.operations.queue import Cancel
 from eventkit.values import Task
 

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit.operations import Operation, Probe, Read, Step
-from eventkit.operations.batches import Fetching
-from eventkit.operations.tables import ALL_TABLES
+from eventkit.operations import Operation, Probe, Read, ReadStep, Step
+from eventkit.operations.queue import StoredSettings
+from eventkit.operations.schedule import Settings
+from eventkit.operations.tables import ALL_TABLES, Fetching
 from eventkit.statements import load, operation_classes
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
@@ -62,10 +63,10 @@ def statements(backend: str, *kinds: str) -> dict[str, str]:
         assert name not in found, f"{name} has two statements"
         if kind in kinds or not kinds:
             found[name] = text
-    if kinds == ("step",):
+    if kinds == ("name",):
         return found
     of_table = import_module(f"{backend}.statements").of_table
-    made = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in table.operations}
+    made = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in table.headings}
     return made | found
 
 
@@ -82,9 +83,12 @@ def steps() -> Iterator[tuple[str, set[str]]]:
                 spread = set(SPREAD[heading.value].__struct_fields__) if heading.value in SPREAD else set()
                 assert bool(spread) == any(keyword.arg is None for keyword in node.keywords), heading.value
                 yield heading.value, spread | {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+    for table in ALL_TABLES:
+        made = table.export(*table.before, 1), table.write([]), table.advance(1)
+        yield from ((step.heading, set(step.parameters)) for step in made if step.heading in table.headings)
 
 
-SPREAD: dict[str, Any] = {}
+SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": StoredSettings}
 """The settings whose fields are parameters of a step."""
 
 CHANGING = (
@@ -100,7 +104,7 @@ CHANGING = (
 )
 """Functions of a database that change or lock something."""
 
-ABSTRACT = (Operation, Read, Probe, Fetching, Step)
+ABSTRACT = (Operation, Read, Probe, Fetching, Step, ReadStep)
 OPERATIONS = {name: cls for name, cls in operation_classes().items() if cls not in ABSTRACT}
 
 

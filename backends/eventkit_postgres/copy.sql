@@ -1,7 +1,7 @@
 -- Copying a database: the rows of each table in the order of their keys, compared as bytes.
 
 -- Claims start again to record where the ready tasks of each priority begin.  The trigger inserts the keys.
--- name: ImportTask
+-- step: ImportTask
 WITH added AS (
     INSERT INTO eventkit_task (
         id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
@@ -35,7 +35,7 @@ WHERE
     )
 
 -- The key of an existing task is copied with the task.
--- name: ExportKey
+-- step: ExportKey
 SELECT queue, key, task_id, eventkit_ms(reserved_until)
 FROM eventkit_key
 WHERE (queue COLLATE "C", key COLLATE "C") > (:queue, :key) AND reserved_until < 'infinity'

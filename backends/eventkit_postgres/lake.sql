@@ -30,13 +30,13 @@ FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic A
 GROUP BY l.topic
 ORDER BY l.topic
 
--- name: CoverLake
+-- step: CoverLake
 UPDATE eventkit_lake
 SET covered = :last, updated_at = :now
 WHERE topic = :topic AND epoch = :epoch AND covered = :after
 RETURNING covered
 
--- name: AddFiles
+-- step: AddFiles
 INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest)
 SELECT :topic, f.*
 FROM unnest(
@@ -44,13 +44,13 @@ FROM unnest(
     :files.5::bigint[], :files.6::bigint[], :files.7::bigint[]
 ) AS f
 
--- name: HoldLake
+-- step: HoldLake
 UPDATE eventkit_lake
 SET updated_at = :now
 WHERE topic = :topic AND epoch = :epoch
 RETURNING epoch
 
--- name: RetireFiles
+-- step: RetireFiles
 UPDATE eventkit_lake_file
 SET retired_at = :now
 WHERE topic = :topic AND path = ANY (:paths::text[]) AND retired_at IS NULL

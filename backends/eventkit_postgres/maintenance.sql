@@ -21,7 +21,7 @@ WHERE
 -- Rows locked by another transaction are skipped, here and below.
 
 -- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
--- name: BoundLeases
+-- step: BoundLeases
 WITH RECURSIVE queues (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
     UNION ALL
@@ -46,7 +46,7 @@ WHERE id = ANY (ARRAY(
 ))
 RETURNING 1
 
--- name: DropDone
+-- step: DropDone
 DELETE FROM eventkit_task
 WHERE id = ANY (ARRAY(
     SELECT t.id
@@ -81,12 +81,12 @@ DELETE FROM eventkit_result
 WHERE id = ANY (ARRAY(SELECT id FROM eventkit_result WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING 1
 
--- name: DropRates
+-- step: DropRates
 DELETE FROM eventkit_rate
 WHERE (name, per) IN (SELECT name, per FROM eventkit_rate WHERE until <= :now LIMIT :limit FOR UPDATE SKIP LOCKED)
 RETURNING 1
 
--- name: DropSeen
+-- step: DropSeen
 DELETE FROM eventkit_inbox
 WHERE (consumer, message_id) IN (
     SELECT s.consumer, s.message_id
@@ -159,7 +159,7 @@ WHERE
         SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
     )
 
--- name: PruneChannel
+-- step: PruneChannel
 DELETE FROM eventkit_notification
 WHERE id = ANY (ARRAY(
     SELECT n.id

@@ -146,7 +146,7 @@ RETURNING lane, eventkit_stir('task', queue)
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.  Only a transaction
 -- that has locked the task changes its key, so the tasks are locked first.
--- name: ReserveKeysOfState
+-- step: ReserveKeysOfState
 WITH held AS MATERIALIZED (
     SELECT queue, key, id, enqueued_at FROM eventkit_task
     WHERE
@@ -194,7 +194,7 @@ SET paused = excluded.paused
 RETURNING eventkit_stir('task', name)
 
 -- The row is inserted or locked, so that of two concurrent calls the second begins with what the first wrote.
--- name: AddQueue
+-- step: AddQueue
 INSERT INTO eventkit_queue (name)
 SELECT :queue::text
 WHERE
@@ -212,7 +212,7 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
--- name: HoldSettings
+-- step: HoldSettings
 INSERT INTO eventkit_queue (name)
 VALUES (:queue)
 ON CONFLICT (name) DO UPDATE
@@ -223,7 +223,7 @@ SELECT max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done
 FROM eventkit_queue
 WHERE name = :queue
 
--- name: WriteSettings
+-- step: WriteSettings
 INSERT INTO eventkit_queue AS q (
     name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 )
@@ -242,7 +242,7 @@ SET
     END
 RETURNING eventkit_stir('task', name)
 
--- name: Exhaust
+-- step: Exhaust
 WITH waiting AS MATERIALIZED (
     SELECT id FROM eventkit_task
     WHERE
@@ -264,7 +264,7 @@ SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 RETURNING id, lane
 
--- name: FindTasks
+-- step: FindTasks
 SELECT 1
 WHERE
     EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'ready')
@@ -272,20 +272,20 @@ WHERE
     OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
     OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
--- name: DropTasks
+-- step: DropTasks
 DELETE FROM eventkit_task
 WHERE queue = :queue
 
--- name: DropKeysOfQueue
+-- step: DropKeysOfQueue
 DELETE FROM eventkit_key
 WHERE queue = :queue
 
--- name: DropSettings
+-- step: DropSettings
 DELETE FROM eventkit_queue
 WHERE name = :queue
 RETURNING eventkit_stir('task', name)
 
--- name: AdvanceQueue
+-- step: AdvanceQueue
 WITH lowered AS (
     UPDATE eventkit_low
     SET

@@ -17,7 +17,7 @@ ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 RETURNING eventkit_stir('result', id)
 
--- name: SaveTaskResults
+-- step: SaveTaskResults
 INSERT INTO eventkit_result (id, value, expires_at)
 SELECT
     id::text, value::json,

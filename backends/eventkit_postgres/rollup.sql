@@ -1,6 +1,6 @@
 -- Hourly sums.
 
--- name: AddAmounts
+-- step: AddAmounts
 INSERT INTO eventkit_rollup AS r (subject, name, hour, measure, amount)
 SELECT *
 FROM unnest(:sums.0::text[], :sums.1::text[], :sums.2::bigint[], :sums.3::text[], :sums.4::bigint[])

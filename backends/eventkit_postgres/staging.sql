@@ -56,14 +56,14 @@ FROM eventkit_written
 WHERE writer = :writer
 
 -- Locked, so that housekeeping does not delete them meanwhile.
--- name: LockStaged
+-- step: LockStaged
 SELECT 1
 FROM eventkit_staged
 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
 FOR UPDATE
 
 -- The marks are set before the first offset is drawn: a row needs both sides of the join.
--- name: PublishStaged
+-- step: PublishStaged
 WITH stirred AS MATERIALIZED (
     SELECT count(eventkit_stir('event', name))
     FROM (
@@ -84,7 +84,7 @@ FROM
     ) AS s,
     unnest(s.payloads, s.keys, s.headers) AS r (payload, key, headers)
 
--- name: PublishStagedOnce
+-- step: PublishStagedOnce
 WITH stirred AS MATERIALIZED (
     SELECT count(eventkit_stir('event', name))
     FROM (
@@ -106,7 +106,7 @@ FROM
     unnest(s.payloads, s.keys, s.headers, s.dedups) AS r (payload, key, headers, dedup)
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
--- name: EnqueueStaged
+-- step: EnqueueStaged
 WITH
 stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
 added AS (
@@ -153,14 +153,14 @@ HAVING
     OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = :queue AND l.priority = added.priority)
 
 -- A batch that was not committed within a day is abandoned.
--- name: DropLeftStaged
+-- step: DropLeftStaged
 DELETE FROM eventkit_staged
 WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM eventkit_staged WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING 1
 
--- name: DropWritten
+-- step: DropWritten
 DELETE FROM eventkit_written
 WHERE writer = ANY (ARRAY(
     SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED

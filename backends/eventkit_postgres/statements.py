@@ -44,7 +44,7 @@ _WAKES = {
 
 
 def of_table(table: Table) -> dict[str, str]:
-    """Return the statements that copy a table and move its times, by the names of their operations."""
+    """Return the statements that copy a table and move its times, by their headings."""
     names = ", ".join(column.name for column in table.columns)
     read = ", ".join(_READ.get(column.kind, "{}").format(column.name) for column in table.columns)
     write = ", ".join(_WRITE.get(column.kind, "{}").format(column.name) for column in table.columns)

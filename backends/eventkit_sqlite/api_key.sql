@@ -55,6 +55,6 @@ WHERE
 DELETE FROM eventkit_session
 WHERE id = :id
 
--- name: ForgetSessions
+-- step: ForgetSessions
 DELETE FROM eventkit_session
 WHERE expires_at <= :now

@@ -1,7 +1,7 @@
 -- Copying a database: the rows of each table in the order of their keys, compared as bytes.
 
 -- The key of an existing task is copied with the task.
--- name: ExportKey
+-- step: ExportKey
 SELECT queue, key, task_id, reserved_until
 FROM eventkit_key AS k
 WHERE

@@ -2,18 +2,18 @@
 --
 -- A claimed task that is deleted with its token was finished: a cancellation removes the token first.
 
--- name: HoldHistory
+-- step: HoldHistory
 SELECT
     :history OR EXISTS (SELECT 1 FROM eventkit_queue WHERE history AND name <> :queue),
     EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'eventkit_task_enqueued'),
     NULL
 
--- name: Abandon
+-- step: Abandon
 UPDATE eventkit_task
 SET token = NULL
 WHERE queue = :queue AND state = 'leased'
 
--- name: RecordEnqueued
+-- step: RecordEnqueued
 CREATE TRIGGER eventkit_task_enqueued AFTER INSERT ON eventkit_task
 WHEN (SELECT history FROM eventkit_queue WHERE name = NEW.queue)
 BEGIN
@@ -25,7 +25,7 @@ BEGIN
 END
 
 -- A death that ends an attempt is two events.  Promotion by the clock or by the order of a lane is none.
--- name: RecordMoved
+-- step: RecordMoved
 CREATE TRIGGER eventkit_task_moved AFTER UPDATE OF state ON eventkit_task
 WHEN
     OLD.state <> NEW.state AND NOT (OLD.state IN ('scheduled', 'ready') AND NEW.state IN ('scheduled', 'ready'))
@@ -61,7 +61,7 @@ BEGIN
     WHERE kind IS NOT NULL;
 END
 
--- name: RecordGone
+-- step: RecordGone
 CREATE TRIGGER eventkit_task_gone AFTER DELETE ON eventkit_task
 WHEN OLD.state <> 'done' AND (SELECT history FROM eventkit_queue WHERE name = OLD.queue)
 BEGIN
@@ -79,11 +79,11 @@ BEGIN
     ));
 END
 
--- name: ForgetEnqueued
+-- step: ForgetEnqueued
 DROP TRIGGER eventkit_task_enqueued
 
--- name: ForgetMoved
+-- step: ForgetMoved
 DROP TRIGGER eventkit_task_moved
 
--- name: ForgetGone
+-- step: ForgetGone
 DROP TRIGGER eventkit_task_gone

@@ -30,25 +30,25 @@ FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic A
 GROUP BY l.topic
 ORDER BY l.topic
 
--- name: CoverLake
+-- step: CoverLake
 UPDATE eventkit_lake
 SET covered = :last, updated_at = :now
 WHERE topic = :topic AND epoch = :epoch AND covered = :after
 RETURNING covered
 
--- name: AddFiles
+-- step: AddFiles
 INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest)
 SELECT
     :topic, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
 FROM json_each(:files)
 
--- name: HoldLake
+-- step: HoldLake
 UPDATE eventkit_lake
 SET updated_at = :now
 WHERE topic = :topic AND epoch = :epoch
 RETURNING epoch
 
--- name: RetireFiles
+-- step: RetireFiles
 UPDATE eventkit_lake_file
 SET retired_at = :now
 WHERE topic = :topic AND path IN (SELECT value FROM json_each(:paths)) AND retired_at IS NULL

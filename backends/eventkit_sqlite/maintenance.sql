@@ -19,7 +19,7 @@ WHERE
     )
 
 -- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
--- name: BoundLeases
+-- step: BoundLeases
 WITH RECURSIVE queues (name) AS (
     SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
     UNION ALL
@@ -37,7 +37,7 @@ WHERE id IN (
 )
 RETURNING 1
 
--- name: DropDone
+-- step: DropDone
 DELETE FROM eventkit_task
 WHERE id IN (
     SELECT t.id
@@ -58,12 +58,12 @@ DELETE FROM eventkit_result
 WHERE id IN (SELECT id FROM eventkit_result WHERE expires_at <= :now LIMIT :limit)
 RETURNING 1
 
--- name: DropRates
+-- step: DropRates
 DELETE FROM eventkit_rate
 WHERE (name, per) IN (SELECT name, per FROM eventkit_rate WHERE until <= :now LIMIT :limit)
 RETURNING 1
 
--- name: DropSeen
+-- step: DropSeen
 DELETE FROM eventkit_inbox
 WHERE (consumer, message_id) IN (
     SELECT i.consumer, i.message_id
@@ -120,7 +120,7 @@ WHERE
         SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
     )
 
--- name: PruneChannel
+-- step: PruneChannel
 DELETE FROM eventkit_notification
 WHERE id IN (
     SELECT n.id

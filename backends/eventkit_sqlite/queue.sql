@@ -129,7 +129,7 @@ WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at 
 RETURNING lane
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.
--- name: ReserveKeysOfState
+-- step: ReserveKeysOfState
 INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
 SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
@@ -154,7 +154,7 @@ VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 
--- name: AddQueue
+-- step: AddQueue
 INSERT INTO eventkit_queue (name)
 SELECT :queue
 WHERE
@@ -172,7 +172,7 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
--- name: HoldSettings
+-- step: HoldSettings
 INSERT INTO eventkit_queue (name)
 VALUES (:queue)
 ON CONFLICT (name) DO NOTHING
@@ -183,7 +183,7 @@ SELECT
 FROM eventkit_queue
 WHERE name = :queue
 
--- name: WriteSettings
+-- step: WriteSettings
 INSERT INTO eventkit_queue (
     name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 )
@@ -199,7 +199,7 @@ SET
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
     tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
 
--- name: Exhaust
+-- step: Exhaust
 UPDATE eventkit_task
 SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
 WHERE
@@ -213,7 +213,7 @@ WHERE
     )
 RETURNING id, lane
 
--- name: FindTasks
+-- step: FindTasks
 SELECT 1
 WHERE
     EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
@@ -221,15 +221,15 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
--- name: DropTasks
+-- step: DropTasks
 DELETE FROM eventkit_task
 WHERE queue = :queue
 
--- name: DropKeysOfQueue
+-- step: DropKeysOfQueue
 DELETE FROM eventkit_key
 WHERE queue = :queue
 
--- name: DropSettings
+-- step: DropSettings
 DELETE FROM eventkit_queue
 WHERE name = :queue
 

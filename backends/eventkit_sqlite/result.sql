@@ -12,7 +12,7 @@ VALUES (:id, :value, :now + max(3600000, coalesce((SELECT keep_done FROM eventki
 ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 
--- name: SaveTaskResults
+-- step: SaveTaskResults
 INSERT INTO eventkit_result (id, value, expires_at)
 SELECT
     value ->> 0, value ->> 1,

@@ -1,6 +1,6 @@
 -- Hourly sums.
 
--- name: AddAmounts
+-- step: AddAmounts
 INSERT INTO eventkit_rollup (subject, name, hour, measure, amount)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
 FROM json_each(:sums)

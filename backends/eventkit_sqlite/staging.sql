@@ -34,20 +34,20 @@ SELECT batch
 FROM eventkit_written
 WHERE writer = :writer
 
--- name: LockStaged
+-- step: LockStaged
 SELECT 1
 FROM eventkit_staged
 WHERE writer = :writer AND batch = :batch AND attempt IN (SELECT value FROM json_each(:attempts))
 
 -- The order is that of the index, which avoids a sort; within a chunk it is that of the JSON.
--- name: PublishStaged
+-- step: PublishStaged
 INSERT INTO eventkit_event (topic, payload, key, headers)
 SELECT s.name, r.value ->> 0, r.value ->> 1, r.value ->> 2
 FROM eventkit_staged AS s CROSS JOIN json_each(s.rows) AS r
 WHERE s.writer = :writer AND s.batch = :batch AND s.attempt IN (SELECT value FROM json_each(:attempts))
 ORDER BY s.part, s.position
 
--- name: PublishStagedOnce
+-- step: PublishStagedOnce
 INSERT INTO eventkit_event (topic, payload, key, headers, dedup)
 SELECT s.name, r.value ->> 0, r.value ->> 1, r.value ->> 2, r.value ->> 3
 FROM eventkit_staged AS s CROSS JOIN json_each(s.rows) AS r
@@ -55,7 +55,7 @@ WHERE s.writer = :writer AND s.batch = :batch AND s.attempt IN (SELECT value FRO
 ORDER BY s.part, s.position
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
--- name: EnqueueStaged
+-- step: EnqueueStaged
 INSERT INTO eventkit_task (
     queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
 )
@@ -81,12 +81,12 @@ ORDER BY part, position
 ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 
 -- A batch that was not committed within a day is abandoned.
--- name: DropLeftStaged
+-- step: DropLeftStaged
 DELETE FROM eventkit_staged
 WHERE id IN (SELECT id FROM eventkit_staged WHERE staged_at <= :now - 86400000 LIMIT :limit)
 RETURNING 1
 
--- name: DropWritten
+-- step: DropWritten
 DELETE FROM eventkit_written
 WHERE writer IN (SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit)
 RETURNING 1

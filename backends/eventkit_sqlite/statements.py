@@ -15,7 +15,7 @@ NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
 
 
 def of_table(table: Table) -> dict[str, str]:
-    """Return the statements that copy a table and move its times, by the names of their operations."""
+    """Return the statements that copy a table and move its times, by their headings."""
     names, key = [column.name for column in table.columns], [column.name for column in table.key]
     ordered, after = ", ".join(key), ", ".join(f":{name}" for name in key)
     values = ", ".join(f"value ->> {place}" for place in range(len(names)))

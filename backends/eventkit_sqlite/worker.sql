@@ -1,12 +1,12 @@
 -- Workers.
 
--- name: SaveWorker
+-- step: SaveWorker
 INSERT INTO eventkit_worker (name, queues, slots, running)
 VALUES (:name, :queues, :slots, :running)
 ON CONFLICT (name) DO UPDATE
 SET queues = excluded.queues, slots = excluded.slots, running = excluded.running, seen_at = :now
 
--- name: DropWorkers
+-- step: DropWorkers
 DELETE FROM eventkit_worker
 WHERE seen_at <= :now - :older_than
 

@@ -15,10 +15,13 @@ The field ``codec`` is never a parameter.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
+
+from ..checks import as_datetime
 
 T = TypeVar("T", covariant=True)
 V = TypeVar("V")
@@ -60,7 +63,7 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     """True if the rows hold data of other writers: a driver that fails to read a row must do so before the commit."""
 
     def __init_subclass__(cls) -> None:
-        if "heading" not in vars(cls):
+        if isinstance(cls.heading, str):  # It is a field of a step.
             cls.heading = cls.__name__
         if cls.plan is Operation.plan:
             cls.scope = Scope.NONE
@@ -69,7 +72,7 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
         else:
             cls.scope = Scope.ALL if cls.writes else Scope.SNAPSHOT
 
-    def decode(self, rows: Rows) -> T:
+    def decode(self, rows: Rows, /) -> T:
         """Return the answer for *rows*.  An operation whose rows matter only to a plan has none."""
         raise TypeError(f"{type(self).__name__} is a step of a plan and has no answer of its own")
 
@@ -97,6 +100,12 @@ class Step(Operation[Rows], frozen=True):
     def decode(self, rows: Rows) -> Rows:
         """Return the rows."""
         return rows
+
+
+class ReadStep(Step, frozen=True):
+    """A step that changes nothing, also outside a plan."""
+
+    writes: ClassVar[bool] = False
 
 
 def step(heading: str, /, **parameters: Any) -> Step:
@@ -138,9 +147,19 @@ def count(self: Operation[Any], rows: Rows) -> int:
     return len(rows)
 
 
+def first_time(self: Operation[Any], rows: Rows) -> datetime | None:
+    """Answer the first value of the first row, which is milliseconds or None, as a time."""
+    return None if rows[0][0] is None else as_datetime(rows[0][0])
+
+
 def one(make: Callable[..., V]) -> Decode[V]:
     """Answer what *make* makes of the columns of the first row, or of nothing if there is no row."""
     return lambda self, rows: make(*rows[0]) if rows else make()
+
+
+def one_or_none(make: Callable[..., V]) -> Decode[V | None]:
+    """Answer what *make* makes of the columns of the first row; None if there is no row."""
+    return lambda self, rows: make(*rows[0]) if rows else None
 
 
 def each(make: Callable[..., V]) -> Decode[list[V]]:
@@ -168,6 +187,12 @@ class Outlook(msgspec.Struct, frozen=True):
 
     def __hash__(self) -> int:
         return hash((self.ready, self.due))
+
+
+def outlook(self: Operation[Any], rows: Rows) -> Outlook:
+    """Answer the outlook of a row with what is ready, when it is due, and the time."""
+    ready, *moments = rows[0]
+    return Outlook(bool(ready), *moments)
 
 
 class Probe(Read[Outlook], frozen=True):
