@@ -2,7 +2,8 @@
 
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.resources import files
 from operator import attrgetter
@@ -15,7 +16,7 @@ from . import operations
 from .operations import Operation, Step
 from .operations.tables import ALL_TABLES, Table
 
-_HEADING = re.compile(r"^-- (name|step): (\w+)$", re.MULTILINE)
+_HEADING = re.compile(r"^-- (name|step|part): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d+)?)")
 
@@ -44,6 +45,28 @@ def operation_classes() -> dict[str, type[Operation[Any]]]:
     }
 
 
+def in_files(package: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each statement in the ``.sql`` files of *package*: the kind of its heading, the heading, and the text.
+
+    A statement belongs to the operation ``-- name: Operation``, or to the steps of plans that yield ``-- step: Step``.
+    Text under ``-- part: text`` stands for ``:text`` in the statements of the same file that follow.
+    """
+    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            parts: dict[str, str] = {}
+            _, *found = _HEADING.split(file.read_text("utf-8"))
+            for kind, heading, text in zip(found[::3], found[1::3], found[2::3], strict=True):
+                whole = _PARAMETER.sub(partial(_part, parts), _COMMENT.sub("", text)).strip()
+                if kind == "part":
+                    parts[heading] = whole
+                else:
+                    yield kind, heading, whole
+
+
+def _part(parts: dict[str, str], match: re.Match[str]) -> str:
+    return parts.get(match[1], match[0])
+
+
 def load(
     package: str,
     placeholder: Callable[[int], str],
@@ -52,25 +75,21 @@ def load(
 ) -> dict[str, Statement]:
     """Load the statements in the ``.sql`` files of *package*, by their headings.
 
-    A statement belongs to the operation ``-- name: Operation``, or to the steps of plans that yield ``-- step: Step``.
     *placeholder* writes the n-th parameter, from 1; a parameter named in *constants* is replaced by the text there.
     *of_table* makes the statements of a table by their headings; a file may have another one under that heading.
     """
     classes = operation_classes()
     steps = {heading for table in ALL_TABLES for heading in table.headings}
     texts = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in steps}
-    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            _, *parts = _HEADING.split(file.read_text("utf-8"))
-            for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-                if kind == "step":
-                    steps.add(name)
-                elif name not in classes:
-                    raise LookupError(f"{file.name} has a statement for {name}, which is no operation")
-                texts[name] = text
+    for kind, heading, text in in_files(package):
+        if kind == "step":
+            steps.add(heading)
+        elif heading not in classes:
+            raise LookupError(f"{package} has a statement for {heading}, which is no operation")
+        texts[heading] = text
     return {
-        name: _statement(Step if name in steps else classes[name], text, placeholder, constants)
-        for name, text in texts.items()
+        heading: _statement(Step if heading in steps else classes[heading], text, placeholder, constants)
+        for heading, text in texts.items()
     }
 
 
@@ -87,7 +106,7 @@ def _statement(
             names.append(name)
         return placeholder(names.index(name) + 1)
 
-    sql = _PARAMETER.sub(replace, _COMMENT.sub("", text)).strip()
+    sql = _PARAMETER.sub(replace, text)
     hints = {} if operation is Step else typing.get_type_hints(operation)
     fields = [name.partition(".")[::2] for name in names]
     bulk = {

@@ -19,7 +19,7 @@ from eventkit.operations import Operation, Probe, Read, ReadStep, Step
 from eventkit.operations.queue import StoredSettings
 from eventkit.operations.schedule import Settings
 from eventkit.operations.tables import ALL_TABLES, Fetching
-from eventkit.statements import load, operation_classes
+from eventkit.statements import in_files, load, operation_classes
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
@@ -45,15 +45,6 @@ def has_statement(operation: type[Operation[Any]]) -> bool:
     tree = ast.parse(textwrap.dedent(inspect.getsource(operation.plan)))
     yielded = [node.value for node in ast.walk(tree) if isinstance(node, ast.Yield)]
     return any(isinstance(value, ast.Name) and value.id == "self" for value in yielded)
-
-
-def in_files(backend: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each statement in the backend's files: the kind of its heading, its name, and its unprocessed text."""
-    for file in files(backend).iterdir():
-        if file.name.endswith(".sql"):
-            _, *parts = re.split(r"^-- (name|step): (.*)$", file.read_text("utf-8"), flags=re.MULTILINE)
-            for kind, name, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-                yield kind, name, re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
 
 
 def statements(backend: str, *kinds: str) -> dict[str, str]:

@@ -2,11 +2,13 @@
 --
 -- The view eventkit_task_now shows a due task in the state that Promote would give it.
 
--- name: GetTask
-SELECT
+-- part: info
     id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
     worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+
+-- name: GetTask
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id
 
@@ -16,10 +18,7 @@ FROM eventkit_task
 WHERE id = ANY (:ids::bigint[])
 
 -- name: ListTasks
-SELECT
-    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND id > :after AND (:state::text IS NULL OR state = :state)
 ORDER BY id
@@ -27,10 +26,7 @@ LIMIT :limit
 
 -- Each half uses one index: ready tasks, and tasks due to become ready.
 -- name: PeekTasks
-SELECT
-    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+SELECT :info
 FROM (
     (
         SELECT * FROM eventkit_task_now
@@ -46,10 +42,7 @@ ORDER BY priority DESC, best.run_at, id
 LIMIT :limit
 
 -- name: ListDead
-SELECT
-    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY eventkit_task_now.finished_at DESC, id DESC
@@ -301,3 +294,100 @@ RETURNING eventkit_stir('task', name)
 -- name: ReadSchema
 SELECT version_num
 FROM eventkit_version
+
+-- Jobs: tasks marked as such in the payload.
+
+-- name: GetJob
+SELECT :info
+FROM eventkit_task_now
+WHERE id = :id AND job
+
+-- name: ListJobs
+SELECT :info
+FROM eventkit_task_now
+WHERE job AND (:state::text IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- name: ListJobsOf
+SELECT :info
+FROM eventkit_task_now
+WHERE job AND queue = :queue AND (:state::text IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- The history of tasks.  docs/contract.md defines the events and their fields.  The triggers call functions of the
+-- schema: all rows of a statement become events at once.
+
+-- step: HoldHistory
+SELECT needed, there, obstacle
+FROM eventkit_hold_history(:queue, :history)
+
+-- step: Abandon
+SELECT set_config('eventkit.abandoned', :queue, true)
+
+-- step: RecordEnqueued
+CREATE TRIGGER eventkit_task_enqueued AFTER INSERT ON eventkit_task
+REFERENCING NEW TABLE AS became
+FOR EACH STATEMENT EXECUTE FUNCTION eventkit_record_enqueued()
+
+-- step: RecordMoved
+CREATE TRIGGER eventkit_task_moved AFTER UPDATE ON eventkit_task
+REFERENCING OLD TABLE AS was NEW TABLE AS became
+FOR EACH STATEMENT EXECUTE FUNCTION eventkit_record_moved()
+
+-- step: RecordGone
+CREATE TRIGGER eventkit_task_gone AFTER DELETE ON eventkit_task
+REFERENCING OLD TABLE AS was
+FOR EACH STATEMENT EXECUTE FUNCTION eventkit_record_gone()
+
+-- step: ForgetEnqueued
+DROP TRIGGER eventkit_task_enqueued ON eventkit_task
+
+-- step: ForgetMoved
+DROP TRIGGER eventkit_task_moved ON eventkit_task
+
+-- step: ForgetGone
+DROP TRIGGER eventkit_task_gone ON eventkit_task
+
+-- Retention settings.
+
+-- name: ConfigureStream
+INSERT INTO eventkit_topic AS t (name, retain, max_keep, keep_unconsumed)
+VALUES (:topic, :retain, :max_keep, :keep_unconsumed)
+ON CONFLICT (name) DO UPDATE
+SET
+    retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE t.retain END,
+    max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE t.max_keep END,
+    keep_unconsumed = CASE
+        WHEN 'keep_unconsumed' = ANY (:given) THEN excluded.keep_unconsumed ELSE t.keep_unconsumed
+    END
+
+-- name: ReadStreamSettings
+SELECT retain, max_keep, keep_unconsumed
+FROM eventkit_topic
+WHERE name = :topic
+
+-- name: ConfigureChannel
+INSERT INTO eventkit_channel AS c (name, retain, max_keep)
+VALUES (:channel, CASE WHEN 'retain' = ANY (:given::text[]) THEN :retain::bigint ELSE 86400000 END, :max_keep)
+ON CONFLICT (name) DO UPDATE
+SET
+    retain = CASE WHEN 'retain' = ANY (:given) THEN excluded.retain ELSE c.retain END,
+    max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE c.max_keep END
+
+-- name: ReadChannelSettings
+SELECT retain, max_keep
+FROM eventkit_channel
+WHERE name = :channel
+
+-- name: ConfigureInbox
+INSERT INTO eventkit_recipient AS r (name, retain)
+VALUES (:consumer, :retain)
+ON CONFLICT (name) DO UPDATE
+SET retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE r.retain END
+
+-- name: ReadInboxSettings
+SELECT retain
+FROM eventkit_recipient
+WHERE name = :consumer
