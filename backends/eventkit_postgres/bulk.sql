@@ -115,8 +115,7 @@ VALUES (
 )
 
 -- name: DropStaged
-DELETE FROM eventkit_staged
-WHERE writer = :writer AND batch <= :batch
+DELETE FROM eventkit_staged WHERE writer = :writer AND batch <= :batch
 
 -- name: MarkWritten
 INSERT INTO eventkit_written AS w (writer, batch, expires_at)
@@ -136,9 +135,7 @@ WHERE w.batch = :after::bigint
 RETURNING batch
 
 -- name: ReadMark
-SELECT batch
-FROM eventkit_written
-WHERE writer = :writer
+SELECT batch FROM eventkit_written WHERE writer = :writer
 
 -- Locked, so that housekeeping does not delete them meanwhile.
 -- step: LockStaged
@@ -246,9 +243,7 @@ WHERE l.location = excluded.location AND l.format IN ('parquet', coalesce(:forma
 RETURNING epoch, covered
 
 -- name: AdoptLake
-UPDATE eventkit_lake
-SET epoch = greatest(epoch, :epoch)
-WHERE topic = :topic
+UPDATE eventkit_lake SET epoch = greatest(epoch, :epoch) WHERE topic = :topic
 
 -- name: ReadLake
 SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
@@ -279,10 +274,7 @@ FROM unnest(
 ) AS f
 
 -- step: HoldLake
-UPDATE eventkit_lake
-SET updated_at = :now
-WHERE topic = :topic AND epoch = :epoch
-RETURNING epoch
+UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
 
 -- step: RetireFiles
 UPDATE eventkit_lake_file
@@ -291,14 +283,10 @@ WHERE topic = :topic AND path = ANY (:paths::text[]) AND retired_at IS NULL
 RETURNING path
 
 -- name: FindRetired
-SELECT path
-FROM eventkit_lake_file
-WHERE topic = :topic AND retired_at <= :now - :grace::bigint * interval '1 ms'
+SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace::bigint * interval '1 ms'
 
 -- name: ListPaths
-SELECT path
-FROM eventkit_lake_file
-WHERE topic = :topic
+SELECT path FROM eventkit_lake_file WHERE topic = :topic
 
 -- name: ForgetFiles
 DELETE FROM eventkit_lake_file

@@ -40,9 +40,7 @@ WHERE name = :name AND token = :token AND expires_at > :now
 RETURNING eventkit_stir('lock', name), set_config('synchronous_commit', 'off', true)
 
 -- name: ReadHolder
-SELECT holder, eventkit_ms(expires_at)
-FROM eventkit_lock
-WHERE name = :name AND expires_at > :now
+SELECT holder, eventkit_ms(expires_at) FROM eventkit_lock WHERE name = :name AND expires_at > :now
 
 -- name: LockAhead
 SELECT

@@ -8,14 +8,10 @@
     worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
 
 -- name: GetTask
-SELECT :info
-FROM eventkit_task_now
-WHERE queue = :queue AND id = :id
+SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
 -- name: FindQueues
-SELECT id, queue
-FROM eventkit_task
-WHERE id = ANY (:ids::bigint[])
+SELECT id, queue FROM eventkit_task WHERE id = ANY (:ids::bigint[])
 
 -- name: ListTasks
 SELECT :info
@@ -206,10 +202,7 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
 -- step: HoldSettings
-INSERT INTO eventkit_queue (name)
-VALUES (:queue)
-ON CONFLICT (name) DO UPDATE
-SET name = excluded.name
+INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO UPDATE SET name = excluded.name
 
 -- name: ReadSettings
 SELECT max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
@@ -266,17 +259,13 @@ WHERE
     OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
 -- step: DropTasks
-DELETE FROM eventkit_task
-WHERE queue = :queue
+DELETE FROM eventkit_task WHERE queue = :queue
 
 -- step: DropKeysOfQueue
-DELETE FROM eventkit_key
-WHERE queue = :queue
+DELETE FROM eventkit_key WHERE queue = :queue
 
 -- step: DropSettings
-DELETE FROM eventkit_queue
-WHERE name = :queue
-RETURNING eventkit_stir('task', name)
+DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_stir('task', name)
 
 -- step: AdvanceQueue
 WITH lowered AS (
@@ -292,15 +281,12 @@ SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
 RETURNING eventkit_stir('task', name)
 
 -- name: ReadSchema
-SELECT version_num
-FROM eventkit_version
+SELECT version_num FROM eventkit_version
 
 -- Jobs: tasks marked as such in the payload.
 
 -- name: GetJob
-SELECT :info
-FROM eventkit_task_now
-WHERE id = :id AND job
+SELECT :info FROM eventkit_task_now WHERE id = :id AND job
 
 -- name: ListJobs
 SELECT :info
@@ -364,9 +350,7 @@ SET
     END
 
 -- name: ReadStreamSettings
-SELECT retain, max_keep, keep_unconsumed
-FROM eventkit_topic
-WHERE name = :topic
+SELECT retain, max_keep, keep_unconsumed FROM eventkit_topic WHERE name = :topic
 
 -- name: ConfigureChannel
 INSERT INTO eventkit_channel AS c (name, retain, max_keep)
@@ -377,9 +361,7 @@ SET
     max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE c.max_keep END
 
 -- name: ReadChannelSettings
-SELECT retain, max_keep
-FROM eventkit_channel
-WHERE name = :channel
+SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
 
 -- name: ConfigureInbox
 INSERT INTO eventkit_recipient AS r (name, retain)
@@ -388,6 +370,4 @@ ON CONFLICT (name) DO UPDATE
 SET retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE r.retain END
 
 -- name: ReadInboxSettings
-SELECT retain
-FROM eventkit_recipient
-WHERE name = :consumer
+SELECT retain FROM eventkit_recipient WHERE name = :consumer

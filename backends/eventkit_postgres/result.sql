@@ -28,9 +28,7 @@ SET value = excluded.value, expires_at = excluded.expires_at
 RETURNING eventkit_stir('result', id)
 
 -- name: GetResult
-SELECT value::text
-FROM eventkit_result
-WHERE id = :id AND expires_at > :now
+SELECT value::text FROM eventkit_result WHERE id = :id AND expires_at > :now
 
 -- name: AwaitResult
 SELECT r.value::text, t.queue, t.stored_state = 'dead', t.reason, t.error

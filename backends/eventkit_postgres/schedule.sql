@@ -46,9 +46,7 @@ WHERE name = :name
 RETURNING eventkit_stir('schedule', 'all')
 
 -- name: RemoveSchedule
-DELETE FROM eventkit_schedule
-WHERE name = :name
-RETURNING name
+DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
 
 -- name: GetSchedule
 SELECT
@@ -65,8 +63,7 @@ FROM eventkit_schedule
 ORDER BY name COLLATE "C"
 
 -- name: ReadSoonest
-SELECT eventkit_ms(min(next_at))
-FROM eventkit_schedule
+SELECT eventkit_ms(min(next_at)) FROM eventkit_schedule
 
 -- A schedule locked by another process is polled again soon, because that process may leave it unchanged.
 -- name: SchedulesAhead

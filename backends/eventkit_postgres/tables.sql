@@ -59,12 +59,10 @@ SELECT setval('eventkit_task_id_seq', :task)
 WHERE :task > coalesce(pg_sequence_last_value('eventkit_task_id_seq'::regclass), 0)
 
 -- name: ReadCondition
-SELECT schema_hash, incomplete
-FROM eventkit_identity
+SELECT schema_hash, incomplete FROM eventkit_identity
 
 -- name: MarkIncomplete
-UPDATE eventkit_identity
-SET incomplete = :what
+UPDATE eventkit_identity SET incomplete = :what
 
 -- Housekeeping.
 
@@ -296,9 +294,7 @@ SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name
 FROM eventkit_identity
 
 -- name: ReadTaskNumbers
-SELECT
-    coalesce((SELECT min(id) FROM eventkit_task), 1) - 1,
-    coalesce((SELECT max(id) FROM eventkit_task), 0)
+SELECT coalesce((SELECT min(id) FROM eventkit_task), 1) - 1, coalesce((SELECT max(id) FROM eventkit_task), 0)
 
 -- name: FindTaskEnd
 SELECT max(id), count(*)

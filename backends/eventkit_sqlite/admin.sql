@@ -46,9 +46,7 @@ ORDER BY finished_at DESC, id DESC
 LIMIT :limit OFFSET :skip
 
 -- name: FindTask
-SELECT :look
-FROM eventkit_task_now
-WHERE queue = :queue AND id = :id
+SELECT :look FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
 -- name: FindTasksOfKey
 SELECT :look
@@ -261,9 +259,7 @@ FROM eventkit_pipeline
 ORDER BY name
 
 -- name: RemovePipeline
-DELETE FROM eventkit_pipeline
-WHERE name = :name
-RETURNING 1
+DELETE FROM eventkit_pipeline WHERE name = :name RETURNING 1
 
 -- API keys.  Revoked keys are kept for the audit.
 
@@ -282,9 +278,7 @@ FROM eventkit_api_key
 WHERE id = :id
 
 -- name: AnyApiKey
-SELECT 1
-FROM eventkit_api_key
-LIMIT 1
+SELECT 1 FROM eventkit_api_key LIMIT 1
 
 -- name: ListApiKeys
 SELECT id, name, scopes, rate, burst, quota, created_at, expires_at, revoked_at
@@ -292,10 +286,7 @@ FROM eventkit_api_key
 ORDER BY created_at, id
 
 -- name: RevokeApiKey
-UPDATE eventkit_api_key
-SET revoked_at = :now
-WHERE id = :id AND revoked_at IS NULL
-RETURNING 1
+UPDATE eventkit_api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING 1
 
 -- name: RotateApiKey
 UPDATE eventkit_api_key
@@ -319,9 +310,7 @@ WHERE
     AND (k.hash = s.secret OR (k.former = s.secret AND k.former_until > :now))
 
 -- name: EndSession
-DELETE FROM eventkit_session
-WHERE id = :id
+DELETE FROM eventkit_session WHERE id = :id
 
 -- step: ForgetSessions
-DELETE FROM eventkit_session
-WHERE expires_at <= :now
+DELETE FROM eventkit_session WHERE expires_at <= :now

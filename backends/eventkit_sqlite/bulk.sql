@@ -53,8 +53,7 @@ INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, rows)
 VALUES (:writer, :batch, :attempt, :part, :position, :queue, :tasks)
 
 -- name: DropStaged
-DELETE FROM eventkit_staged
-WHERE writer = :writer AND batch <= :batch
+DELETE FROM eventkit_staged WHERE writer = :writer AND batch <= :batch
 
 -- name: MarkWritten
 INSERT INTO eventkit_written (writer, batch, expires_at)
@@ -74,9 +73,7 @@ WHERE eventkit_written.batch = :after
 RETURNING batch
 
 -- name: ReadMark
-SELECT batch
-FROM eventkit_written
-WHERE writer = :writer
+SELECT batch FROM eventkit_written WHERE writer = :writer
 
 -- step: LockStaged
 SELECT 1
@@ -140,9 +137,7 @@ WHERE location = excluded.location AND format IN ('parquet', coalesce(:format, f
 RETURNING epoch, covered
 
 -- name: AdoptLake
-UPDATE eventkit_lake
-SET epoch = max(epoch, :epoch)
-WHERE topic = :topic
+UPDATE eventkit_lake SET epoch = max(epoch, :epoch) WHERE topic = :topic
 
 -- name: ReadLake
 SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
@@ -171,10 +166,7 @@ SELECT
 FROM json_each(:files)
 
 -- step: HoldLake
-UPDATE eventkit_lake
-SET updated_at = :now
-WHERE topic = :topic AND epoch = :epoch
-RETURNING epoch
+UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
 
 -- step: RetireFiles
 UPDATE eventkit_lake_file
@@ -183,14 +175,10 @@ WHERE topic = :topic AND path IN (SELECT value FROM json_each(:paths)) AND retir
 RETURNING path
 
 -- name: FindRetired
-SELECT path
-FROM eventkit_lake_file
-WHERE topic = :topic AND retired_at <= :now - :grace
+SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace
 
 -- name: ListPaths
-SELECT path
-FROM eventkit_lake_file
-WHERE topic = :topic
+SELECT path FROM eventkit_lake_file WHERE topic = :topic
 
 -- name: ForgetFiles
 DELETE FROM eventkit_lake_file

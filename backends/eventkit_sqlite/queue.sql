@@ -7,14 +7,10 @@
     run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
 
 -- name: GetTask
-SELECT :info
-FROM eventkit_task_now
-WHERE queue = :queue AND id = :id
+SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
 -- name: FindQueues
-SELECT id, queue
-FROM eventkit_task
-WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListTasks
 SELECT :info
@@ -169,9 +165,7 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
 -- step: HoldSettings
-INSERT INTO eventkit_queue (name)
-VALUES (:queue)
-ON CONFLICT (name) DO NOTHING
+INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 
 -- name: ReadSettings
 SELECT
@@ -218,27 +212,21 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
 -- step: DropTasks
-DELETE FROM eventkit_task
-WHERE queue = :queue
+DELETE FROM eventkit_task WHERE queue = :queue
 
 -- step: DropKeysOfQueue
-DELETE FROM eventkit_key
-WHERE queue = :queue
+DELETE FROM eventkit_key WHERE queue = :queue
 
 -- step: DropSettings
-DELETE FROM eventkit_queue
-WHERE name = :queue
+DELETE FROM eventkit_queue WHERE name = :queue
 
 -- name: ReadSchema
-SELECT version_num
-FROM eventkit_version
+SELECT version_num FROM eventkit_version
 
 -- Jobs: tasks marked as such in the payload.
 
 -- name: GetJob
-SELECT :info
-FROM eventkit_task_now
-WHERE id = :id AND job
+SELECT :info FROM eventkit_task_now WHERE id = :id AND job
 
 -- name: ListJobs
 SELECT :info
@@ -265,9 +253,7 @@ SELECT
     NULL
 
 -- step: Abandon
-UPDATE eventkit_task
-SET token = NULL
-WHERE queue = :queue AND state = 'leased'
+UPDATE eventkit_task SET token = NULL WHERE queue = :queue AND state = 'leased'
 
 -- step: RecordEnqueued
 CREATE TRIGGER eventkit_task_enqueued AFTER INSERT ON eventkit_task
@@ -358,9 +344,7 @@ SET
     )
 
 -- name: ReadStreamSettings
-SELECT retain, max_keep, keep_unconsumed
-FROM eventkit_topic
-WHERE name = :topic
+SELECT retain, max_keep, keep_unconsumed FROM eventkit_topic WHERE name = :topic
 
 -- name: ConfigureChannel
 INSERT INTO eventkit_channel (name, retain, max_keep)
@@ -373,9 +357,7 @@ SET
     max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep)
 
 -- name: ReadChannelSettings
-SELECT retain, max_keep
-FROM eventkit_channel
-WHERE name = :channel
+SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
 
 -- name: ConfigureInbox
 INSERT INTO eventkit_recipient (name, retain)
@@ -384,6 +366,4 @@ ON CONFLICT (name) DO UPDATE
 SET retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain)
 
 -- name: ReadInboxSettings
-SELECT retain
-FROM eventkit_recipient
-WHERE name = :consumer
+SELECT retain FROM eventkit_recipient WHERE name = :consumer

@@ -23,9 +23,7 @@ ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 
 -- name: GetResult
-SELECT value
-FROM eventkit_result
-WHERE id = :id AND expires_at > :now
+SELECT value FROM eventkit_result WHERE id = :id AND expires_at > :now
 
 -- name: AwaitResult
 SELECT r.value, t.queue, t.stored_state = 'dead', t.reason, t.error

@@ -40,9 +40,7 @@ SET
 WHERE name = :name
 
 -- name: RemoveSchedule
-DELETE FROM eventkit_schedule
-WHERE name = :name
-RETURNING name
+DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
 
 -- name: GetSchedule
 SELECT
@@ -59,8 +57,7 @@ FROM eventkit_schedule
 ORDER BY name
 
 -- name: ReadSoonest
-SELECT min(next_at)
-FROM eventkit_schedule
+SELECT min(next_at) FROM eventkit_schedule
 
 -- name: SchedulesAhead
 SELECT

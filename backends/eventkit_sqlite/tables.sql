@@ -29,12 +29,10 @@ FROM
     LEFT JOIN sqlite_sequence AS s ON s.name = n.name
 
 -- name: ReadCondition
-SELECT schema_hash, incomplete
-FROM eventkit_identity
+SELECT schema_hash, incomplete FROM eventkit_identity
 
 -- name: MarkIncomplete
-UPDATE eventkit_identity
-SET incomplete = :what
+UPDATE eventkit_identity SET incomplete = :what
 
 -- Housekeeping.
 
@@ -224,9 +222,7 @@ SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name
 FROM eventkit_identity
 
 -- name: ReadTaskNumbers
-SELECT
-    coalesce((SELECT min(id) FROM eventkit_task), 1) - 1,
-    coalesce((SELECT max(id) FROM eventkit_task), 0)
+SELECT coalesce((SELECT min(id) FROM eventkit_task), 1) - 1, coalesce((SELECT max(id) FROM eventkit_task), 0)
 
 -- name: FindTaskEnd
 SELECT max(id), count(*)
