@@ -4,9 +4,9 @@ An `Operation` is named by a verb; its fields are the parameters of its statemen
 ``.sql`` file under the operation's name, and `decode` turns the rows into one value.  An operation does no I/O, so it
 is neither sync nor async.
 
-Where one statement is not enough, `plan` is a generator that yields further operations and is sent their rows; the
-executor of the operation runs the whole plan inside one transaction.  A plan is the same on every backend, and only the
-statements differ.
+Where one statement is not enough, `plan` is a generator that yields further operations, or a `step` for a statement
+that is no operation, and is sent their rows.  The executor of the operation runs the whole plan inside one transaction.
+A plan is the same on every backend, and only the statements differ.
 
 A field that is a ``list`` or a ``tuple`` is a bulk parameter: a backend passes it in the form that suits its database.
 The field ``codec`` is never a parameter.
@@ -98,7 +98,6 @@ class Step(Operation[Rows], frozen=True):
     parameters: dict[str, Any]
 
     def decode(self, rows: Rows) -> Rows:
-        """Return the rows."""
         return rows
 
 

@@ -1,4 +1,4 @@
-"""Operations of the service and of an operator: browse, overview, jobs, audit."""
+"""Operations of the service and of an operator: browsing, the overview, the audit, pipelines, API keys."""
 
 from __future__ import annotations
 
@@ -150,7 +150,6 @@ class RequeueEdited(Operation[bool], frozen=True):
     payload: str
 
     def plan(self) -> Plan[bool]:
-        """Write the payload, and requeue the task in the same transaction."""
         yield from Sweep(self.queue).plan()
         if not (yield self):
             return False
@@ -220,7 +219,6 @@ class Audited(Operation[Any], frozen=True):
     entry: str
 
     def plan(self) -> Plan[Any]:
-        """Run the operation's own plan, and publish the event."""
         answer = yield from self.operation.plan()
         if answer is not False:
             yield Publish(AUDIT, None, self.entry, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import EventkitError
-from . import Operation, Plan, Read, Rows, column, each, flag, nothing, step
+from . import Operation, Plan, Read, Rows, column, each, flag, nothing, one, step
 from .channel import Notify
 from .enqueue import PLAIN, Enqueue, EnqueueMany, EnqueuePlain, TaskRow, check_batch, check_bound
 from .position import Position, VerifyPosition
@@ -225,9 +225,7 @@ class ReadMark(Read[int], frozen=True):
     """Read the writer's mark; 0 if there is none."""
 
     writer: str
-
-    def decode(self, rows: Rows) -> int:
-        return rows[0][0] if rows else 0
+    decode = one(lambda mark=0: mark)
 
 
 ROLLUP_CONSUMER = "rollup"

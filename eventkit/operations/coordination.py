@@ -120,7 +120,6 @@ class Beat(Operation[None], frozen=True):
     running: int
 
     def plan(self) -> Plan[None]:
-        """Save the worker's row, and delete old ones."""
         queues = msgspec.json.encode(self.queues).decode()
         yield step("SaveWorker", name=self.name, queues=queues, slots=self.slots, running=self.running)
         yield step("DropWorkers", older_than=FORGOTTEN)

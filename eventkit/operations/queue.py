@@ -26,10 +26,10 @@ MOST_COUNTED = 10_000
 
 def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     """Return the task of a row that has the fields of `TaskInfo`."""
-    columns = list(row)
-    columns[3], columns[5] = codec.decode_or_wrap(row[3], row[5])
-    columns[4] = row[4] and as_text(row[4])
-    columns[-1] = row[-1] and msgspec.json.decode(row[-1])
+    id, queue, state, stored, key, stored_headers, *others, result = row
+    payload, headers = codec.decode_or_wrap(stored, stored_headers)
+    value = result and msgspec.json.decode(result)
+    columns = [id, queue, state, payload, key and as_text(key), headers, *others, value]
     return TaskInfo(*columns)
 
 
@@ -72,12 +72,11 @@ class PeekTasks(_ManyTasks, frozen=True):
 
 
 class ListDead(_ManyTasks, frozen=True):
-    """Read the queue's dead letters, newest first."""
+    """Read the queue's dead letters, newest first, after a sweep, which marks expired tasks dead."""
 
     writes: ClassVar[bool] = True
 
     def plan(self) -> Plan[list[TaskInfo[Any]]]:
-        """Sweep, which marks expired tasks dead, and read."""
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
 
@@ -189,19 +188,18 @@ class Purge(Operation[int], frozen=True):
         yield step("ReserveKeysOfState", queue=self.queue, state=self.state, older_than=self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
-        yield from unblock(self.queue, [row[0] for row in rows])
+        yield from unblock(self.queue, [lane for lane, *_ in rows])
         return len(rows)
 
 
 class Requeue(Operation[int], frozen=True):
-    """Make dead tasks, all or these, ready again with their attempts reset."""
+    """Make dead tasks, all or these, ready again with their attempts reset, after a sweep."""
 
     queue: str
     every: bool
     ids: list[int]
 
     def plan(self) -> Plan[int]:
-        """Sweep, which marks expired tasks dead, and requeue."""
         yield from Sweep(self.queue).plan()
         return len((yield self))
 
@@ -226,14 +224,13 @@ class Drop(Operation[bool], frozen=True):
 
 
 class ListDeadByError(Operation[list[DeadLetters]], frozen=True):
-    """Count the queue's dead tasks by reason and error, highest first."""
+    """Count the queue's dead tasks by reason and error, highest first, after a sweep."""
 
     queue: str
     limit: int
     decode = each(DeadLetters)
 
     def plan(self) -> Plan[list[DeadLetters]]:
-        """Sweep, which marks expired tasks dead, and count."""
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
 
@@ -338,7 +335,6 @@ class CreateQueue(Operation[bool], frozen=True):
     changes: dict[str, Any]
 
     def plan(self) -> Plan[bool]:
-        """Add its row, and write its settings."""
         created = bool((yield step("AddQueue", queue=self.queue)))
         if created:
             yield from Configure(self.queue, self.changes).plan()

@@ -87,13 +87,12 @@ class RemoveSchedule(Operation[bool], frozen=True):
 
 
 class GetSchedule(Read[Schedule | None], frozen=True):
-    """Read a schedule."""
+    """Read a schedule; None if there is none with that name."""
 
     name: str
     codec: Codec
 
     def decode(self, rows: Rows) -> Schedule | None:
-        """Return the schedule; None if there is none with that name."""
         return _schedule(self.codec, rows[0]) if rows else None
 
 
@@ -115,8 +114,7 @@ class ReadUpcoming(Read[list[datetime]], frozen=True):
 
     def plan(self) -> Plan[list[datetime]]:
         """Read the schedule's next fire, and compute those that follow."""
-        rows = yield GetSchedule(self.name, self.codec)
-        schedule = _schedule(self.codec, rows[0]) if rows else None
+        schedule = yield from GetSchedule(self.name, self.codec).plan()
         if schedule is None or schedule.next_at is None:
             return []
         when = parse(schedule.when, schedule.tz)
@@ -193,7 +191,7 @@ class Tick(Operation[Ticked], frozen=True):
         if not due:
             return Ticked([], self.moment, False)
         # Each row has its own time, and the last row may be read later than the first.
-        now: int = max(row[-1] for row in due)
+        now: int = max(at for *_, at in due)
         fires: list[tuple[str, str, int]] = []
         tasks: list[FiredTask] = []
         moves: list[Move] = []

@@ -297,10 +297,13 @@ class ReadExtent(Read[Extent], frozen=True):
     """Read the extent of a topic, and whether the topic has ever been used."""
 
     topic: str
+    decode = one(lambda known, pruned_to, head: Extent(bool(known), pruned_to, head))
 
-    def decode(self, rows: Rows) -> Extent:
-        known, pruned_to, head = rows[0]
-        return Extent(bool(known), pruned_to, head)
+
+def _end(self: Any, rows: Rows) -> tuple[int, int]:
+    """Answer the last number and the count; if there are fewer than asked for, the end of the range."""
+    [(number, count)] = rows
+    return (self.last if count < self.most else number), count
 
 
 class FindEnd(Read[tuple[int, int]], frozen=True):
@@ -310,11 +313,7 @@ class FindEnd(Read[tuple[int, int]], frozen=True):
     after: int
     last: int
     most: int
-
-    def decode(self, rows: Rows) -> tuple[int, int]:
-        """Return the offset and the number; *last* if there are fewer."""
-        offset, number = rows[0]
-        return (self.last if number < self.most else offset), number
+    decode = _end
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -354,9 +353,7 @@ class FetchStanding(Fetching, frozen=True):
 class ReadTaskNumbers(Read[tuple[int, int]], frozen=True):
     """Read a number below those of all tasks, and the highest of them."""
 
-    def decode(self, rows: Rows) -> tuple[int, int]:
-        below, last = rows[0]
-        return below, last
+    decode = one(lambda below, last: (below, last))
 
 
 class FindTaskEnd(Read[tuple[int, int]], frozen=True):
@@ -365,11 +362,7 @@ class FindTaskEnd(Read[tuple[int, int]], frozen=True):
     after: int
     last: int
     most: int
-
-    def decode(self, rows: Rows) -> tuple[int, int]:
-        """Return number and count; *last* if there are fewer."""
-        number, count = rows[0]
-        return (self.last if count < self.most else number), count
+    decode = _end
 
 
 class FetchTasks(Fetching, frozen=True):
