@@ -110,6 +110,7 @@ SET
     )
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 
+-- Another transaction has their lanes.
 -- step: PutOff
 UPDATE eventkit_task
 SET state = 'scheduled', wake_at = eventkit_wakes_at(:now + interval '20 ms', expires_at, :now)

@@ -201,6 +201,7 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
+-- Locks the settings until the transaction ends.
 -- step: HoldSettings
 INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO UPDATE SET name = excluded.name
 
@@ -267,22 +268,6 @@ DELETE FROM eventkit_key WHERE queue = :queue
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_stir('task', name)
 
--- step: AdvanceQueue
-WITH lowered AS (
-    UPDATE eventkit_low
-    SET
-        run_at = run_at - :milliseconds::bigint * interval '1 ms',
-        wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
-        raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
-        look_at = look_at - :milliseconds::bigint * interval '1 ms'
-)
-UPDATE eventkit_queue
-SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('task', name)
-
--- name: ReadSchema
-SELECT version_num FROM eventkit_version
-
 -- Jobs: tasks marked as such in the payload.
 
 -- name: GetJob
@@ -309,6 +294,7 @@ LIMIT :limit OFFSET :skip
 SELECT needed, there, obstacle
 FROM eventkit_hold_history(:queue, :history)
 
+-- The deletion of claimed tasks is a cancellation until the transaction ends.
 -- step: Abandon
 SELECT set_config('eventkit.abandoned', :queue, true)
 

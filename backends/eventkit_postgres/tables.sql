@@ -58,6 +58,22 @@ UNION ALL
 SELECT setval('eventkit_task_id_seq', :task)
 WHERE :task > coalesce(pg_sequence_last_value('eventkit_task_id_seq'::regclass), 0)
 
+-- step: AdvanceQueue
+WITH lowered AS (
+    UPDATE eventkit_low
+    SET
+        run_at = run_at - :milliseconds::bigint * interval '1 ms',
+        wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
+        raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
+        look_at = look_at - :milliseconds::bigint * interval '1 ms'
+)
+UPDATE eventkit_queue
+SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
+RETURNING eventkit_stir('task', name)
+
+-- name: ReadSchema
+SELECT version_num FROM eventkit_version
+
 -- name: ReadCondition
 SELECT schema_hash, incomplete FROM eventkit_identity
 

@@ -72,6 +72,7 @@ WHERE id IN (
     LIMIT :limit
 )
 
+-- Another transaction has their lanes.
 -- step: PutOff
 UPDATE eventkit_task
 SET state = 'scheduled', wake_at = min(coalesce(expires_at, :now + 20), :now + 20)

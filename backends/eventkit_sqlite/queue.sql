@@ -164,6 +164,7 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
+-- Locks the settings until the transaction ends.
 -- step: HoldSettings
 INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 
@@ -220,9 +221,6 @@ DELETE FROM eventkit_key WHERE queue = :queue
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue
 
--- name: ReadSchema
-SELECT version_num FROM eventkit_version
-
 -- Jobs: tasks marked as such in the payload.
 
 -- name: GetJob
@@ -252,6 +250,7 @@ SELECT
     EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'eventkit_task_enqueued'),
     NULL
 
+-- The deletion of claimed tasks is a cancellation until the transaction ends.
 -- step: Abandon
 UPDATE eventkit_task SET token = NULL WHERE queue = :queue AND state = 'leased'
 

@@ -28,6 +28,9 @@ FROM
     ) AS n
     LEFT JOIN sqlite_sequence AS s ON s.name = n.name
 
+-- name: ReadSchema
+SELECT version_num FROM eventkit_version
+
 -- name: ReadCondition
 SELECT schema_hash, incomplete FROM eventkit_identity
 
