@@ -29,7 +29,7 @@ decode = msgspec.json.Decoder().decode
 
 def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
     """Return the backend's statement, with its parameters in this order."""
-    statement = STATEMENTS[operation]
+    statement = STATEMENTS[operation.heading]
     if statement.parameters != parameters:
         raise LookupError(
             f"{operation.__name__} has the parameters {statement.parameters}, not {parameters}: update bare.py"

@@ -174,7 +174,7 @@ class BareWaiter(Receiver):
         eventkit.connect(url).close()
         path = url.removeprefix("sqlite:///").partition("?")[0]
         connection = open_connection("apsw", path, "NORMAL", 5)
-        sql = STATEMENTS[ReadEvents].sql
+        sql = STATEMENTS[ReadEvents.heading].sql
         version: Any = connection.execute("PRAGMA data_version").fetchall()
         log = watcher.open_descriptor()
         watcher.watch(log, path + "-wal", watcher.MODIFIED)

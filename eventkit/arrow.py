@@ -10,7 +10,7 @@ import pyarrow.compute
 from .codec import DecodeError, decode_headers
 from .errors import ForeignTransaction
 from .kit import backend_of
-from .operations.batches import Fetching
+from .operations.tables import Fetching
 from .protocols import Connection
 
 compute: Any = pyarrow.compute

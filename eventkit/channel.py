@@ -8,7 +8,7 @@ from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
 from .feeds import Notifications
 from .operations import channel as operations
-from .operations.settings import ConfigureChannel, ReadChannelSettings
+from .operations.queue import ConfigureChannel, ReadChannelSettings
 from .telemetry import with_trace
 
 

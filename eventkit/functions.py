@@ -50,21 +50,17 @@ class Functions:
         """Execute an operation for a handle."""
         return self._run(operation)
 
-    def publish(self, topic: Any, payload: Any, key: Any = None, headers: Any = None, dedup: Any = None) -> int:
+    def publish(self, topic: Any, payload: Any, key: Any = None, headers: Any = None, dedup: Any = None) -> Any:
         """Append an event; return its offset."""
-        stream = Stream(self.execute, None, topic, _plain)
-        offset: int = stream.publish(_payload(payload), key=key, headers=_headers(headers), dedup=dedup)
-        return offset
+        return self._stream(topic).publish(_payload(payload), key=key, headers=_headers(headers), dedup=dedup)
 
-    def read(self, topic: Any, after: Any = None, limit: Any = None) -> str:
+    def read(self, topic: Any, after: Any = None, limit: Any = None) -> Any:
         """Return the events after an offset, in order."""
-        stream = Stream(self.execute, None, topic, _stored)
-        return encode_json(stream.read(**_given(after=after, limit=limit)))
+        return encode_json(self._stream(topic, _stored).read(**_given(after=after, limit=limit)))
 
-    def save_offset(self, topic: Any, consumer: Any, offset: Any) -> bool:
+    def save_offset(self, topic: Any, consumer: Any, offset: Any) -> Any:
         """Move the consumer forward; return false if it is already at or beyond the offset."""
-        moved: bool = Stream(self.execute, None, topic, _plain).save_offset(consumer, offset)
-        return moved
+        return self._stream(topic).save_offset(consumer, offset)
 
     def enqueue(
         self,
@@ -78,88 +74,83 @@ class Functions:
         expires_at: Any = None,
         key: Any = None,
         headers: Any = None,
-    ) -> int:
+    ) -> Any:
         """Add a task; return its id, or that of the task that has the key."""
         ends = _moment("expires_at", expires_at) if expires is None else expires
         given = _given(
             delay=delay, run_at=_moment("run_at", run_at), priority=priority, max_attempts=max_attempts, expires=ends
         )
-        handle = Queue(self.execute, None, queue, _plain)
-        id: int = handle.enqueue(_payload(payload), key=key, headers=_headers(headers), **given).id
-        return id
+        return self._queue(queue).enqueue(_payload(payload), key=key, headers=_headers(headers), **given).id
 
-    def claim(self, queue: Any, worker: Any, limit: Any = None, lease: Any = None) -> str:
+    def claim(self, queue: Any, worker: Any, limit: Any = None, lease: Any = None) -> Any:
         """Lease the first ready tasks; return them in order."""
-        tasks = Queue(self.execute, None, queue, _stored).claim(worker, **_given(limit=limit, lease=lease))
+        tasks = self._queue(queue, _stored).claim(worker, **_given(limit=limit, lease=lease))
         # Some languages have no integers as large as tokens.
         return encode_json([msgspec.structs.asdict(task) | {"token": str(task.token)} for task in tasks])
 
-    def ack(self, task: Any, result: Any = None) -> bool:
+    def ack(self, task: Any, result: Any = None) -> Any:
         """Finish a task, and save its result."""
-        held, given = _claimed(task), {} if result is None else {"result": _payload(result)}
-        finished: bool = Queue(self.execute, None, held.queue, _plain).ack(held, **given)  # type: ignore[arg-type]
-        return finished
+        held = _claimed(task)
+        return self._queue(held.queue).ack(held, **({} if result is None else {"result": _payload(result)}))
 
-    def retry(self, task: Any, delay: Any = None, error: Any = None) -> bool:
+    def retry(self, task: Any, delay: Any = None, error: Any = None) -> Any:
         """Put a task back for another attempt."""
         held = _claimed(task)
-        ours: bool = Queue(self.execute, None, held.queue, _plain).retry(held, delay=delay, error=error)  # type: ignore[arg-type]
-        return ours
+        return self._queue(held.queue).retry(held, delay=delay, error=error)
 
-    def fail(self, task: Any, error: Any) -> bool:
+    def fail(self, task: Any, error: Any) -> Any:
         """Make a task a dead letter."""
         held = _claimed(task)
-        ours: bool = Queue(self.execute, None, held.queue, _plain).fail(held, error)  # type: ignore[arg-type]
-        return ours
+        return self._queue(held.queue).fail(held, error)
 
-    def extend(self, task: Any, seconds: Any) -> bool:
+    def extend(self, task: Any, seconds: Any) -> Any:
         """Set the lease to end so many seconds from now."""
         held = _claimed(task)
-        ours: bool = Queue(self.execute, None, held.queue, _plain).extend(held, seconds)  # type: ignore[arg-type]
-        return ours
+        return self._queue(held.queue).extend(held, seconds)
 
-    def cancel(self, queue: Any, id: Any, running: Any = None) -> bool:
+    def cancel(self, queue: Any, id: Any, running: Any = None) -> Any:
         """Delete a waiting task, or with *running* a leased one."""
-        gone: bool = Queue(self.execute, None, queue, _plain).cancel(id, bool(running))
-        return gone
+        return self._queue(queue).cancel(id, bool(running))
 
-    def stats(self, queue: Any) -> str:
+    def stats(self, queue: Any) -> Any:
         """Return the queue's numbers."""
-        return encode_json(Queue(self.execute, None, queue, _plain).stats())
+        return encode_json(self._queue(queue).stats())
 
-    def notify(self, channel: Any, payload: Any, headers: Any = None) -> int:
+    def notify(self, channel: Any, payload: Any, headers: Any = None) -> Any:
         """Send a notification to all listeners; return its id."""
-        notified: int = Channel(self.execute, None, channel, _plain).notify(
-            _payload(payload), headers=_headers(headers)
-        )
-        return notified
+        handle: Any = Channel(self.execute, None, channel, _plain)
+        return handle.notify(_payload(payload), headers=_headers(headers))
 
-    def lock_acquire(self, name: Any, ttl: Any = None) -> str | None:
+    def lock_acquire(self, name: Any, ttl: Any = None) -> Any:
         """Acquire the lock, if it is free; return its token and its fence."""
         length = checks.milliseconds("ttl", 60 if ttl is None else ttl, least=1)
         operation = AcquireLock(checks.name("lock", name), fresh_token(), checks.default_worker(), length)
-        fence = self.execute(operation)
+        fence = self._run(operation)
         return None if fence is None else encode_json({"name": name, "token": str(operation.token), "fence": fence})
 
-    def lock_release(self, name: Any, token: Any) -> bool:
+    def lock_release(self, name: Any, token: Any) -> Any:
         """Release the lock."""
-        released: bool = self.execute(ReleaseLock(checks.name("lock", name), int(token)))
-        return released
+        return self._run(ReleaseLock(checks.name("lock", name), int(token)))
 
-    def rate_limit(self, name: Any, limit: Any, per: Any) -> bool:
+    def rate_limit(self, name: Any, limit: Any, per: Any) -> Any:
         """Count a call in the current window; return whether there was room."""
-        counted: bool = self.execute(locks.window(name, limit, per))
-        return counted
+        return self._run(locks.window(name, limit, per))
 
-    def result_save(self, id: Any, value: Any, ttl: Any = None) -> bool:
+    def result_save(self, id: Any, value: Any, ttl: Any = None) -> Any:
         """Save a value under the number of a task, or a name."""
         Results(self, None, _plain).save(id, _payload(value), **_given(ttl=ttl))
         return True
 
-    def result_get(self, id: Any) -> str | None:
+    def result_get(self, id: Any) -> Any:
         """Return the value; NULL if there is none."""
         value = Results(self, None, _plain).get(id, _MISSING)
         return None if value is _MISSING else encode_json(value)
+
+    def _stream(self, topic: Any, codec: Codec = _plain) -> Any:
+        return Stream(self.execute, None, topic, codec)
+
+    def _queue(self, name: Any, codec: Codec = _plain) -> Any:
+        return Queue(self.execute, None, name, codec)
 
 
 def _given(**given: Any) -> dict[str, Any]:

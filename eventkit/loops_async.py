@@ -17,8 +17,8 @@ from .messages import AsyncMessages, Feed
 from .operations import Operation, Probe
 from .operations.claim import fresh_token
 from .operations.coordination import AcquireLock, LockAhead
-from .operations.maintenance import upkeep
 from .operations.schedule import SchedulesAhead, Tick
+from .operations.tables import upkeep
 from .outbox import Round, age_when_claimed, message_of, when_delivered
 from .plans import completed
 from .protocols import AsyncConnection

@@ -14,8 +14,18 @@ from .codec import Codec, encode_headers
 from .errors import Closed
 from .operations import Operation
 from .operations.claim import Claim, fresh_token
-from .operations.outbox import AckInLane, AddMessage, ClaimInOrder, Lookout, OpenOutbox, PruneInbox, ReadOutbox, See
-from .operations.settings import ConfigureInbox, ReadInboxSettings
+from .operations.coordination import (
+    AckInLane,
+    AddMessage,
+    ClaimInOrder,
+    ConfigureInbox,
+    Lookout,
+    OpenOutbox,
+    PruneInbox,
+    ReadInboxSettings,
+    ReadOutbox,
+    See,
+)
 from .retry import Exponential, encode
 from .rota import Rota
 from .telemetry import with_trace

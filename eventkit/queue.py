@@ -11,12 +11,12 @@ from . import checks, retry
 from .checks import KEEP, Duration
 from .codec import Codec, Encoded, encode_headers
 from .feeds import Tasks
-from .operations import Operation, finish, settings
+from .operations import Operation, finish
 from .operations import queue as operations
+from .operations.bulk import AckThen, CollectedTask
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
-from .operations.collected import AckThen, CollectedTask
+from .operations.coordination import AckManyWithResults, AckWithResult, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
-from .operations.result import AckManyWithResults, AckWithResult, TaskResult
 from .rota import Rota
 from .telemetry import with_trace
 from .values import NewTask, Task
@@ -273,11 +273,11 @@ class Queue:
 
     def pause(self) -> Any:
         """Stop handing out tasks until `resume`."""
-        return self._execute(settings.SetPaused(self.name, True))
+        return self._execute(operations.SetPaused(self.name, True))
 
     def resume(self) -> Any:
         """Hand out tasks again."""
-        return self._execute(settings.SetPaused(self.name, False))
+        return self._execute(operations.SetPaused(self.name, False))
 
     def configure(
         self,
@@ -311,11 +311,11 @@ class Queue:
             dead_letter_to=dead_letter_to,
             history=history,
         )
-        return self._execute(settings.Configure(self.name, changes))
+        return self._execute(operations.Configure(self.name, changes))
 
     def settings(self) -> Any:
         """Return the queue's settings."""
-        return self._execute(settings.ReadSettings(self.name))
+        return self._execute(operations.ReadSettings(self.name))
 
     def dead_by_error(self, limit: int = 100) -> Any:
         """Return the number of dead letters for each error."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import NamedTuple
 
-from .operations.batches import Sum
+from .operations.bulk import Sum
 from .rollup import FAILURES, HOUR, Span, spans
 
 WIDTH, HEIGHT = 640, 180

@@ -7,8 +7,7 @@ from .checks import Duration
 from .codec import Codec, encode_json
 from .errors import TaskFailed, TimedOut
 from .fork import closed
-from .operations.maintenance import DropResults
-from .operations.result import AwaitResult, GetResult, ResultAhead, SaveResult
+from .operations.coordination import AwaitResult, DropResults, GetResult, ResultAhead, SaveResult
 
 
 class _Handle:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from . import checks
 from .errors import EventkitError
 from .operations.admin import SavePipeline
-from .operations.batches import ReadSums, Sum
+from .operations.bulk import ReadSums, Sum
 from .protocols import Connection
 
 HOUR = 3_600_000

@@ -2,125 +2,101 @@
 
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
 from importlib.resources import files
 from operator import attrgetter
+from pkgutil import iter_modules
 from typing import Any
 
 import msgspec
 
 from . import operations
-from .operations import (
-    Operation,
-    Procedure,
-    admin,
-    archive,
-    batches,
-    channel,
-    claim,
-    collected,
-    coordination,
-    enqueue,
-    finish,
-    maintenance,
-    outbox,
-    position,
-    queue,
-    result,
-    schedule,
-    settings,
-    stream,
-    tables,
-)
+from .operations import Operation, Procedure, Step
+from .operations.tables import ALL_TABLES, Table
 
-_HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_HEADING = re.compile(r"^-- (name|step|part): (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*(?:\.\d+)?)")
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """The SQL of one operation, and how to read its parameters from an operation of that class."""
+    """The SQL of an operation or a step, and how to read its parameters from one."""
 
     sql: str
     """Empty for a `Procedure` that takes its steps on this database: the rows are then `NO_STATEMENT`."""
     parameters: tuple[str, ...]
     values: Callable[[Any], tuple[Any, ...]]
     bulk: dict[int, int | None]
-    """The positions of bulk parameters, each with its column if it is one column of rows."""
-    single: bool
-    """True if the statement is the operation's whole plan."""
+    """The positions of parameters that are lists, each with its column if it is one column of rows.
+
+    Any parameter of a step may be one.
+    """
 
 
 def operation_classes() -> dict[str, type[Operation[Any]]]:
     """Return all operations, by name."""
-    modules = (
-        admin,
-        archive,
-        batches,
-        channel,
-        claim,
-        collected,
-        coordination,
-        enqueue,
-        finish,
-        maintenance,
-        operations,
-        outbox,
-        position,
-        queue,
-        result,
-        schedule,
-        settings,
-        stream,
-        tables,
-    )
-    classes = {
+    modules = [import_module(f"{operations.__name__}.{found.name}") for found in iter_modules(operations.__path__)]
+    return {
         name: value
-        for module in modules
+        for module in (operations, *modules)
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Operation) and not name.startswith("_")
     }
-    for table in tables.ALL_TABLES:
-        classes |= table.operations
-    return classes
+
+
+def in_files(package: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each statement in the ``.sql`` files of *package*: the kind of its heading, the heading, and the text.
+
+    A statement belongs to the operation ``-- name: Operation``, or to the steps of plans that yield ``-- step: Step``.
+    Text under ``-- part: text`` stands for ``:text`` in the statements of the same file that follow.
+    """
+    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            parts: dict[str, str] = {}
+            _, *found = _HEADING.split(file.read_text("utf-8"))
+            for kind, heading, text in zip(found[::3], found[1::3], found[2::3], strict=True):
+                whole = _PARAMETER.sub(partial(_part, parts), _COMMENT.sub("", text)).strip()
+                if kind == "part":
+                    parts[heading] = whole
+                else:
+                    yield kind, heading, whole
+
+
+def _part(parts: dict[str, str], match: re.Match[str]) -> str:
+    return parts.get(match[1], match[0])
 
 
 def load(
     package: str,
     placeholder: Callable[[int], str],
     constants: Mapping[str, str],
-    of_table: Callable[[tables.Table], Mapping[str, str]],
-) -> dict[type[Operation[Any]], Statement]:
-    """Load the statements in the ``.sql`` files of *package*.
+    of_table: Callable[[Table], Mapping[str, str]],
+) -> dict[str, Statement]:
+    """Load the statements in the ``.sql`` files of *package*, by their headings.
 
     *placeholder* writes the n-th parameter, from 1; a parameter named in *constants* is replaced by the text there.
-    *of_table* makes the statements of a table by the names of its operations; a file may have another one of that name.
+    *of_table* makes the statements of a table by their headings; a file may have another one under that heading.
     """
     classes = operation_classes()
-    statements: dict[type[Operation[Any]], Statement] = {}
-    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".sql"):
-            parts = _HEADING.split(file.read_text("utf-8"))[1:]
-            for name, text in zip(parts[::2], parts[1::2], strict=True):
-                if name not in classes:
-                    raise LookupError(f"{file.name} has a statement for {name}, which is no operation")
-                statements[classes[name]] = _statement(classes[name], text, placeholder, constants)
-    for table in tables.ALL_TABLES:
-        texts = of_table(table)
-        for name, operation in table.operations.items():
-            if operation not in statements:
-                statements[operation] = _statement(operation, texts[name], placeholder, constants)
-    for operation in classes.values():
-        if issubclass(operation, Procedure):
-            statements.setdefault(operation, Statement("", (), _reader([]), {}, False))
-    return statements
+    steps = {heading for table in ALL_TABLES for heading in table.headings}
+    texts = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in steps}
+    texts |= {name: "" for name, operation in classes.items() if issubclass(operation, Procedure)}
+    for kind, heading, text in in_files(package):
+        if kind == "step":
+            steps.add(heading)
+        elif heading not in classes:
+            raise LookupError(f"{package} has a statement for {heading}, which is no operation")
+        texts[heading] = text
+    return {
+        heading: _statement(Step if heading in steps else classes[heading], text, placeholder, constants)
+        for heading, text in texts.items()
+    }
 
 
 def _statement(
-    operation: type[Operation[Any]],
-    text: str,
-    placeholder: Callable[[int], str],
-    constants: Mapping[str, str],
+    operation: type[Operation[Any]], text: str, placeholder: Callable[[int], str], constants: Mapping[str, str]
 ) -> Statement:
     names: list[str] = []
 
@@ -132,19 +108,20 @@ def _statement(
             names.append(name)
         return placeholder(names.index(name) + 1)
 
-    sql = _PARAMETER.sub(replace, _COMMENT.sub("", text)).strip()
-    hints = typing.get_type_hints(operation)
-    fields = [name.partition(".") for name in names]
+    sql = _PARAMETER.sub(replace, text)
+    hints = {} if operation is Step else typing.get_type_hints(operation)
+    fields = [name.partition(".")[::2] for name in names]
     bulk = {
         i: int(column) if column else None
-        for i, (field, _, column) in enumerate(fields)
-        if typing.get_origin(hints[field]) in (list, tuple)
+        for i, (field, column) in enumerate(fields)
+        if operation is Step or typing.get_origin(hints[field]) in (list, tuple)
     }
-    single = operation.plan in (Operation.plan, Procedure.plan)
-    return Statement(sql, tuple(names), _reader([field for field, *_ in fields]), bulk, single)
+    return Statement(sql, tuple(names), _reader(operation, [field for field, _ in fields]), bulk)
 
 
-def _reader(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _reader(operation: type[Operation[Any]], names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if operation is Step:
+        return lambda step: tuple([step.parameters[name] for name in names])
     if not names:
         return lambda operation: ()
     if len(names) == 1:

@@ -13,7 +13,7 @@ from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
 from .feeds import Events
 from .operations import stream as operations
-from .operations.settings import ConfigureStream, ReadStreamSettings
+from .operations.queue import ConfigureStream, ReadStreamSettings
 from .telemetry import with_trace
 from .values import NewEvent
 

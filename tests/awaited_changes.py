@@ -4,12 +4,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eventkit.operations import Outlook, Plan, Probe
+from eventkit.operations.bulk import EnqueueAll, NotifyAll, PublishAll
 from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import ReadOutlook
-from eventkit.operations.collected import EnqueueAll, NotifyAll, PublishAll
-from eventkit.operations.coordination import AcquireLock, LockAhead, ReleaseLock
+from eventkit.operations.coordination import AcquireLock, LockAhead, ReleaseLock, ResultAhead
 from eventkit.operations.enqueue import PLAIN, RoomAhead
-from eventkit.operations.result import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
 from eventkit.testing import advance

@@ -15,7 +15,7 @@ from psycopg.sql import SQL, Literal
 
 import eventkit
 from eventkit.conformance.clauses import proves
-from eventkit.operations.admin import ListJobs, ListJobsOf
+from eventkit.operations.queue import ListJobs, ListJobsOf
 from eventkit.webhooks import Job
 
 OTHERS = 3_000
@@ -44,7 +44,7 @@ def test_sqlite_finds_jobs_by_their_index(asked: Any, index: str, found: int, tm
     with eventkit.connect(f"sqlite:///{path}") as kit:
         fill(kit)
     database = apsw.Connection(str(path))
-    statement = OF_SQLITE[type(asked)]
+    statement = OF_SQLITE[asked.heading]
     values = bound(statement, asked)
     assert len(database.execute(statement.sql, values).fetchall()) == found
     steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement.sql}", values)]
@@ -72,7 +72,7 @@ def test_postgres_finds_jobs_by_their_index(asked: Any, index: str, found: int, 
     with eventkit.connect(postgres_url) as kit, psycopg.connect(place, autocommit=True) as ask:
         fill(kit)
         ask.execute(SQL("ANALYZE {}.eventkit_task").format(SQL(schema)))
-        statement = of_postgres(schema)[type(asked)]
+        statement = of_postgres(schema)[asked.heading]
         ask.execute("SET plan_cache_mode = force_generic_plan")
         ask.execute(f"PREPARE asked AS {statement.sql}")
         values = SQL(", ").join(map(Literal, parameters(statement, asked)))

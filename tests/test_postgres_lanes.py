@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from eventkit_postgres.statements import Statements, fetch, statements
@@ -19,10 +20,9 @@ import eventkit
 from eventkit.codec import Codec
 from eventkit.operations import Operation, Plan, Rows
 from eventkit.operations.claim import fresh_token
+from eventkit.operations.coordination import AckInLane, AddMessage, ClaimInOrder
 from eventkit.operations.finish import Fail, Release, Retry
-from eventkit.operations.outbox import AckInLane, AddMessage, ClaimInOrder, HoldBack
 from eventkit.operations.queue import Cancel
-from eventkit.statements import Statement
 from eventkit.values import Task
 
 QUEUE = "outbox:lanes"
@@ -32,10 +32,10 @@ LIVE = "state IN ('scheduled', 'ready', 'leased')"
 def impatient(schema: str) -> Statements:
     """Return the statements, but let a held-back message wait a day unless another session releases it."""
     known = dict(statements(schema))
-    held = known[HoldBack]
+    held = known["HoldBack"]
     assert "interval '1 s'" in held.sql
     sql = held.sql.replace("least(interval '1 hour', greatest(interval '1 s', ", "greatest(interval '1 day', (")
-    known[HoldBack] = Statement(sql, held.parameters, held.values, held.bulk, held.single)
+    known["HoldBack"] = msgspec.structs.replace(held, sql=sql)
     return known
 
 

@@ -20,8 +20,8 @@ from eventkit.codec import Codec
 from eventkit.conformance.threads import in_thread
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
+from eventkit.operations.bulk import NotifyAll, PublishAll
 from eventkit.operations.channel import ReadNotifications
-from eventkit.operations.collected import NotifyAll, PublishAll
 from eventkit.operations.stream import ReadEvents
 
 

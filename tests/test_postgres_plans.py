@@ -40,7 +40,7 @@ def test_a_claim_that_was_planned_for_an_empty_queue_suits_a_full_one(postgres_u
         ask.execute(f"ALTER TABLE {schema}.eventkit_task SET (autovacuum_enabled = off)")
         queue = kit.queue("work")
         ask.execute("SET plan_cache_mode = force_generic_plan")
-        statement = statements(schema)[Take]
+        statement = statements(schema)["Take"]
         ask.execute(f"PREPARE asked AS {statement.sql}")
         values = SQL(", ").join(map(Literal, parameters(statement, asked)))
         explain = SQL("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({})").format(values)
@@ -125,7 +125,7 @@ def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_co
         for generic in ("force_generic_plan", "force_custom_plan"):
             ask.execute(f"SET plan_cache_mode = {generic}".encode())
             for operation in by_id(held[::-1]):
-                statement = statements(schema)[type(operation)]
+                statement = statements(schema)[operation.heading]
                 values = SQL(", ").join(map(Literal, parameters(statement, operation)))
                 ask.execute(f"PREPARE asked AS {statement.sql}".encode())
                 explain = SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked ({})").format(values)
@@ -188,7 +188,7 @@ def test_moments_that_have_passed_are_not_walked_past(postgres_url: str, how: di
             queue.enqueue(number, **how)
             time.sleep(0.01)
             for operation in (claim.ReadOutlook("work"), Take("work", "one", 1, 1000, 1)):
-                statement = statements(schema)[type(operation)]
+                statement = statements(schema)[operation.heading]
                 values = SQL(", ").join(map(Literal, parameters(statement, operation)))
                 ask.execute(f"PREPARE asked AS {statement.sql}".encode())
                 explain = SQL("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE asked ({})").format(values)

@@ -21,7 +21,7 @@ from tcp_proxy import Proxy
 import eventkit
 from eventkit import Closed, Disconnected
 from eventkit.conformance import proves
-from eventkit.operations.batches import FetchEvents
+from eventkit.operations.tables import FetchEvents
 
 cluster, direct, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 

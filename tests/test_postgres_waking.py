@@ -25,7 +25,7 @@ from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
 from eventkit.operations import Operation, Outlook, Probe
 from eventkit.operations.claim import ReadOutlook
-from eventkit.operations.result import ResultAhead
+from eventkit.operations.coordination import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
 from eventkit.plans import Stop

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventkit.operations.batches import Sum
+from eventkit.operations.bulk import Sum
 from eventkit.report import Series, columns, count, duration, lines, page, share, size
 from eventkit.rollup import HOUR, spans
 

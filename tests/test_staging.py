@@ -11,7 +11,7 @@ from eventkit import EventkitError, QueueFull
 from eventkit.conformance.processes import PATIENCE
 from eventkit.conformance.threads import asleep
 from eventkit.conformance.urls import with_options
-from eventkit.operations.batches import DropStaged, StageEvents, StageTasks, WriteBatch
+from eventkit.operations.bulk import DropStaged, StageEvents, StageTasks, WriteBatch
 from eventkit.operations.enqueue import PLAIN
 from eventkit.testing import advance
 

@@ -1,4 +1,4 @@
-"""Every backend has a statement for every operation that needs one, with exactly its fields as parameters.
+"""Every backend has a statement for every operation or step that needs one, with exactly its fields as parameters.
 
 The tests read the ``.sql`` files and need no database.
 """
@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.resources import files
 from typing import Any
@@ -14,10 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit.operations import Operation, Probe, Procedure
-from eventkit.operations.batches import Fetching
-from eventkit.operations.tables import ALL_TABLES
-from eventkit.statements import load, operation_classes
+from eventkit.operations import Operation, Probe, Procedure, Read, ReadStep, Step
+from eventkit.operations.queue import StoredSettings
+from eventkit.operations.schedule import Settings
+from eventkit.operations.tables import ALL_TABLES, Fetching
+from eventkit.statements import in_files, load, operation_classes
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
@@ -68,19 +70,40 @@ def has_statement(operation: type[Operation[Any]]) -> bool:
     return any(isinstance(value, ast.Name) and value.id == "self" for value in yielded)
 
 
-def statements(backend: str) -> dict[str, str]:
-    """Return the unprocessed text under each heading of the backend's files."""
+def statements(backend: str, *kinds: str) -> dict[str, str]:
+    """Return the unprocessed text under each heading of the backend's files, or under those of some kinds."""
     found: dict[str, str] = {}
-    for file in files(backend).iterdir():
-        if file.name.endswith(".sql"):
-            parts = re.split(r"^-- name: (.*)$", file.read_text("utf-8"), flags=re.MULTILINE)
-            for heading, text in zip(parts[1::2], parts[2::2], strict=True):
-                assert heading not in found, f"{heading} has two statements"
-                found[heading] = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
+    for kind, name, text in in_files(backend):
+        assert name not in found, f"{name} has two statements"
+        if kind in kinds or not kinds:
+            found[name] = text
+    if kinds == ("name",):
+        return found
     of_table = import_module(f"{backend}.statements").of_table
-    made = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in table.operations}
+    made = {name: text for table in ALL_TABLES for name, text in of_table(table).items() if name in table.headings}
     return made | found
 
+
+def steps() -> Iterator[tuple[str, set[str]]]:
+    """Yield each step in a plan: its heading, and the names of its parameters.
+
+    Where a plan passes all fields of a settings object, they are the parameters.
+    """
+    for file in files("eventkit.operations").iterdir():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))) if file.name.endswith(".py") else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "step":
+                [heading] = node.args
+                assert isinstance(heading, ast.Constant), "the heading of a step is a literal"
+                spread = set(SPREAD[heading.value].__struct_fields__) if heading.value in SPREAD else set()
+                assert bool(spread) == any(keyword.arg is None for keyword in node.keywords), heading.value
+                yield heading.value, spread | {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+    for table in ALL_TABLES:
+        made = table.export(*table.before, 1), table.write([]), table.advance(1)
+        yield from ((step.heading, set(step.parameters)) for step in made if step.heading in table.headings)
+
+
+SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": StoredSettings}
+"""The settings whose fields are parameters of a step."""
 
 CHANGING = (
     "eventkit_append",
@@ -111,8 +134,8 @@ CHANGING = (
 )
 """Functions of a database that change or lock something."""
 
-BASES = {cls.__name__ for cls in (Operation, Probe, Procedure, Fetching)}
-OPERATIONS = {name: cls for name, cls in operation_classes().items() if name not in BASES}
+ABSTRACT = (Operation, Procedure, Read, Probe, Fetching, Step, ReadStep)
+OPERATIONS = {name: cls for name, cls in operation_classes().items() if cls not in ABSTRACT}
 
 
 def test_the_operations_are_found() -> None:
@@ -124,13 +147,15 @@ def test_the_operations_are_found() -> None:
             todo.append(cls)
             if not cls.__name__.startswith("_") and cls.__module__.startswith("eventkit.operations"):
                 subclasses.add(cls.__name__)
-    assert subclasses - BASES == OPERATIONS.keys()
+    assert subclasses - {cls.__name__ for cls in ABSTRACT} == OPERATIONS.keys()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_heading_is_an_operation(backend: str) -> None:
-    """No statement is without an operation."""
-    assert statements(backend).keys() <= OPERATIONS.keys()
+    """No statement is without an operation, or without a plan that yields it as a step."""
+    assert statements(backend, "name").keys() <= OPERATIONS.keys()
+    assert statements(backend, "step").keys() == dict(steps()).keys()
+    assert not statements(backend, "step").keys() & OPERATIONS.keys()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -141,17 +166,26 @@ def test_every_operation_has_its_statement(backend: str) -> None:
     """
     procedures = {name for name, cls in OPERATIONS.items() if cls.plan is Procedure.plan}
     wanted = {name for name, cls in OPERATIONS.items() if has_statement(cls)} - IN_FUNCTIONS[backend]
-    assert statements(backend).keys() == wanted | (procedures if IN_FUNCTIONS[backend] else set())
+    assert statements(backend, "name").keys() == wanted | (procedures if IN_FUNCTIONS[backend] else set())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_parameters_are_the_fields(backend: str) -> None:
     """A statement uses every field and no other parameter."""
-    for heading, text in statements(backend).items():
+    for heading, text in statements(backend, "name").items():
         fields = {field.name for field in msgspec.structs.fields(OPERATIONS[heading])}
         fields -= {"codec"} | NOT_PARAMETERS.get(heading, set()) | NEEDLESS.get((backend, heading), set())
         parameters = set(re.findall(r"(?<!:):([a-z]\w*)", text)) - FROM_THE_BACKEND
         assert parameters == fields, heading
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_steps_give_all_parameters(backend: str) -> None:
+    """Each plan that yields a step passes the parameters of its statement, and no others."""
+    texts = statements(backend, "step")
+    for heading, given in steps():
+        parameters = set(re.findall(r"(?<!:):([a-z]\w*)", texts[heading])) - FROM_THE_BACKEND
+        assert parameters == given - NEEDLESS.get((backend, heading), set()), heading
 
 
 def test_what_only_reads_says_so() -> None:

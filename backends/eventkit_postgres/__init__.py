@@ -70,7 +70,7 @@ def _version(address: Address, incomplete: bool) -> str | None:
     try:
         with OwnConnection.connect(address.conninfo, autocommit=True, **options(address, address.conninfo)) as driver:
             check_encoding(driver, address)
-            sql = statements(address.schema)[ReadSchema].sql
+            sql = statements(address.schema)[ReadSchema.heading].sql
             version: str | None = ReadSchema().decode(driver.execute(sql.encode()).fetchall())
             if version == eventkit_migrations.HEAD:
                 condition = _condition(driver, address)
@@ -94,7 +94,7 @@ def _version(address: Address, incomplete: bool) -> str | None:
 
 def _condition(driver: OwnConnection, address: Address) -> Condition:
     """Return the condition of the tables; without a hash where their version stored none."""
-    sql = statements(address.schema)[ReadCondition].sql
+    sql = statements(address.schema)[ReadCondition.heading].sql
     try:
         return ReadCondition().decode(driver.execute(sql.encode()).fetchall())
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):

@@ -49,7 +49,7 @@ def arrow(url: str) -> Iterator[Callable[[Operation[Any], Sequence[str]], Any]]:
             yield from reader
 
         def fetch(operation: Operation[Any], columns: Sequence[str]) -> Any:
-            statement = known[type(operation)]
+            statement = known[operation.heading]
             # ADBC is fast because it reads by COPY, which takes no parameters.
             values = [Literal(value).as_string() for value in parameters(statement, operation)]
             sql = re.sub(r"\$(\d+)", lambda place: values[int(place[1]) - 1], statement.sql)

@@ -38,7 +38,7 @@ from .session import (
     options,
     planned,
 )
-from .statements import AsyncKept, Kept, fetch_alone, fetch_alone_async, statements
+from .statements import FREE, AsyncKept, Kept, fetch_alone, fetch_alone_async, is_single, statements
 from .transaction import Home, execute_in, unwrap
 from .waking import Listener, Pause, Query, Waiter, sleep
 
@@ -130,12 +130,9 @@ class _Connection:
                     raise known or error from error
 
     def _execute_on(self, driver: Any, operation: Operation[T]) -> Steps[T]:
-        statement = self._statements.get(type(operation))
-        single = statement is not None and statement.single and not self._address.pooled
-        # The number of statements to run outside a transaction: all (-1), the first, or none.
-        free = -1 if not operation.writes else 1 if operation.first_alone else 0
-        if self._address.pooled:
-            free = 0
+        pooled = self._address.pooled
+        single = not pooled and is_single(self._statements, operation)
+        free = 0 if pooled else FREE[operation.scope]
         begun = False
 
         def fetch(step: Operation[Any]) -> Steps[Rows]:

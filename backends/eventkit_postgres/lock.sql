@@ -16,9 +16,7 @@ SELECT set_config('synchronous_commit', 'off', true)
 WHERE eventkit_free_lock(:name, :token)
 
 -- name: ReadHolder
-SELECT holder, eventkit_ms(expires_at)
-FROM eventkit_lock
-WHERE name = :name AND expires_at > :now
+SELECT holder, eventkit_ms(expires_at) FROM eventkit_lock WHERE name = :name AND expires_at > :now
 
 -- name: LockAhead
 SELECT

@@ -24,7 +24,7 @@ WHERE q.max_attempts IS NULL OR q.retry IS NULL
 
 -- The last column shows whether this transaction has the lane to itself until it ends.  Another one may have changed
 -- the lane just before, which only a later snapshot shows; so the next statement finds the first task.
--- name: DrawTickets
+-- step: DrawTickets
 WITH drawn AS MATERIALIZED (
     SELECT t.id, t.lane
     FROM
@@ -48,7 +48,7 @@ WITH drawn AS MATERIALIZED (
 SELECT id, lane, lane IS NULL OR pg_try_advisory_xact_lock(eventkit_lane(:queue, lane))
 FROM drawn
 
--- name: LeaseFirst
+-- step: LeaseFirst
 WITH
 first AS MATERIALIZED (
     SELECT t.id
@@ -80,7 +80,7 @@ RETURNING
 -- A held task is checked again after waiting for twice as long, so that none waits forever for a vanished process and
 -- long waits cost little.  The task before it may have been released since the previous statement: then no task is
 -- held, or no ticket would be left.
--- name: HoldBack
+-- step: HoldBack
 WITH waiting AS MATERIALIZED (
     SELECT t.id
     FROM
@@ -110,7 +110,8 @@ SET
     )
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 
--- name: PutOff
+-- Another transaction has their lanes.
+-- step: PutOff
 UPDATE eventkit_task
 SET state = 'scheduled', wake_at = eventkit_wakes_at(:now + interval '20 ms', expires_at, :now)
 WHERE id = ANY (:ids::bigint[])
@@ -144,3 +145,17 @@ FROM (
     SELECT state, enqueued_at FROM eventkit_task
     WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
 ) AS message
+
+-- Message ids that consumers have seen.
+
+-- Of two transactions with the same message, the second waits for the end of the first.
+-- name: See
+INSERT INTO eventkit_inbox (consumer, message_id)
+VALUES (:consumer, :message_id)
+ON CONFLICT (consumer, message_id) DO NOTHING
+RETURNING 1
+
+-- name: PruneInbox
+DELETE FROM eventkit_inbox
+WHERE consumer = :consumer AND seen_at <= :now - :older_than::bigint * interval '1 ms'
+RETURNING 1

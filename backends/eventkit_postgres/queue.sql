@@ -2,24 +2,19 @@
 --
 -- The view eventkit_task_now shows a due task in the state that Promote would give it.
 
--- name: GetTask
-SELECT
+-- part: info
     id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
     eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
     worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
-FROM eventkit_task_now
-WHERE queue = :queue AND id = :id
+
+-- name: GetTask
+SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
 -- name: FindQueues
-SELECT id, queue
-FROM eventkit_task
-WHERE id = ANY (:ids::bigint[])
+SELECT id, queue FROM eventkit_task WHERE id = ANY (:ids::bigint[])
 
 -- name: ListTasks
-SELECT
-    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND id > :after AND (:state::text IS NULL OR state = :state)
 ORDER BY id
@@ -27,10 +22,7 @@ LIMIT :limit
 
 -- Each half uses one index: ready tasks, and tasks due to become ready.
 -- name: PeekTasks
-SELECT
-    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+SELECT :info
 FROM (
     (
         SELECT * FROM eventkit_task_now
@@ -46,10 +38,7 @@ ORDER BY priority DESC, best.run_at, id
 LIMIT :limit
 
 -- name: ListDead
-SELECT
-    id, queue, state, payload::text, key, headers::text, priority, attempt, max_attempts,
-    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(expires_at), eventkit_ms(lease_expires_at),
-    worker, eventkit_ms(claimed_at), eventkit_ms(finished_at), reason, error, result::text
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY eventkit_task_now.finished_at DESC, id DESC
@@ -102,7 +91,7 @@ RETURNING lane, eventkit_stir('task', queue)
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.  Only a transaction
 -- that has locked the task changes its key, so the tasks are locked first.
--- name: ReserveKeysOfState
+-- step: ReserveKeysOfState
 WITH held AS MATERIALIZED (
     SELECT queue, key, id, enqueued_at FROM eventkit_task
     WHERE
@@ -150,7 +139,7 @@ SET paused = excluded.paused
 RETURNING eventkit_stir('task', name)
 
 -- The row is inserted or locked, so that of two concurrent calls the second begins with what the first wrote.
--- name: AddQueue
+-- step: AddQueue
 INSERT INTO eventkit_queue (name)
 SELECT :queue::text
 WHERE
@@ -168,18 +157,16 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
--- name: HoldSettings
-INSERT INTO eventkit_queue (name)
-VALUES (:queue)
-ON CONFLICT (name) DO UPDATE
-SET name = excluded.name
+-- Locks the settings until the transaction ends.
+-- step: HoldSettings
+INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO UPDATE SET name = excluded.name
 
 -- name: ReadSettings
 SELECT max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 FROM eventkit_queue
 WHERE name = :queue
 
--- name: WriteSettings
+-- step: WriteSettings
 INSERT INTO eventkit_queue AS q (
     name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 )
@@ -198,7 +185,7 @@ SET
     END
 RETURNING eventkit_stir('task', name)
 
--- name: Exhaust
+-- step: Exhaust
 WITH waiting AS MATERIALIZED (
     SELECT id FROM eventkit_task
     WHERE
@@ -220,7 +207,7 @@ SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
 WHERE id = ANY (ARRAY(SELECT id FROM waiting))
 RETURNING id, lane
 
--- name: FindTasks
+-- step: FindTasks
 SELECT 1
 WHERE
     EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'ready')
@@ -228,32 +215,101 @@ WHERE
     OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
     OR EXISTS (SELECT FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
--- name: DropTasks
-DELETE FROM eventkit_task
-WHERE queue = :queue
+-- step: DropTasks
+DELETE FROM eventkit_task WHERE queue = :queue
 
--- name: DropKeysOfQueue
-DELETE FROM eventkit_key
-WHERE queue = :queue
+-- step: DropKeysOfQueue
+DELETE FROM eventkit_key WHERE queue = :queue
 
--- name: DropSettings
-DELETE FROM eventkit_queue
-WHERE name = :queue
-RETURNING eventkit_stir('task', name)
+-- step: DropSettings
+DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_stir('task', name)
 
--- name: AdvanceQueue
-WITH lowered AS (
-    UPDATE eventkit_low
-    SET
-        run_at = run_at - :milliseconds::bigint * interval '1 ms',
-        wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
-        raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
-        look_at = look_at - :milliseconds::bigint * interval '1 ms'
-)
-UPDATE eventkit_queue
-SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('task', name)
+-- Jobs: tasks marked as such in the payload.
 
--- name: ReadSchema
-SELECT version_num
-FROM eventkit_version
+-- name: GetJob
+SELECT :info FROM eventkit_task_now WHERE id = :id AND job
+
+-- name: ListJobs
+SELECT :info
+FROM eventkit_task_now
+WHERE job AND (:state::text IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- name: ListJobsOf
+SELECT :info
+FROM eventkit_task_now
+WHERE job AND queue = :queue AND (:state::text IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- The history of tasks.  docs/contract.md defines the events and their fields.  The triggers call functions of the
+-- schema: all rows of a statement become events at once.
+
+-- step: HoldHistory
+SELECT needed, there, obstacle
+FROM eventkit_hold_history(:queue, :history)
+
+-- The deletion of claimed tasks is a cancellation until the transaction ends.
+-- step: Abandon
+SELECT set_config('eventkit.abandoned', :queue, true)
+
+-- step: RecordEnqueued
+CREATE TRIGGER eventkit_task_enqueued AFTER INSERT ON eventkit_task
+REFERENCING NEW TABLE AS became
+FOR EACH STATEMENT EXECUTE FUNCTION eventkit_record_enqueued()
+
+-- step: RecordMoved
+CREATE TRIGGER eventkit_task_moved AFTER UPDATE ON eventkit_task
+REFERENCING OLD TABLE AS was NEW TABLE AS became
+FOR EACH STATEMENT EXECUTE FUNCTION eventkit_record_moved()
+
+-- step: RecordGone
+CREATE TRIGGER eventkit_task_gone AFTER DELETE ON eventkit_task
+REFERENCING OLD TABLE AS was
+FOR EACH STATEMENT EXECUTE FUNCTION eventkit_record_gone()
+
+-- step: ForgetEnqueued
+DROP TRIGGER eventkit_task_enqueued ON eventkit_task
+
+-- step: ForgetMoved
+DROP TRIGGER eventkit_task_moved ON eventkit_task
+
+-- step: ForgetGone
+DROP TRIGGER eventkit_task_gone ON eventkit_task
+
+-- Retention settings.
+
+-- name: ConfigureStream
+INSERT INTO eventkit_topic AS t (name, retain, max_keep, keep_unconsumed)
+VALUES (:topic, :retain, :max_keep, :keep_unconsumed)
+ON CONFLICT (name) DO UPDATE
+SET
+    retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE t.retain END,
+    max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE t.max_keep END,
+    keep_unconsumed = CASE
+        WHEN 'keep_unconsumed' = ANY (:given) THEN excluded.keep_unconsumed ELSE t.keep_unconsumed
+    END
+
+-- name: ReadStreamSettings
+SELECT retain, max_keep, keep_unconsumed FROM eventkit_topic WHERE name = :topic
+
+-- name: ConfigureChannel
+INSERT INTO eventkit_channel AS c (name, retain, max_keep)
+VALUES (:channel, CASE WHEN 'retain' = ANY (:given::text[]) THEN :retain::bigint ELSE 86400000 END, :max_keep)
+ON CONFLICT (name) DO UPDATE
+SET
+    retain = CASE WHEN 'retain' = ANY (:given) THEN excluded.retain ELSE c.retain END,
+    max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE c.max_keep END
+
+-- name: ReadChannelSettings
+SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
+
+-- name: ConfigureInbox
+INSERT INTO eventkit_recipient AS r (name, retain)
+VALUES (:consumer, :retain)
+ON CONFLICT (name) DO UPDATE
+SET retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE r.retain END
+
+-- name: ReadInboxSettings
+SELECT retain FROM eventkit_recipient WHERE name = :consumer

@@ -6,7 +6,7 @@ SELECT eventkit_store_result(:id, :value::json, :ttl)
 -- name: SaveTaskResult
 SELECT eventkit_save_task_result(:id, :value::json, :queue)
 
--- name: SaveTaskResults
+-- step: SaveTaskResults
 INSERT INTO eventkit_result (id, value, expires_at)
 SELECT
     id::text, value::json,
@@ -17,9 +17,7 @@ SET value = excluded.value, expires_at = excluded.expires_at
 RETURNING eventkit_stir('result', id)
 
 -- name: GetResult
-SELECT value::text
-FROM eventkit_result
-WHERE id = :id AND expires_at > :now
+SELECT value::text FROM eventkit_result WHERE id = :id AND expires_at > :now
 
 -- name: AwaitResult
 SELECT r.value::text, t.queue, t.stored_state = 'dead', t.reason, t.error

@@ -4,7 +4,7 @@
 SELECT eventkit_ms(:now)
 
 -- A schedule with unchanged timing keeps its next fire, and a paused one stays paused.
--- name: WriteSchedule
+-- step: WriteSchedule
 INSERT INTO eventkit_schedule AS s (
     name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, timed_at
 )
@@ -29,13 +29,13 @@ SET
 RETURNING eventkit_stir('schedule', 'all')
 
 -- An update rather than a lock, so that a transaction with an older snapshot fails to serialize.
--- name: HoldSchedule
+-- step: HoldSchedule
 UPDATE eventkit_schedule SET name = name
 WHERE name = :name
 RETURNING
     timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up, eventkit_ms(next_at)
 
--- name: RewriteSchedule
+-- step: RewriteSchedule
 UPDATE eventkit_schedule
 SET
     timing = :when, zone = :tz, queue = :queue, payload = :payload::json, headers = :headers::json,
@@ -46,9 +46,7 @@ WHERE name = :name
 RETURNING eventkit_stir('schedule', 'all')
 
 -- name: RemoveSchedule
-DELETE FROM eventkit_schedule
-WHERE name = :name
-RETURNING name
+DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
 
 -- name: GetSchedule
 SELECT
@@ -65,8 +63,7 @@ FROM eventkit_schedule
 ORDER BY name COLLATE "C"
 
 -- name: ReadSoonest
-SELECT eventkit_ms(min(next_at))
-FROM eventkit_schedule
+SELECT eventkit_ms(min(next_at)) FROM eventkit_schedule
 
 -- A schedule locked by another process is polled again soon, because that process may leave it unchanged.
 -- name: SchedulesAhead
@@ -101,7 +98,7 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED
 
 -- The queue's bound does not apply: a refused fire would be lost.
--- name: EnqueueFires
+-- step: EnqueueFires
 WITH
 stirred AS MATERIALIZED (
     SELECT count(eventkit_stir('task', queue))
@@ -145,7 +142,7 @@ opened AS (
 SELECT id
 FROM added
 
--- name: MoveSchedules
+-- step: MoveSchedules
 UPDATE eventkit_schedule AS s
 SET
     next_at = eventkit_moment(m.next_at), last_at = coalesce(eventkit_moment(m.last_at), s.last_at),

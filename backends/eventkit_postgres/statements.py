@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Self
 
+import msgspec
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, Error, RawCursor
 from psycopg.rows import tuple_row
 
-from eventkit.operations import Operation, Rows
+from eventkit.operations import Operation, Procedure, Rows, Scope
 from eventkit.operations.tables import Column, Table
 from eventkit.statements import Statement, load
 
@@ -23,9 +24,11 @@ _SMALL = 100
 _APART, _NULL = "\x1f", "\x1e"
 """The separator of texts and the mark for NULL in lists that a statement splits; neither occurs in JSON or keys."""
 
-Statements = dict[type[Operation[Any]], Statement]
+Statements = dict[str, Statement]
 Failed = Callable[[BaseException], object]
 
+FREE = {Scope.NONE: -1, Scope.SNAPSHOT: -1, Scope.REST: 1, Scope.REST_ONCE_READ: 1, Scope.ALL: 0}
+"""The number of statements to run outside a transaction: all (-1), the first, or none."""
 
 _ARRAYS = {"integer": "bigint", "float": "double precision", "flag": "integer", "moment": "bigint"}
 """The types in which rows arrive; all others are text."""
@@ -40,8 +43,13 @@ _WAKES = {
 """The subjects whose waiters look again when the times of a table have moved."""
 
 
+def is_single(known: Statements, operation: Operation[Any]) -> bool:
+    """Return whether one statement is all of *operation*."""
+    return operation.scope is Scope.NONE or (isinstance(operation, Procedure) and bool(known[operation.heading].sql))
+
+
 def of_table(table: Table) -> dict[str, str]:
-    """Return the statements that copy a table and move its times, by the names of their operations."""
+    """Return the statements that copy a table and move its times, by their headings."""
     names = ", ".join(column.name for column in table.columns)
     read = ", ".join(_READ.get(column.kind, "{}").format(column.name) for column in table.columns)
     write = ", ".join(_WRITE.get(column.kind, "{}").format(column.name) for column in table.columns)
@@ -69,7 +77,10 @@ def _bytewise(column: Column) -> str:
 def statements(schema: str) -> Statements:
     """Return the statements for eventkit's tables in *schema*."""
     loaded = load("eventkit_postgres", lambda number: f"${number}", {"now": NOW}, of_table)
-    return {operation: _qualified(statement, schema) for operation, statement in loaded.items()}
+    return {
+        heading: msgspec.structs.replace(statement, sql=qualified(statement.sql, schema))
+        for heading, statement in loaded.items()
+    }
 
 
 def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
@@ -84,7 +95,7 @@ def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     return tuple(
         [
             value
-            if place not in statement.bulk
+            if place not in statement.bulk or not isinstance(value, list)
             else _joined(value)
             if apart and f"string_to_array(${place + 1}," in statement.sql
             else _array(value)
@@ -101,7 +112,8 @@ def columns(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     listed = list(values)
     for place, column in statement.bulk.items():
         rows = values[place]
-        listed[place] = list(rows) if column is None else [row[column] for row in rows]
+        if isinstance(rows, list | tuple):
+            listed[place] = list(rows) if column is None else [row[column] for row in rows]
     return tuple(listed)
 
 
@@ -113,7 +125,7 @@ class Kept(OwnConnection):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.cursors: dict[type[Operation[Any]], RawCursor[Any]] = {}
+        self.cursors: dict[str, RawCursor[Any]] = {}
 
     @classmethod
     def connect(cls, conninfo: str = "", *, failed: Failed, **keywords: Any) -> Self:  # type: ignore[override]
@@ -130,7 +142,7 @@ class AsyncKept(AsyncOwnConnection):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self.cursors: dict[type[Operation[Any]], AsyncRawCursor[Any]] = {}
+        self.cursors: dict[str, AsyncRawCursor[Any]] = {}
 
     @classmethod
     async def connect(cls, conninfo: str = "", *, failed: Failed, **keywords: Any) -> Self:  # type: ignore[override]
@@ -144,16 +156,15 @@ class AsyncKept(AsyncOwnConnection):
 
 def fetch(driver: Connection[Any], known: Statements, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*, and return its rows."""
-    return _fetch(RawCursor(driver, row_factory=tuple_row), known[type(step)], step)
+    return _fetch(RawCursor(driver, row_factory=tuple_row), known[step.heading], step)
 
 
 def fetch_alone(driver: Kept, known: Statements, step: Operation[Any]) -> Rows:
     """Do the same as `fetch`, for a caller with exclusive use of *driver*."""
-    kind = type(step)
-    cursor = driver.cursors.pop(kind, None) or RawCursor(driver, row_factory=tuple_row)
-    rows = _fetch(cursor, known[kind], step)
+    cursor = driver.cursors.pop(step.heading, None) or RawCursor(driver, row_factory=tuple_row)
+    rows = _fetch(cursor, known[step.heading], step)
     if len(rows) <= _SMALL:
-        driver.cursors[kind] = cursor
+        driver.cursors[step.heading] = cursor
     return rows
 
 
@@ -167,16 +178,15 @@ def _fetch(cursor: RawCursor[Any], statement: Statement, step: Operation[Any]) -
 
 async def fetch_async(driver: AsyncConnection[Any], known: Statements, step: Operation[Any]) -> Rows:
     """Do the same as `fetch`, awaited."""
-    return await _fetch_async(AsyncRawCursor(driver, row_factory=tuple_row), known[type(step)], step)
+    return await _fetch_async(AsyncRawCursor(driver, row_factory=tuple_row), known[step.heading], step)
 
 
 async def fetch_alone_async(driver: AsyncKept, known: Statements, step: Operation[Any]) -> Rows:
     """Do the same as `fetch_alone`, awaited."""
-    kind = type(step)
-    cursor = driver.cursors.pop(kind, None) or AsyncRawCursor(driver, row_factory=tuple_row)
-    rows = await _fetch_async(cursor, known[kind], step)
+    cursor = driver.cursors.pop(step.heading, None) or AsyncRawCursor(driver, row_factory=tuple_row)
+    rows = await _fetch_async(cursor, known[step.heading], step)
     if len(rows) <= _SMALL:
-        driver.cursors[kind] = cursor
+        driver.cursors[step.heading] = cursor
     return rows
 
 
@@ -192,12 +202,6 @@ async def _fetch_async(cursor: AsyncRawCursor[Any], statement: Statement, step: 
 def _encoded(sql: str) -> bytes:
     # The cursor compares the object to detect that it has executed the statement before.
     return sql.encode()
-
-
-def _qualified(statement: Statement, schema: str) -> Statement:
-    return Statement(
-        qualified(statement.sql, schema), statement.parameters, statement.values, statement.bulk, statement.single
-    )
 
 
 def _array(values: Iterable[Any]) -> str:

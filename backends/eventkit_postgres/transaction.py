@@ -20,7 +20,7 @@ from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
 from .address import Address, qualified, shown
 from .session import Steps, planned
-from .statements import Statements, columns, fetch, fetch_async, parameters
+from .statements import Statements, columns, fetch, fetch_async, is_single, parameters
 
 T = TypeVar("T")
 Identity = tuple[Any, ...]
@@ -52,7 +52,7 @@ class Psycopg2:
 
     def fetch(self, known: Statements, step: Operation[Any]) -> Rows:
         """Execute the statement of *step*, and return its rows."""
-        statement = known[type(step)]
+        statement = known[step.heading]
         values = {str(number): value for number, value in enumerate(parameters(statement, step), 1)}
         return self.execute(_named(statement.sql), values) if values else self.execute(statement.sql)
 
@@ -79,7 +79,7 @@ class Asyncpg:
 
     async def fetch(self, known: Statements, step: Operation[Any]) -> Rows:
         """Execute the statement of *step*, and return its rows."""
-        statement = known[type(step)]
+        statement = known[step.heading]
         return await self.execute(statement.sql, columns(statement, step))
 
 
@@ -213,8 +213,7 @@ def _of_sqlalchemy(awaited: bool) -> tuple[Any, Any]:
 
 def execute_in(driver: Any, known: Statements, operation: Operation[T]) -> Steps[T]:
     """Execute *operation* in the open transaction of *driver*, completely or not at all, and return its result."""
-    statement = known.get(type(operation))
-    if statement is not None and statement.single:
+    if is_single(known, operation):
         return operation.decode((yield from _fetched(driver, known, operation)))
     yield driver.execute("SAVEPOINT eventkit_call")
     try:

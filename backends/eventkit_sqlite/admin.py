@@ -4,7 +4,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,16 @@ _PAGES_AT_ONCE = 500
 
 def diagnose(url: str) -> list[Finding]:
     """Return the diagnostics of the file."""
-    address = parse(url)
-    with reserved(address), closing(_opened(address)) as connection:
-        try:
-            return [*_library(address), *_file(address, connection), *_tables(connection), *_processes(address)]
-        except Error as error:
-            raise translate(error, address.path) from error
+    with _connected(url) as (address, connection):
+        return [*_library(address), *_file(address, connection), *_tables(connection), *_processes(address)]
 
 
 def compact(url: str) -> tuple[int, int]:
     """Rebuild the file without its free pages; writers wait until it is done."""
-    address = parse(url)
-    before = os.stat(address.path).st_size
-    with reserved(address), closing(_opened(address)) as connection:
-        try:
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except Error as error:
-            raise translate(error, address.path) from error
+    with _connected(url) as (address, connection):
+        before = os.stat(address.path).st_size
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return before, os.stat(address.path).st_size
 
 
@@ -72,13 +64,18 @@ def backup(url: str, path: str, progress: Callable[[int, int], object]) -> None:
         raise translate(error, address.path) from error
 
 
-def _opened(address: Address) -> Any:
-    if not os.path.isfile(address.path):
-        raise Unavailable(f"there is no {address.path}: run eventkit migrate --url {address.url}")
-    try:
-        return open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
-    except Error as error:
-        raise translate(error, address.path) from error
+@contextmanager
+def _connected(url: str) -> Iterator[tuple[Address, Any]]:
+    address = parse(url)
+    with reserved(address):
+        if not os.path.isfile(address.path):
+            raise Unavailable(f"there is no {address.path}: run eventkit migrate --url {address.url}")
+        try:
+            opened = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
+            with closing(opened) as connection:
+                yield address, connection
+        except Error as error:
+            raise translate(error, address.path) from error
 
 
 def _library(address: Address) -> Iterator[Finding]:

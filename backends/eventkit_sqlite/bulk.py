@@ -36,7 +36,7 @@ def arrow(url: str) -> Iterator[Callable[[Operation[Any], Sequence[str]], Any]]:
         cursor.execute("PRAGMA query_only = 1")
 
         def fetch(operation: Operation[Any], columns: Sequence[str]) -> Any:
-            statement = STATEMENTS[type(operation)]
+            statement = STATEMENTS[operation.heading]
             names = ", ".join(f'"{name}"' for name in columns)
             cursor.execute(f"SELECT {names} FROM ({statement.sql})", bound(statement, operation))
             return cursor.fetch_arrow_table()

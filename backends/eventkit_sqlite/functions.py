@@ -12,10 +12,10 @@ import apsw
 
 from eventkit.errors import EventkitError
 from eventkit.functions import FUNCTIONS, PREFIX, Functions
-from eventkit.operations import Operation
+from eventkit.operations import Operation, Scope
 
 from .library import Connection as Driver
-from .statements import STATEMENTS, fetch
+from .statements import fetch
 from .transaction import execute_in, plain
 
 T = TypeVar("T")
@@ -52,8 +52,7 @@ def _sql_function(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _execute(driver: Driver, operation: Operation[T]) -> T:
-    statement = STATEMENTS.get(type(operation))
-    if statement is not None and statement.single:
+    if operation.scope is Scope.NONE:
         return operation.decode(fetch(driver, operation))
     # The statements take effect together, which a savepoint cannot ensure inside a statement that writes.
     begun = driver.in_transaction

@@ -28,9 +28,7 @@ WHERE name = :name AND token = :token AND expires_at > :now
 RETURNING fence
 
 -- name: ReadHolder
-SELECT holder, expires_at
-FROM eventkit_lock
-WHERE name = :name AND expires_at > :now
+SELECT holder, expires_at FROM eventkit_lock WHERE name = :name AND expires_at > :now
 
 -- name: LockAhead
 SELECT

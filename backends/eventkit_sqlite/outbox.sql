@@ -15,14 +15,14 @@ SET max_attempts = coalesce(max_attempts, excluded.max_attempts), retry = coales
 WHERE max_attempts IS NULL OR retry IS NULL
 
 -- The writer has all lanes to itself.
--- name: DrawTickets
+-- step: DrawTickets
 SELECT id, lane, 1
 FROM eventkit_task
 WHERE queue = :queue AND state = 'ready' AND (expires_at IS NULL OR expires_at > :now)
 ORDER BY priority DESC, run_at, id
 LIMIT :limit
 
--- name: LeaseFirst
+-- step: LeaseFirst
 UPDATE eventkit_task
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
@@ -50,7 +50,7 @@ RETURNING
 
 -- A held task is checked again after waiting for twice as long, so that none waits forever for a vanished process and
 -- long waits cost little.  A task with no task before it is not held.
--- name: HoldBack
+-- step: HoldBack
 UPDATE eventkit_task
 SET
     state = 'scheduled',
@@ -72,7 +72,8 @@ WHERE id IN (
     LIMIT :limit
 )
 
--- name: PutOff
+-- Another transaction has their lanes.
+-- step: PutOff
 UPDATE eventkit_task
 SET state = 'scheduled', wake_at = min(coalesce(expires_at, :now + 20), :now + 20)
 WHERE id IN (SELECT value FROM json_each(:ids))
@@ -119,3 +120,17 @@ FROM (
     SELECT state, enqueued_at FROM eventkit_task
     WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
 )
+
+-- Message ids that consumers have seen.
+
+-- Of two transactions with the same message, the second waits for the end of the first.
+-- name: See
+INSERT INTO eventkit_inbox (consumer, message_id)
+VALUES (:consumer, :message_id)
+ON CONFLICT (consumer, message_id) DO NOTHING
+RETURNING 1
+
+-- name: PruneInbox
+DELETE FROM eventkit_inbox
+WHERE consumer = :consumer AND seen_at <= :now - :older_than
+RETURNING 1

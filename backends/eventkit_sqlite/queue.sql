@@ -2,22 +2,18 @@
 --
 -- The view eventkit_task_now shows a due task in the state that Promote would give it.
 
--- name: GetTask
-SELECT
+-- part: info
     id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
     run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
-FROM eventkit_task_now
-WHERE queue = :queue AND id = :id
+
+-- name: GetTask
+SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
 -- name: FindQueues
-SELECT id, queue
-FROM eventkit_task
-WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT id, queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListTasks
-SELECT
-    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND id > :after AND (:state IS NULL OR state = :state)
 ORDER BY id
@@ -25,9 +21,7 @@ LIMIT :limit
 
 -- Each half uses one index: ready tasks, and tasks due to become ready.
 -- name: PeekTasks
-SELECT
-    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+SELECT :info
 FROM (
     SELECT * FROM (
         SELECT * FROM eventkit_task_now
@@ -43,9 +37,7 @@ ORDER BY priority DESC, run_at, id
 LIMIT :limit
 
 -- name: ListDead
-SELECT
-    id, queue, state, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt, max_attempts,
-    run_at, enqueued_at, expires_at, lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+SELECT :info
 FROM eventkit_task_now
 WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY finished_at DESC, id DESC
@@ -129,7 +121,7 @@ WHERE queue = :queue AND state = :state AND (:older_than IS NULL OR finished_at 
 RETURNING lane
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.
--- name: ReserveKeysOfState
+-- step: ReserveKeysOfState
 INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
 SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
@@ -154,7 +146,7 @@ VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
 
--- name: AddQueue
+-- step: AddQueue
 INSERT INTO eventkit_queue (name)
 SELECT :queue
 WHERE
@@ -172,10 +164,9 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND wake_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND finished_at IS NOT NULL)
 
--- name: HoldSettings
-INSERT INTO eventkit_queue (name)
-VALUES (:queue)
-ON CONFLICT (name) DO NOTHING
+-- Locks the settings until the transaction ends.
+-- step: HoldSettings
+INSERT INTO eventkit_queue (name) VALUES (:queue) ON CONFLICT (name) DO NOTHING
 
 -- name: ReadSettings
 SELECT
@@ -183,7 +174,7 @@ SELECT
 FROM eventkit_queue
 WHERE name = :queue
 
--- name: WriteSettings
+-- step: WriteSettings
 INSERT INTO eventkit_queue (
     name, max_attempts, lease, retry, max_size, rate, burst, max_running, keep_done, keep_dead, key_ttl, dead_letter_to, history
 )
@@ -199,7 +190,7 @@ SET
     key_ttl = excluded.key_ttl, dead_letter_to = excluded.dead_letter_to, history = excluded.history,
     tokens = CASE WHEN rate IS excluded.rate AND burst IS excluded.burst THEN tokens END
 
--- name: Exhaust
+-- step: Exhaust
 UPDATE eventkit_task
 SET state = 'dead', reason = 'exhausted', finished_at = :now, wake_at = NULL
 WHERE
@@ -213,7 +204,7 @@ WHERE
     )
 RETURNING id, lane
 
--- name: FindTasks
+-- step: FindTasks
 SELECT 1
 WHERE
     EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
@@ -221,18 +212,157 @@ WHERE
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND lane IS NOT NULL)
     OR EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL)
 
--- name: DropTasks
-DELETE FROM eventkit_task
-WHERE queue = :queue
+-- step: DropTasks
+DELETE FROM eventkit_task WHERE queue = :queue
 
--- name: DropKeysOfQueue
-DELETE FROM eventkit_key
-WHERE queue = :queue
+-- step: DropKeysOfQueue
+DELETE FROM eventkit_key WHERE queue = :queue
 
--- name: DropSettings
-DELETE FROM eventkit_queue
-WHERE name = :queue
+-- step: DropSettings
+DELETE FROM eventkit_queue WHERE name = :queue
 
--- name: ReadSchema
-SELECT version_num
-FROM eventkit_version
+-- Jobs: tasks marked as such in the payload.
+
+-- name: GetJob
+SELECT :info FROM eventkit_task_now WHERE id = :id AND job
+
+-- name: ListJobs
+SELECT :info
+FROM eventkit_task_now
+WHERE job AND (:state IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- name: ListJobsOf
+SELECT :info
+FROM eventkit_task_now
+WHERE job AND queue = :queue AND (:state IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit OFFSET :skip
+
+-- The history of tasks.  docs/contract.md defines the events and their fields.
+--
+-- A claimed task that is deleted with its token was finished: a cancellation removes the token first.
+
+-- step: HoldHistory
+SELECT
+    :history OR EXISTS (SELECT 1 FROM eventkit_queue WHERE history AND name <> :queue),
+    EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'trigger' AND name = 'eventkit_task_enqueued'),
+    NULL
+
+-- The deletion of claimed tasks is a cancellation until the transaction ends.
+-- step: Abandon
+UPDATE eventkit_task SET token = NULL WHERE queue = :queue AND state = 'leased'
+
+-- step: RecordEnqueued
+CREATE TRIGGER eventkit_task_enqueued AFTER INSERT ON eventkit_task
+WHEN (SELECT history FROM eventkit_queue WHERE name = NEW.queue)
+BEGIN
+    INSERT INTO eventkit_event (topic, key, payload)
+    VALUES ('eventkit.tasks', NEW.queue || ':' || NEW.id, json_object(
+        'queue', NEW.queue, 'id', NEW.id, 'kind', 'enqueued', 'attempt', NEW.attempt, 'worker', NULL,
+        'priority', NEW.priority, 'run_at', NEW.run_at, 'wait_ms', NULL, 'run_ms', NULL, 'reason', NULL, 'error', NULL
+    ));
+END
+
+-- A death that ends an attempt is two events.  Promotion by the clock or by the order of a lane is none.
+-- step: RecordMoved
+CREATE TRIGGER eventkit_task_moved AFTER UPDATE OF state ON eventkit_task
+WHEN
+    OLD.state <> NEW.state AND NOT (OLD.state IN ('scheduled', 'ready') AND NEW.state IN ('scheduled', 'ready'))
+    AND (SELECT history FROM eventkit_queue WHERE name = NEW.queue)
+BEGIN
+    INSERT INTO eventkit_event (topic, key, payload)
+    SELECT 'eventkit.tasks', NEW.queue || ':' || NEW.id, json_object(
+        'queue', NEW.queue, 'id', NEW.id, 'kind', kind,
+        'attempt', iif(kind IN ('released', 'snoozed'), OLD.attempt, NEW.attempt),
+        'worker', iif('leased' IN (OLD.state, NEW.state), NEW.worker, NULL),
+        'priority', NEW.priority, 'run_at', NEW.run_at,
+        'wait_ms', iif(kind = 'started', max(0, NEW.claimed_at - max(NEW.run_at, NEW.enqueued_at)), NULL),
+        'run_ms', CASE
+            WHEN kind = 'lapsed' THEN max(0, OLD.wake_at - OLD.claimed_at)
+            WHEN OLD.state = 'leased' AND kind NOT IN ('dead', 'expired') THEN max(0, :now - OLD.claimed_at)
+        END,
+        'reason', NEW.reason,
+        'error', iif(OLD.state = 'leased' AND kind NOT IN ('succeeded', 'released', 'snoozed'), substr(NEW.error, 1, 2000), NULL)
+    )
+    FROM (
+        SELECT CASE
+            WHEN NEW.state = 'leased' THEN 'started'
+            WHEN NEW.state = 'done' THEN 'succeeded'
+            WHEN OLD.state = 'dead' THEN 'requeued'
+            WHEN OLD.state <> 'leased' THEN NULL
+            WHEN NEW.attempt < OLD.attempt THEN iif(NEW.state = 'scheduled', 'snoozed', 'released')
+            WHEN NEW.lapsed THEN 'lapsed'
+            ELSE iif(NEW.state = 'dead', 'failed', 'retried')
+        END AS kind
+        UNION ALL
+        SELECT iif(NEW.state = 'dead', iif(NEW.reason = 'expired', 'expired', 'dead'), NULL)
+    )
+    WHERE kind IS NOT NULL;
+END
+
+-- step: RecordGone
+CREATE TRIGGER eventkit_task_gone AFTER DELETE ON eventkit_task
+WHEN OLD.state <> 'done' AND (SELECT history FROM eventkit_queue WHERE name = OLD.queue)
+BEGIN
+    INSERT INTO eventkit_event (topic, key, payload)
+    VALUES ('eventkit.tasks', OLD.queue || ':' || OLD.id, json_object(
+        'queue', OLD.queue, 'id', OLD.id,
+        'kind', CASE
+            WHEN OLD.state = 'dead' THEN 'purged'
+            WHEN OLD.state = 'leased' AND OLD.token IS NOT NULL THEN 'succeeded'
+            ELSE 'cancelled'
+        END,
+        'attempt', OLD.attempt, 'worker', iif(OLD.state = 'leased', OLD.worker, NULL),
+        'priority', OLD.priority, 'run_at', OLD.run_at, 'wait_ms', NULL,
+        'run_ms', iif(OLD.state = 'leased', max(0, :now - OLD.claimed_at), NULL), 'reason', NULL, 'error', NULL
+    ));
+END
+
+-- step: ForgetEnqueued
+DROP TRIGGER eventkit_task_enqueued
+
+-- step: ForgetMoved
+DROP TRIGGER eventkit_task_moved
+
+-- step: ForgetGone
+DROP TRIGGER eventkit_task_gone
+
+-- Retention settings.
+
+-- name: ConfigureStream
+INSERT INTO eventkit_topic (name, retain, max_keep, keep_unconsumed)
+VALUES (:topic, :retain, :max_keep, :keep_unconsumed)
+ON CONFLICT (name) DO UPDATE
+SET
+    retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain),
+    max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep),
+    keep_unconsumed = iif(
+        'keep_unconsumed' IN (SELECT value FROM json_each(:given)), excluded.keep_unconsumed, keep_unconsumed
+    )
+
+-- name: ReadStreamSettings
+SELECT retain, max_keep, keep_unconsumed FROM eventkit_topic WHERE name = :topic
+
+-- name: ConfigureChannel
+INSERT INTO eventkit_channel (name, retain, max_keep)
+VALUES (
+    :channel, iif('retain' IN (SELECT value FROM json_each(:given)), :retain, 86400000), :max_keep
+)
+ON CONFLICT (name) DO UPDATE
+SET
+    retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain),
+    max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep)
+
+-- name: ReadChannelSettings
+SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
+
+-- name: ConfigureInbox
+INSERT INTO eventkit_recipient (name, retain)
+VALUES (:consumer, :retain)
+ON CONFLICT (name) DO UPDATE
+SET retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain)
+
+-- name: ReadInboxSettings
+SELECT retain FROM eventkit_recipient WHERE name = :consumer

@@ -2,13 +2,13 @@
 
 from typing import TypeVar
 
-from eventkit.operations import Operation
+from eventkit.operations import Operation, Scope
 from eventkit.plans import run
 
 from .address import Address
 from .file import File
 from .library import Connection, Error, open_connection
-from .statements import STATEMENTS, fetch
+from .statements import fetch
 
 T = TypeVar("T")
 
@@ -50,8 +50,7 @@ class Spares:
 
 def read(connection: Connection, operation: Operation[T]) -> T:
     """Return the result of *operation*, read from one snapshot."""
-    statement = STATEMENTS.get(type(operation))
-    if statement is not None and statement.single:
+    if operation.scope is Scope.NONE:
         return operation.decode(fetch(connection, operation))
     connection.execute("BEGIN")
     try:

@@ -12,7 +12,7 @@ VALUES (:id, :value, :now + max(3600000, coalesce((SELECT keep_done FROM eventki
 ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 
--- name: SaveTaskResults
+-- step: SaveTaskResults
 INSERT INTO eventkit_result (id, value, expires_at)
 SELECT
     value ->> 0, value ->> 1,
@@ -23,9 +23,7 @@ ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
 
 -- name: GetResult
-SELECT value
-FROM eventkit_result
-WHERE id = :id AND expires_at > :now
+SELECT value FROM eventkit_result WHERE id = :id AND expires_at > :now
 
 -- name: AwaitResult
 SELECT r.value, t.queue, t.stored_state = 'dead', t.reason, t.error

@@ -4,7 +4,7 @@
 SELECT :now
 
 -- A schedule with unchanged timing keeps its next fire, and a paused one stays paused.
--- name: WriteSchedule
+-- step: WriteSchedule
 INSERT INTO eventkit_schedule AS s (
     name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, timed_at
 )
@@ -26,12 +26,12 @@ SET
         ELSE excluded.timed_at
     END
 
--- name: HoldSchedule
+-- step: HoldSchedule
 SELECT timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at
 FROM eventkit_schedule
 WHERE name = :name
 
--- name: RewriteSchedule
+-- step: RewriteSchedule
 UPDATE eventkit_schedule
 SET
     timing = :when, zone = :tz, queue = :queue, payload = :payload, headers = :headers, priority = :priority,
@@ -40,9 +40,7 @@ SET
 WHERE name = :name
 
 -- name: RemoveSchedule
-DELETE FROM eventkit_schedule
-WHERE name = :name
-RETURNING name
+DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
 
 -- name: GetSchedule
 SELECT
@@ -59,8 +57,7 @@ FROM eventkit_schedule
 ORDER BY name
 
 -- name: ReadSoonest
-SELECT min(next_at)
-FROM eventkit_schedule
+SELECT min(next_at) FROM eventkit_schedule
 
 -- name: SchedulesAhead
 SELECT
@@ -83,7 +80,7 @@ ORDER BY next_at
 LIMIT :limit
 
 -- The queue's bound does not apply: a refused fire would be lost.
--- name: EnqueueFires
+-- step: EnqueueFires
 INSERT INTO eventkit_task (
     queue, payload, headers, priority, max_attempts, state, run_at, wake_at, expires_at, enqueued_at
 )
@@ -102,7 +99,7 @@ FROM (
 )
 RETURNING id
 
--- name: MoveSchedules
+-- step: MoveSchedules
 UPDATE eventkit_schedule
 SET
     next_at = value ->> 1, last_at = coalesce(value ->> 2, last_at),

@@ -15,7 +15,7 @@ NOW = "CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)"
 
 
 def of_table(table: Table) -> dict[str, str]:
-    """Return the statements that copy a table and move its times, by the names of their operations."""
+    """Return the statements that copy a table and move its times, by their headings."""
     names, key = [column.name for column in table.columns], [column.name for column in table.key]
     ordered, after = ", ".join(key), ", ".join(f":{name}" for name in key)
     values = ", ".join(f"value ->> {place}" for place in range(len(names)))
@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 def fetch(connection: Connection, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*, and return its rows.  Bulk parameters are passed as JSON."""
-    statement = STATEMENTS[type(step)]
+    statement = STATEMENTS[step.heading]
     if not statement.sql:
         return NO_STATEMENT
     rows: Rows = connection.execute(statement.sql, bound(statement, step)).fetchall()
@@ -51,4 +51,9 @@ def bound(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
     values = statement.values(step)
     if not statement.bulk:
         return values
-    return tuple(_encode(value).decode() if place in statement.bulk else value for place, value in enumerate(values))
+    return tuple(
+        [
+            _encode(value).decode() if place in statement.bulk and isinstance(value, list | tuple) else value
+            for place, value in enumerate(values)
+        ]
+    )

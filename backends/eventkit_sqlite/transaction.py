@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import apsw
 
 from eventkit.errors import Busy, ForeignTransaction
-from eventkit.operations import Operation
+from eventkit.operations import Operation, Scope
 from eventkit.plans import run
 from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
@@ -22,7 +22,7 @@ from . import driver_async
 from .file import File, Identity, identify, two_libraries
 from .library import Connection as Driver
 from .library import Error, begin, is_busy, own_lock, translate
-from .statements import STATEMENTS, fetch
+from .statements import fetch
 from .worker import StandardWorker
 from .write_lock import WriteLock
 
@@ -47,8 +47,7 @@ _main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = W
 
 def execute_in(driver: Driver, operation: Operation[T]) -> T:
     """Execute *operation* in the open transaction of *driver*, completely or not at all, and return its result."""
-    statement = STATEMENTS.get(type(operation))
-    if statement is not None and statement.single:
+    if operation.scope is Scope.NONE:
         return operation.decode(fetch(driver, operation))
     driver.execute("SAVEPOINT eventkit_call")
     try:

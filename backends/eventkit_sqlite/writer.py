@@ -6,15 +6,18 @@ from typing import Any
 
 from eventkit.errors import Unavailable
 from eventkit.fork import closed
-from eventkit.operations import Operation, Plan
+from eventkit.operations import Operation, Plan, Scope
 from eventkit.plans import run
 
 from .address import Address
 from .file import File
 from .library import Connection, Error, begin, is_busy, own_lock
-from .statements import STATEMENTS, fetch
+from .statements import fetch
 from .transaction import holds_lock
 from .write_lock import WriteLock
+
+_BY_ITSELF = (Scope.NONE, Scope.REST)
+"""The operations whose first statement may commit by itself.  This driver can fail to read rows after the commit."""
 
 
 class Job:
@@ -77,15 +80,12 @@ class Writer:
         """Run one operation in a transaction of its own."""
         self._file.check_identity_sometimes(self.connection)
         connection = self.connection
-        statement = STATEMENTS.get(type(operation))
-        single = statement is not None and statement.single
-        commits_by_itself = single or (operation.first_alone and not operation.may_fail_to_read)
-        # Such a statement is too short to take the lock, unless it would overtake others.
-        if not commits_by_itself or self.lock.is_wanted():
+        # A statement that commits by itself is too short to take the lock, unless it would overtake others.
+        if operation.scope not in _BY_ITSELF or self.lock.is_wanted():
             self.together([job := self._job(operation, caller)])
             return job.result()
         try:
-            if single:
+            if operation.scope is Scope.NONE:
                 return operation.decode(fetch(connection, operation))
             plan = operation.plan()
             rows = fetch(connection, next(plan))

@@ -3,8 +3,7 @@
 `keys` adds, rotates and revokes keys; `scopes` defines their rights; `eventkit.http.keys` checks them on each request.
 """
 
-from ..operations.admin import AUDIT, Audited
-from ..operations.coordination import ApiKey
+from ..operations.admin import AUDIT, ApiKey, Audited
 from .keys import ApiKeys, NewKey
 from .scopes import permits
 

@@ -10,8 +10,7 @@ from .. import checks
 from ..app.task import then
 from ..checks import Duration
 from ..codec import encode_json
-from ..operations.admin import Audited
-from ..operations.coordination import AddApiKey, FindApiKey, ListApiKeys, RevokeApiKey, RotateApiKey
+from ..operations.admin import AddApiKey, Audited, FindApiKey, ListApiKeys, RevokeApiKey, RotateApiKey
 from .scopes import scopes as checked_scopes
 
 _KEY = re.compile(r"ek_([0-9a-f]{16})_([0-9a-f]{64})", re.ASCII)

@@ -326,7 +326,7 @@ def _check(address: str, topics: list[str], json: bool) -> None:
 
 def _archived(url: str | None) -> list[str]:
     """Return all topics that have an archive."""
-    from eventkit.operations.archive import ListLakes
+    from eventkit.operations.bulk import ListLakes
 
     with connected(url) as connection:
         topics = [lake.topic for lake in connection.execute(ListLakes())]

@@ -18,7 +18,7 @@ from .settings import Json, Url, duration
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from eventkit.operations.batches import Sum
+    from eventkit.operations.bulk import Sum
     from eventkit.rollup import Span
 
 

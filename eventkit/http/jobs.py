@@ -14,7 +14,7 @@ from litestar import Request, Response
 from litestar.params import JSONBody, QueryParameter
 
 from .. import checks
-from ..operations.admin import GetJob, ListJobs, ListJobsOf
+from ..operations.queue import GetJob, ListJobs, ListJobsOf
 from ..values import TaskInfo
 from ..webhooks import Job, call_of
 from .keys import ANYBODY, caller, require

@@ -22,7 +22,7 @@ from ..access.keys import fresh_session, hash_of, hash_of_session, id_of, proves
 from ..access.scopes import permits
 from ..kit import AsyncKit
 from ..operations import Operation
-from ..operations.coordination import AnyApiKey, ApiKey, BeginSession, EndSession, FindApiKey, FindSession
+from ..operations.admin import AnyApiKey, ApiKey, BeginSession, EndSession, FindApiKey, FindSession
 from ..operations.schedule import ReadClock
 from ..protocols import AsyncEventKit
 from ..signatures import SignatureRefused, check

@@ -8,7 +8,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import UNSET, UnsetType
 
 from .. import checks
-from ..operations.settings import CreateQueue
+from ..operations.queue import CreateQueue
 from ..queue import changes_of
 from ..retry import Policy
 from ..stats import QueueStats

@@ -17,7 +17,7 @@ from ..metrics import Registry
 from ..operations import Operation, Probe
 from ..operations.admin import Audited
 from ..operations.coordination import AcquireLock, ReleaseLock
-from ..operations.settings import FindQueue
+from ..operations.queue import FindQueue
 from ..protocols import AsyncConnection, AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
 from ..queue import Queue
 from ..stream import Stream

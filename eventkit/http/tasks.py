@@ -12,8 +12,8 @@ from .. import checks
 from ..errors import TaskFailed
 from ..operations import finish
 from ..operations.claim import Claim, ReadOutlook, fresh_token
+from ..operations.coordination import AwaitResult, ResultAhead, SaveResult
 from ..operations.queue import FindQueues
-from ..operations.result import AwaitResult, ResultAhead, SaveResult
 from ..results import key_of
 from ..values import Enqueued, NewTask, Task, TaskInfo
 from .events import while_connected

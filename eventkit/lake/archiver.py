@@ -16,9 +16,9 @@ from ..arrow import Fetch, compute, headers, moment, opened, pages, repeated, sa
 from ..checks import Duration
 from ..errors import Truncated
 from ..kit import backend_of
-from ..operations.archive import LakeFile, PruneArchived
-from ..operations.batches import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
+from ..operations.bulk import LakeFile, PruneArchived
 from ..operations.position import ReadPosition
+from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import Note, noted
 from . import layout

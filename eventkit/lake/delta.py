@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
 from ..errors import EventkitError
-from ..operations.archive import LakeFile
+from ..operations.bulk import LakeFile
 from . import layout
 from .store import Store
 from .turn import Conflict

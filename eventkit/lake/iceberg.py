@@ -24,7 +24,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, MapType, NestedField, StringType, TimestamptzType
 
-from ..operations.archive import LakeFile
+from ..operations.bulk import LakeFile
 from . import layout
 from .store import Store
 from .turn import Conflict

@@ -16,8 +16,7 @@ from ..codec import encode_headers
 from ..errors import EventkitError
 from ..kit import backend_of
 from ..operations import Operation
-from ..operations.archive import Lake, LakeFile, ReadLake
-from ..operations.batches import MoveMark, ReadMark, WriteOnward
+from ..operations.bulk import Lake, LakeFile, MoveMark, ReadLake, ReadMark, WriteOnward
 from ..operations.enqueue import PLAIN, EnqueueMany
 from ..operations.stream import EventRow, PublishMany
 from ..protocols import Connection

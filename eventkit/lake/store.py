@@ -18,7 +18,7 @@ from pyarrow import fs, parquet
 
 from ..arrow import compute
 from ..errors import EventkitError
-from ..operations.archive import LakeFile
+from ..operations.bulk import LakeFile
 from . import layout
 
 _SECRET = re.compile(r"key|secret|token|password|credential|signature", re.IGNORECASE)

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
 import msgspec
 
 from ..errors import EventkitError
-from ..operations.archive import (
-    ExtendLake,
-    FindRetired,
-    ForgetFiles,
-    LakeFile,
-    ListPaths,
-    OpenLake,
-    ReadLake,
-    SwapFiles,
-)
-from ..operations.batches import ReadIdentity
+from ..operations.bulk import ExtendLake, FindRetired, ForgetFiles, LakeFile, ListPaths, OpenLake, ReadLake, SwapFiles
 from ..operations.position import Position
+from ..operations.tables import ReadIdentity
 from ..protocols import Connection
 from . import layout
 from .store import Store

@@ -11,9 +11,9 @@ import msgspec
 from .. import checks
 from ..errors import EventkitError
 from ..kit import backend_of
-from ..operations.archive import AdoptLake, ListPaths, OpenLake, ReadLake
-from ..operations.batches import ReadIdentity
+from ..operations.bulk import AdoptLake, ListPaths, OpenLake, ReadLake
 from ..operations.position import FindFork, Position, VerifyPosition
+from ..operations.tables import ReadIdentity
 from ..protocols import Connection
 from . import layout
 from .store import Store, tables

@@ -1,33 +1,28 @@
-"""Operations of the service and of an operator: browse, overview, jobs, audit."""
+"""Operations of the service and of an operator: browsing, the overview, the audit, pipelines, API keys."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, ClassVar, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ..codec import Codec, decode_headers
+from ..checks import as_datetime
+from ..codec import decode_headers
 from ..stats import EventLook, HeldLock, LimitInfo, Overview, QueueStats, ScheduleStats, TaskLook, TopicStats
-from ..values import Consumer, PipelineInfo, TaskInfo
-from . import Operation, Plan, Rows, column, flag, nothing
+from ..values import Consumer, PipelineInfo
+from . import Operation, Plan, Read, Rows, column, each, flag, nothing, one_or_none, step
 from .claim import Sweep
 from .finish import Remove, unblock
-from .queue import MOST_COUNTED, Requeue, queue_stats, task_info
+from .queue import MOST_COUNTED, Requeue, queue_stats
 from .stream import Publish
 
 CLIP = 400
 """The maximum length of a payload or an error on a page, in characters."""
 
 
-class _Tasks(Operation[list[TaskLook]], frozen=True):
-    writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> list[TaskLook]:
-        return [TaskLook(*row) for row in rows]
-
-
-class BrowseTasks(_Tasks, frozen=True):
+class BrowseTasks(Read[list[TaskLook]], frozen=True):
     """Read the queue's tasks in one state, the most urgent or most recent first.
 
     Ready tasks come in the order of claims, followed by those that are due but not moved yet; scheduled tasks by when
@@ -39,9 +34,10 @@ class BrowseTasks(_Tasks, frozen=True):
     limit: int
     skip: int
     clip: int = CLIP
+    decode = each(TaskLook)
 
 
-class BrowseDead(_Tasks, frozen=True):
+class BrowseDead(Read[list[TaskLook]], frozen=True):
     """Read the queue's dead letters of one reason and error, the latest first."""
 
     queue: str
@@ -50,54 +46,52 @@ class BrowseDead(_Tasks, frozen=True):
     limit: int
     skip: int
     clip: int = CLIP
+    decode = each(TaskLook)
 
 
-class FindTask(_Tasks, frozen=True):
+class FindTask(Read[list[TaskLook]], frozen=True):
     """Read the queue's task with an id, in any state; none if there is none."""
 
     queue: str
     id: int
     clip: int = CLIP
+    decode = each(TaskLook)
 
 
-class FindTasksOfKey(_Tasks, frozen=True):
+class FindTasksOfKey(Read[list[TaskLook]], frozen=True):
     """Read the queue's unfinished tasks of a key, unique or of an ordered outbox, the latest first."""
 
     queue: str
     key: str
     limit: int
     clip: int = CLIP
+    decode = each(TaskLook)
 
 
-class BrowseEvents(Operation[list[EventLook]], frozen=True):
+def _event(offset: int, key: str | None, payload: str, length: int, headers: str | None, created: int) -> EventLook:
+    return EventLook(offset, key, payload, length, decode_headers(headers), created)
+
+
+class BrowseEvents(Read[list[EventLook]], frozen=True):
     """Read the events of the topic below *before*, the latest first; with a *key* those of the key, down to *least*.
 
     Keys of events have no index, so *least* bounds the number of offsets that are searched.
     """
 
-    writes: ClassVar[bool] = False
     topic: str
     key: str | None
     before: int
     least: int
     limit: int
     clip: int = CLIP
-
-    def decode(self, rows: Rows) -> list[EventLook]:
-        return [
-            EventLook(offset, key, payload, length, decode_headers(headers) if headers else {}, created)
-            for offset, key, payload, length, headers, created in rows
-        ]
+    decode = each(_event)
 
 
-class ListLimits(Operation[list[LimitInfo]], frozen=True):
+class ListLimits(Read[list[LimitInfo]], frozen=True):
     """Read the rate limit windows and token buckets that hold a count at present, by name."""
 
-    writes: ClassVar[bool] = False
     limit: int
-
-    def decode(self, rows: Rows) -> list[LimitInfo]:
-        return [LimitInfo(name, per / 1000 if per else None, *rest) for name, per, *rest in rows]
+    decode = each(lambda name, per, *rest: LimitInfo(name, per / 1000 if per else None, *rest))
 
 
 class Deaths(NamedTuple):
@@ -108,13 +102,12 @@ class Deaths(NamedTuple):
     number: int
 
 
-class CountDeaths(Operation[tuple[int, list[Deaths]]], frozen=True):
+class CountDeaths(Read[tuple[int, list[Deaths]]], frozen=True):
     """Count the tasks that died, by reason, since a time, up to *settling* milliseconds ago; return that end as well.
 
     A task that died a moment ago may not be committed yet, and a reader that continued after it would miss it.
     """
 
-    writes: ClassVar[bool] = False
     since: int | None
     settling: int
 
@@ -124,10 +117,9 @@ class CountDeaths(Operation[tuple[int, list[Deaths]]], frozen=True):
         return moment, [Deaths(*row) for row in deaths]
 
 
-class FindDead(Operation[list[int]], frozen=True):
+class FindDead(Read[list[int]], frozen=True):
     """Find the ids of dead letters of one reason and error."""
 
-    writes: ClassVar[bool] = False
     queue: str
     reason: str
     error: str | None
@@ -158,7 +150,6 @@ class RequeueEdited(Operation[bool], frozen=True):
     payload: str
 
     def plan(self) -> Plan[bool]:
-        """Write the payload, and requeue the task in the same transaction."""
         yield from Sweep(self.queue).plan()
         if not (yield self):
             return False
@@ -166,31 +157,21 @@ class RequeueEdited(Operation[bool], frozen=True):
         return True
 
 
-def history_row(row: tuple[Any, ...]) -> EventLook:
-    """Return an event of a history, with all columns."""
-    offset, key, payload, created = row
-    return EventLook(offset, key, payload, len(payload), {}, created)
-
-
-class ReadHistory(Operation[list[EventLook]], frozen=True):
+class ReadHistory(Read[list[EventLook]], frozen=True):
     """Read the recorded steps of a task, oldest first, if its queue keeps a history.
 
     An index that covers only these events finds them by task.
     """
 
-    writes: ClassVar[bool] = False
     queue: str
     id: int
     limit: int
-
-    def decode(self, rows: Rows) -> list[EventLook]:
-        return [history_row(row) for row in rows]
+    decode = each(lambda offset, key, payload, created: EventLook(offset, key, payload, len(payload), {}, created))
 
 
-class ReadOverview(Operation[Overview], frozen=True):
+class ReadOverview(Read[Overview], frozen=True):
     """Read all numbers of the overview, each counted up to `MOST_COUNTED`."""
 
-    writes: ClassVar[bool] = False
     limit: int = MOST_COUNTED + 1
 
     def decode(self, rows: Rows) -> Overview:
@@ -227,44 +208,6 @@ def _topic(values: list[int], consumers: list[list[Any]]) -> TopicStats:
     return TopicStats(head, min(events, MOST_COUNTED), known, most > MOST_COUNTED)
 
 
-_codec = Codec()
-
-
-class GetJob(Operation[TaskInfo[Any] | None], frozen=True):
-    """Read a job by its task's id, in any queue and state."""
-
-    writes: ClassVar[bool] = False
-    id: int
-
-    def decode(self, rows: Rows) -> TaskInfo[Any] | None:
-        return task_info(rows[0], _codec) if rows else None
-
-
-class ListJobs(Operation[list[TaskInfo[Any]]], frozen=True):
-    """Read jobs of all queues by id, all or those in one state, after the first *skip* of them."""
-
-    writes: ClassVar[bool] = False
-    state: str | None
-    limit: int
-    skip: int
-
-    def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
-        return [task_info(row, _codec) for row in rows]
-
-
-class ListJobsOf(Operation[list[TaskInfo[Any]]], frozen=True):
-    """Read jobs of one queue as `ListJobs` does, by another index."""
-
-    writes: ClassVar[bool] = False
-    queue: str
-    state: str | None
-    limit: int
-    skip: int
-
-    def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
-        return [task_info(row, _codec) for row in rows]
-
-
 AUDIT = "eventkit.audit"
 """The stream that records the actions of administrators."""
 
@@ -276,7 +219,6 @@ class Audited(Operation[Any], frozen=True):
     entry: str
 
     def plan(self) -> Plan[Any]:
-        """Run the operation's own plan, and publish the event."""
         answer = yield from self.operation.plan()
         if answer is not False:
             yield Publish(AUDIT, None, self.entry, None)
@@ -300,13 +242,10 @@ class SavePipeline(Operation[None], frozen=True):
     decode = nothing
 
 
-class ListPipelines(Operation[list[PipelineInfo]], frozen=True):
+class ListPipelines(Read[list[PipelineInfo]], frozen=True):
     """Read all pipelines by name."""
 
-    writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> list[PipelineInfo]:
-        return [PipelineInfo(*row) for row in rows]
+    decode = each(PipelineInfo)
 
 
 class RemovePipeline(Operation[bool], frozen=True):
@@ -314,3 +253,131 @@ class RemovePipeline(Operation[bool], frozen=True):
 
     name: str
     decode = flag
+
+
+class ApiKey(msgspec.Struct, frozen=True):
+    """An API key: its owner, its permissions and its limits.
+
+    *rate* is in requests a second, with at most *burst* at once, and *quota* in requests a day.
+    """
+
+    id: str
+    name: str
+    scopes: tuple[str, ...]
+    rate: float | None
+    burst: float | None
+    quota: int | None
+    created_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+
+    @property
+    def created_at(self) -> datetime:
+        """The time at which it was created."""
+        return as_datetime(self.created_ms)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """The time at which it expires; None if never."""
+        return None if self.expires_ms is None else as_datetime(self.expires_ms)
+
+    @property
+    def revoked_at(self) -> datetime | None:
+        """The time at which it was revoked."""
+        return None if self.revoked_ms is None else as_datetime(self.revoked_ms)
+
+
+def _key(id: str, name: str, scopes: str, *columns: Any) -> ApiKey:
+    return ApiKey(id, name, msgspec.json.decode(scopes, type=tuple[str, ...]), *columns)
+
+
+class HeldKey(msgspec.Struct, frozen=True):
+    """An API key, and the hashes of its valid secrets: none if it was revoked or has expired."""
+
+    key: ApiKey
+    hashes: tuple[str, ...]
+
+
+class AddApiKey(Operation[bool], frozen=True):
+    """Store an API key, for so many milliseconds or for ever; return False if its id is taken."""
+
+    id: str
+    name: str
+    hash: str
+    scopes: str
+    rate: float | None
+    burst: float | None
+    quota: int | None
+    expires: int | None
+    decode = flag
+
+
+class FindApiKey(Read[HeldKey | None], frozen=True):
+    """Find an API key by its id, by the database's clock."""
+
+    id: str
+
+    def decode(self, rows: Rows) -> HeldKey | None:
+        if not rows:
+            return None
+        *columns, hash, former = rows[0]
+        return HeldKey(_key(*columns), tuple(valid for valid in (hash, former) if valid is not None))
+
+
+class AnyApiKey(Read[bool], frozen=True):
+    """Read whether there has ever been an API key."""
+
+    decode = flag
+
+
+class ListApiKeys(Read[list[ApiKey]], frozen=True):
+    """List all API keys, the oldest first, including revoked ones."""
+
+    decode = each(_key)
+
+
+class RevokeApiKey(Operation[bool], frozen=True):
+    """Revoke an API key; return False if there is no valid one with that id."""
+
+    id: str
+    decode = flag
+
+
+class RotateApiKey(Operation[bool], frozen=True):
+    """Give an API key another secret; the old one is valid for *grace* milliseconds more.
+
+    False if the key is not valid.
+    """
+
+    id: str
+    hash: str
+    grace: int
+    decode = flag
+
+
+class BeginSession(Operation[None], frozen=True):
+    """Store a browser's session of *lasts* milliseconds, for the hash of an API key's secret."""
+
+    id: str
+    key: str
+    secret: str
+    lasts: int
+
+    def plan(self) -> Plan[None]:
+        """Delete expired sessions, so that the table stays small, and write the row."""
+        yield step("ForgetSessions")
+        yield self
+
+
+class FindSession(Read[ApiKey | None], frozen=True):
+    """Find the API key of an unexpired session; None also if the secret that began the session is not valid."""
+
+    id: str
+    decode = one_or_none(_key)
+
+
+class EndSession(Operation[None], frozen=True):
+    """Delete a session."""
+
+    id: str
+    decode = nothing

@@ -1,15 +1,24 @@
-"""Operations on locks, limits, workers and keys."""
+"""Operations on locks, limits, workers, outboxes, inboxes and results.
+
+The *id* of a result is JSON: the number of a task, or a string.  A waiter for a task's result is also woken by its
+death.
+"""
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 from typing import Any, ClassVar
 
 import msgspec
 
 from ..checks import as_datetime
-from ..stats import WorkerInfo
-from . import Operation, Outlook, Plan, Probe, Rows, first_or_none, flag, nothing
+from ..errors import TaskFailed
+from ..stats import OutboxStats, WorkerInfo
+from ..values import InboxSettings, seconds
+from . import Operation, Outlook, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, outlook, step
+from .claim import Claim, ReadOutlook, Sweep, through_the_gate
+from .finish import Ack, AckMany, Ended, Finish, Held, unblock
 
 
 class AcquireLock(Operation[int | None], frozen=True):
@@ -43,10 +52,9 @@ class ReleaseLock(Operation[bool], frozen=True):
     decode = flag
 
 
-class ReadHolder(Operation[tuple[str | None, datetime | None]], frozen=True):
+class ReadHolder(Read[tuple[str | None, datetime | None]], frozen=True):
     """Read the holder of the lock, and when it expires."""
 
-    writes: ClassVar[bool] = False
     name: str
 
     def decode(self, rows: Rows) -> tuple[str | None, datetime | None]:
@@ -112,24 +120,9 @@ class Beat(Operation[None], frozen=True):
     running: int
 
     def plan(self) -> Plan[None]:
-        """Save the worker's row, and delete old ones."""
-        yield SaveWorker(self.name, msgspec.json.encode(self.queues).decode(), self.slots, self.running)
-        yield DropWorkers(FORGOTTEN)
-
-
-class SaveWorker(Operation[None], frozen=True):
-    """Write the worker's row."""
-
-    name: str
-    queues: str
-    slots: int
-    running: int
-
-
-class DropWorkers(Operation[None], frozen=True):
-    """Delete workers whose last report is older than so many milliseconds."""
-
-    older_than: int
+        queues = msgspec.json.encode(self.queues).decode()
+        yield step("SaveWorker", name=self.name, queues=queues, slots=self.slots, running=self.running)
+        yield step("DropWorkers", older_than=FORGOTTEN)
 
 
 class SignOff(Operation[None], frozen=True):
@@ -139,20 +132,19 @@ class SignOff(Operation[None], frozen=True):
     decode = nothing
 
 
-class ListWorkers(Operation[list[WorkerInfo]], frozen=True):
+class ListWorkers(Read[list[WorkerInfo]], frozen=True):
     """List the workers by name: those that report, and those that have tasks leased."""
 
-    writes: ClassVar[bool] = False
     alive: int = ALIVE
     limit: int = MOST_LEASED
 
     def decode(self, rows: Rows) -> list[WorkerInfo]:
         """Merge the rows of reports and the rows of leases per queue, by the worker's name."""
-        said: dict[str, WorkerInfo] = {}
+        workers: dict[str, WorkerInfo] = {}
         for name, queues, slots, running, leased, started, seen, oldest, alive in sorted(rows, key=lambda row: row[0]):
-            known = said.get(name) or WorkerInfo(name, [], None, None, 0, None, None, None, False)
-            oldest_claims = [moment for moment in (known.oldest_claim_ms, oldest) if moment is not None]
-            said[name] = WorkerInfo(
+            known = workers.get(name) or WorkerInfo(name, [], None, None, 0, None, None, None, False)
+            oldest_claims = [claimed for claimed in (known.oldest_claim_ms, oldest) if claimed is not None]
+            workers[name] = WorkerInfo(
                 name,
                 sorted({*known.queues, *msgspec.json.decode(queues, type=list[str])}),
                 known.slots if slots is None else slots,
@@ -163,158 +155,253 @@ class ListWorkers(Operation[list[WorkerInfo]], frozen=True):
                 min(oldest_claims, default=None),
                 known.alive or bool(alive),
             )
-        return list(said.values())
+        return list(workers.values())
 
 
-_decode = msgspec.json.Decoder(tuple[str, ...]).decode
+class See(Operation[bool], frozen=True):
+    """Record that the consumer has seen the message; return whether it is the first time."""
 
-
-class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key: its owner, its permissions and its limits.
-
-    *rate* is in requests a second, with at most *burst* at once, and *quota* in requests a day.
-    """
-
-    id: str
-    name: str
-    scopes: tuple[str, ...]
-    rate: float | None
-    burst: float | None
-    quota: int | None
-    created_ms: int
-    expires_ms: int | None
-    revoked_ms: int | None
-
-    @property
-    def created_at(self) -> datetime:
-        """The time at which it was created."""
-        return as_datetime(self.created_ms)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """The time at which it expires; None if never."""
-        return None if self.expires_ms is None else as_datetime(self.expires_ms)
-
-    @property
-    def revoked_at(self) -> datetime | None:
-        """The time at which it was revoked."""
-        return None if self.revoked_ms is None else as_datetime(self.revoked_ms)
-
-
-class HeldKey(msgspec.Struct, frozen=True):
-    """An API key, and the hashes of its valid secrets: none if it was revoked or has expired."""
-
-    key: ApiKey
-    hashes: tuple[str, ...]
-
-
-class AddApiKey(Operation[bool], frozen=True):
-    """Store an API key, for so many milliseconds or for ever; return False if its id is taken."""
-
-    id: str
-    name: str
-    hash: str
-    scopes: str
-    rate: float | None
-    burst: float | None
-    quota: int | None
-    expires: int | None
+    consumer: str
+    message_id: str
     decode = flag
 
 
-class FindApiKey(Operation[HeldKey | None], frozen=True):
-    """Find an API key by its id, by the database's clock."""
+class PruneInbox(Operation[int], frozen=True):
+    """Forget messages that the consumer saw longer ago; return their number."""
 
-    writes: ClassVar[bool] = False
-    id: str
-
-    def decode(self, rows: Rows) -> HeldKey | None:
-        if not rows:
-            return None
-        *columns, hash, former = rows[0]
-        return HeldKey(_key(columns), tuple(one for one in (hash, former) if one is not None))
+    consumer: str
+    older_than: int
+    decode = count
 
 
-class AnyApiKey(Operation[bool], frozen=True):
-    """Read whether there has ever been an API key."""
-
-    writes: ClassVar[bool] = False
-    decode = flag
+_HELD_BACK_AT_ONCE = 1000
+_DRAWS = 10
 
 
-class ListApiKeys(Operation[list[ApiKey]], frozen=True):
-    """List all API keys, the oldest first, including revoked ones."""
+class AddMessage(Operation[str], frozen=True):
+    """Add a message, which is due now; its own id is among the headers."""
 
-    writes: ClassVar[bool] = False
+    queue: str
+    payload: str
+    headers: str | None
+    lane: str | None
+    message_id: str
 
-    def decode(self, rows: Rows) -> list[ApiKey]:
-        return [_key(row) for row in rows]
-
-
-class RevokeApiKey(Operation[bool], frozen=True):
-    """Revoke an API key; return False if there is no valid one with that id."""
-
-    id: str
-    decode = flag
+    def decode(self, rows: Rows) -> str:
+        """Return the message's id, which the caller chose."""
+        return self.message_id
 
 
-class RotateApiKey(Operation[bool], frozen=True):
-    """Give an API key another secret; the old one is valid for *grace* milliseconds more.
+class OpenOutbox(Operation[None], frozen=True):
+    """Store the default retry policy of deliveries, unless the queue is configured."""
 
-    False if the key is not valid.
-    """
-
-    id: str
-    hash: str
-    grace: int
-    decode = flag
-
-
-class BeginSession(Operation[None], frozen=True):
-    """Store a browser's session of *lasts* milliseconds, for the hash of an API key's secret."""
-
-    id: str
-    key: str
-    secret: str
-    lasts: int
-
-    def plan(self) -> Plan[None]:
-        """Delete expired sessions, so that the table stays small, and write the row."""
-        yield ForgetSessions()
-        yield self
-
-
-class FindSession(Operation[ApiKey | None], frozen=True):
-    """Find the API key of an unexpired session; None also if the secret that began the session is not valid."""
-
-    writes: ClassVar[bool] = False
-    id: str
-
-    def decode(self, rows: Rows) -> ApiKey | None:
-        return _key(rows[0]) if rows else None
-
-
-class EndSession(Operation[None], frozen=True):
-    """Delete a session."""
-
-    id: str
+    queue: str
+    max_attempts: int
+    retry: str
     decode = nothing
 
 
-class ForgetSessions(Operation[None], frozen=True):
-    """Delete expired sessions."""
+class ClaimInOrder(Claim, frozen=True):
+    """`Claim`, with one task of a lane at a time, and none before those that were enqueued earlier."""
+
+    first_alone: ClassVar[bool] = False
+
+    def _take(self, wanted: int) -> Plan[Rows]:
+        return (yield from through_the_gate(self.queue, wanted, self.lease, self._lease))
+
+    def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
+        """Draw tickets until enough tasks are leased.  Each is leased or set aside, so that no claim draws it again."""
+        leased: Rows = []
+        for _ in range(_DRAWS):
+            tickets = yield step("DrawTickets", queue=self.queue, limit=wanted - len(leased))
+            if not tickets:
+                break
+            loose = [id for id, lane, _ in tickets if lane is None]
+            lanes = sorted({lane for _, lane, ours in tickets if lane is not None and ours})
+            leased += yield step(
+                "LeaseFirst",
+                queue=self.queue,
+                worker=self.worker,
+                ids=loose,
+                lanes=lanes,
+                lease=lease,
+                token=self.token,
+                max_attempts=max_attempts,
+            )
+            if lanes:
+                yield step("HoldBack", queue=self.queue, lanes=lanes, limit=_HELD_BACK_AT_ONCE)
+            if busy := [id for id, _, ours in tickets if not ours]:
+                yield step("PutOff", ids=busy)
+            if len(leased) >= wanted:
+                break
+        return leased
 
 
-def _key(columns: Any) -> ApiKey:
-    id, name, scopes, rate, burst, quota, created_ms, expires_ms, revoked_ms = columns
-    return ApiKey(
-        id=id,
-        name=name,
-        scopes=_decode(scopes),
-        rate=rate,
-        burst=burst,
-        quota=quota,
-        created_ms=created_ms,
-        expires_ms=expires_ms,
-        revoked_ms=revoked_ms,
-    )
+class AckInLane(Operation[bool], frozen=True):
+    """Finish a task of a lane and unblock the next one."""
+
+    id: int
+    token: int
+    queue: str
+    lane: str
+
+    def plan(self) -> Plan[bool]:
+        """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
+        done = bool((yield self) or (yield from Finish([(self.id, self.token, None)]).rows()))
+        if done:
+            yield from unblock(self.queue, [self.lane])
+        return done
+
+
+class Lookout(Probe, frozen=True):
+    """`ReadOutlook` for a worker that may be stopped, and then has to check as well."""
+
+    queue: str
+    stopped: threading.Event
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        return (f"task:{self.queue}",)
+
+    def plan(self) -> Plan[Outlook]:
+        """Return the queue's outlook, or ready after a stop."""
+        rows = yield ReadOutlook(self.queue)
+        return Outlook(True) if self.stopped.is_set() else ReadOutlook(self.queue).decode(rows)
+
+
+class ReadOutbox(Read[OutboxStats], frozen=True):
+    """Read the outbox's numbers, besides those that this process counts: deliveries, failures, mean latency."""
+
+    queue: str
+    counted: tuple[int, int, float | None]
+
+    def decode(self, rows: Rows) -> OutboxStats:
+        pending, delivering, dead, age = rows[0]
+        return OutboxStats(pending, delivering, dead, None if age is None else max(0, age) / 1000, *self.counted)
+
+
+class ConfigureInbox(Operation[None], frozen=True):
+    """Store the *given* settings of a consumer's inbox."""
+
+    consumer: str
+    given: list[str]
+    retain: int | None = None
+    decode = nothing
+
+
+class ReadInboxSettings(Read[InboxSettings], frozen=True):
+    """Read the settings of a consumer's inbox, or the defaults."""
+
+    consumer: str
+    decode = one(lambda *row: InboxSettings(*map(seconds, row)))
+
+
+TaskResult = tuple[int, str, str]
+"""A task's id, its result as JSON text, and its queue."""
+
+
+class SaveResult(Operation[None], frozen=True):
+    """Save a value under an id for *ttl* milliseconds."""
+
+    id: str
+    value: str
+    ttl: int
+    decode = nothing
+
+
+class SaveTaskResult(Operation[None], frozen=True):
+    """Save a value under an id for an hour, or for as long as the queue keeps done tasks if that is longer."""
+
+    id: str
+    value: str
+    queue: str
+    decode = nothing
+
+
+class AckWithResult(Operation[bool], frozen=True):
+    """Finish a task and save its result, both or neither."""
+
+    id: int
+    token: int
+    queue: str
+    result: str
+
+    def plan(self) -> Plan[bool]:
+        """Ack the task, in one statement if possible, and save the result if the lease was still held."""
+        ended: list[Ended] = [(self.id, self.token, self.result)]
+        if not (yield Ack(self.id, self.token)) and not (yield from Finish(ended).rows()):
+            return False
+        yield SaveTaskResult(str(self.id), self.result, self.queue)
+        return True
+
+
+class AckManyWithResults(Operation[list[int]], frozen=True):
+    """Finish tasks and save their results, all or none; return the ids of those whose lease was still held.
+
+    With *careful*, lock all of them in order first, as `FinishMany` does.
+    """
+
+    held: list[Held]
+    results: list[TaskResult]
+    careful: bool
+
+    def plan(self) -> Plan[list[int]]:
+        """Ack the tasks, in one statement if possible, and save the results of those whose lease was still held."""
+        done = [] if self.careful else [id for (id,) in (yield AckMany(self.held))]
+        if len(done) < len(self.held):
+            gone, texts = set(done), {id: text for id, text, _ in self.results}
+            ended = [(id, token, texts.get(id)) for id, token in self.held if id not in gone]
+            done += yield from Finish(ended).plan()
+        ours = set(done)
+        if saved := [row for row in self.results if row[0] in ours]:
+            yield step("SaveTaskResults", results=saved)
+        return sorted(done)
+
+
+class GetResult(Read[Any], frozen=True):
+    """Read the value saved under an id, or *default*."""
+
+    id: str
+    default: Any
+
+    def decode(self, rows: Rows) -> Any:
+        return msgspec.json.decode(rows[0][0]) if rows else self.default
+
+
+class DropResults(Operation[int], frozen=True):
+    """Delete expired results, at most *limit*; return their number."""
+
+    limit: int
+    decode = count
+
+
+class AwaitResult(Operation[tuple[Any] | TaskFailed | None], frozen=True):
+    """Read the value saved under an id, or the failure of the dead *task*; None if there is neither yet."""
+
+    first_alone: ClassVar[bool] = True
+    id: str
+    task: int | None
+
+    def plan(self) -> Plan[tuple[Any] | TaskFailed | None]:
+        """Read; if the task is dead by the clock, move it and read again: a worker may just have finished it."""
+        [(value, queue, moved, reason, error)] = yield self
+        if value is None and queue is not None and not moved:
+            yield from Sweep(queue).plan()
+            [(value, queue, moved, reason, error)] = yield self
+        if value is not None:
+            return (msgspec.json.decode(value),)
+        return TaskFailed(self.task, reason, error) if moved and self.task is not None else None
+
+
+class ResultAhead(Probe, frozen=True):
+    """A probe that is ready when there is a result or its task is dead, and due when the task may die by the clock."""
+
+    id: str
+    task: int | None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The result.  A dying task announces itself under it too."""
+        return (f"result:{self.id}",)
+
+    decode = outlook

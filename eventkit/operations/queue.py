@@ -1,103 +1,21 @@
-"""Operations on tasks: history, preview, cancel, requeue, purge."""
+"""Operations on queues: their tasks, histories and settings; the settings of streams and channels."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from ..checks import as_datetime
+from .. import retry
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
 from ..stats import DeadLetters, QueueStats
-from ..values import TaskInfo
-from . import Operation, Plan, Procedure, Rows, first, flag
+from ..values import ChannelSettings, QueueSettings, StreamSettings, TaskInfo, seconds
+from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, step
 from .channel import Notify
 from .claim import Sweep
-from .finish import ForgetKeys, Remove, Revoke, unblock
-
-
-class HoldHistory(Operation[None], frozen=True):
-    """Lock the choice of queues that keep a history until the transaction ends.
-
-    The row says whether triggers are *needed* once *queue* has its new setting; whether they *are* there; and, if a
-    role without the privilege would have to change them, the remedy.
-    """
-
-    queue: str
-    history: bool
-
-
-class Abandon(Operation[None], frozen=True):
-    """Record the deletion of the queue's claimed tasks as a cancellation until the transaction ends."""
-
-    queue: str
-
-
-class RecordEnqueued(Operation[None], frozen=True):
-    """Record each new task."""
-
-
-class RecordMoved(Operation[None], frozen=True):
-    """Record each task that changes its state."""
-
-
-class RecordGone(Operation[None], frozen=True):
-    """Record each task that is deleted, finished or not."""
-
-
-class ForgetEnqueued(Operation[None], frozen=True):
-    """Undo `RecordEnqueued`."""
-
-
-class ForgetMoved(Operation[None], frozen=True):
-    """Undo `RecordMoved`."""
-
-
-class ForgetGone(Operation[None], frozen=True):
-    """Undo `RecordGone`."""
-
-
-class SettleHistory(Operation[None], frozen=True):
-    """Create or drop the triggers for *queue* to keep a history, or to stop doing so."""
-
-    queue: str
-    history: bool
-
-    def plan(self) -> Plan[None]:
-        yield from settle((yield HoldHistory(self.queue, self.history)))
-
-
-class StopHistory(Operation[None], frozen=True):
-    """Record nothing, regardless of the queues' settings, until `KeepHistory`."""
-
-    def plan(self) -> Plan[None]:
-        for _, there, obstacle in (yield HoldHistory("", False)):
-            yield from settle([(False, there, obstacle)])
-
-
-class KeepHistory(Operation[None], frozen=True):
-    """Record again what queues are configured to."""
-
-    def plan(self) -> Plan[None]:
-        yield from settle((yield HoldHistory("", False)))
-
-
-def settle(held: Rows) -> Plan[None]:
-    """Create or drop the triggers, as `HoldHistory` has found; a missing privilege prevents only their creation."""
-    [(needed, there, obstacle)] = held
-    if needed and not there:
-        if obstacle is not None:
-            raise Unavailable(obstacle)
-        yield RecordEnqueued()
-        yield RecordMoved()
-        yield RecordGone()
-    if there and not needed and obstacle is None:
-        yield ForgetEnqueued()
-        yield ForgetMoved()
-        yield ForgetGone()
-
+from .finish import ForgetKeys, Remove, Revoke, SettleDead, unblock
 
 CANCELLED = "eventkit:cancelled"
 """The channel of notifications that a leased task was cancelled."""
@@ -108,33 +26,38 @@ MOST_COUNTED = 10_000
 
 def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     """Return the task of a row that has the fields of `TaskInfo`."""
-    columns = list(row)
-    columns[3], columns[5] = codec.decode_or_wrap(row[3], row[5])
-    columns[4] = row[4] and as_text(row[4])
-    columns[-1] = row[-1] and msgspec.json.decode(row[-1])
+    id, queue, state, stored, key, stored_headers, *others, result = row
+    payload, headers = codec.decode_or_wrap(stored, stored_headers)
+    value = result and msgspec.json.decode(result)
+    columns = [id, queue, state, payload, key and as_text(key), headers, *others, value]
     return TaskInfo(*columns)
 
 
-class GetTask(Operation[TaskInfo[Any] | None], frozen=True):
+_PLAIN = Codec()
+
+
+def _tasks(self: Any, rows: Rows) -> list[TaskInfo[Any]]:
+    return [task_info(row, self.codec) for row in rows]
+
+
+def _task(self: Any, rows: Rows) -> TaskInfo[Any] | None:
+    return task_info(rows[0], self.codec) if rows else None
+
+
+class GetTask(Read[TaskInfo[Any] | None], frozen=True):
     """Read one task of the queue, in any state."""
 
-    writes: ClassVar[bool] = False
     queue: str
     id: int
     codec: Codec
-
-    def decode(self, rows: Rows) -> TaskInfo[Any] | None:
-        return task_info(rows[0], self.codec) if rows else None
+    decode = _task
 
 
-class _ManyTasks(Operation[list[TaskInfo[Any]]], frozen=True):
-    writes: ClassVar[bool] = False
+class _ManyTasks(Read[list[TaskInfo[Any]]], frozen=True):
     queue: str
     limit: int
     codec: Codec
-
-    def decode(self, rows: Rows) -> list[TaskInfo[Any]]:
-        return [task_info(row, self.codec) for row in rows]
+    decode = _tasks
 
 
 class ListTasks(_ManyTasks, frozen=True):
@@ -149,30 +72,56 @@ class PeekTasks(_ManyTasks, frozen=True):
 
 
 class ListDead(_ManyTasks, frozen=True):
-    """Read the queue's dead letters, newest first."""
+    """Read the queue's dead letters, newest first, after a sweep, which marks expired tasks dead."""
 
     writes: ClassVar[bool] = True
 
     def plan(self) -> Plan[list[TaskInfo[Any]]]:
-        """Sweep, which marks expired tasks dead, and read."""
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
 
 
-class FindQueues(Operation[dict[int, str]], frozen=True):
+class GetJob(Read[TaskInfo[Any] | None], frozen=True):
+    """Read a job by its task's id, in any queue and state."""
+
+    id: int
+    codec: Codec = _PLAIN
+    decode = _task
+
+
+class ListJobs(Read[list[TaskInfo[Any]]], frozen=True):
+    """Read jobs of all queues by id, all or those in one state, after the first *skip* of them."""
+
+    state: str | None
+    limit: int
+    skip: int
+    codec: Codec = _PLAIN
+    decode = _tasks
+
+
+class ListJobsOf(Read[list[TaskInfo[Any]]], frozen=True):
+    """Read jobs of one queue as `ListJobs` does, by another index."""
+
+    queue: str
+    state: str | None
+    limit: int
+    skip: int
+    codec: Codec = _PLAIN
+    decode = _tasks
+
+
+class FindQueues(Read[dict[int, str]], frozen=True):
     """Find the queues of tasks by their ids, for existing tasks in any state."""
 
-    writes: ClassVar[bool] = False
     ids: list[int]
 
     def decode(self, rows: Rows) -> dict[int, str]:
         return dict(rows)
 
 
-class ReadStats(Operation[QueueStats], frozen=True):
+class ReadStats(Read[QueueStats], frozen=True):
     """Read the queue's numbers, each counted up to `MOST_COUNTED`."""
 
-    writes: ClassVar[bool] = False
     queue: str
     limit: int = MOST_COUNTED + 1
 
@@ -191,23 +140,18 @@ def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> Queue
     return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused), approximate)
 
 
-class ReadSize(Operation[int], frozen=True):
+class ReadSize(Read[int], frozen=True):
     """Read the number of scheduled, ready and leased tasks."""
 
-    writes: ClassVar[bool] = False
     queue: str
     decode = first
 
 
-class ReadNextDue(Operation[datetime | None], frozen=True):
+class ReadNextDue(Read[datetime | None], frozen=True):
     """Read when the queue's next task is due: past or present if one is ready."""
 
-    writes: ClassVar[bool] = False
     queue: str
-
-    def decode(self, rows: Rows) -> datetime | None:
-        """Return the time; None if no task waits."""
-        return None if rows[0][0] is None else as_datetime(rows[0][0])
+    decode = first_time
 
 
 class Cancel(Procedure[bool], frozen=True):
@@ -250,31 +194,22 @@ class Purge(Operation[int], frozen=True):
         """Sweep, so that the states are current; reserve the keys; delete."""
         yield from Sweep(self.queue).plan()
         if self.state == "leased":
-            yield Abandon(self.queue)
-        yield ReserveKeysOfState(self.queue, self.state, self.older_than)
+            yield step("Abandon", queue=self.queue)
+        yield step("ReserveKeysOfState", queue=self.queue, state=self.state, older_than=self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
-        yield from unblock(self.queue, [row[0] for row in rows])
+        yield from unblock(self.queue, [lane for lane, *_ in rows])
         return len(rows)
 
 
-class ReserveKeysOfState(Operation[None], frozen=True):
-    """Reserve the keys of the tasks that `Purge` is about to delete."""
-
-    queue: str
-    state: str
-    older_than: int | None
-
-
 class Requeue(Operation[int], frozen=True):
-    """Make dead tasks, all or these, ready again with their attempts reset."""
+    """Make dead tasks, all or these, ready again with their attempts reset, after a sweep."""
 
     queue: str
     every: bool
     ids: list[int]
 
     def plan(self) -> Plan[int]:
-        """Sweep, which marks expired tasks dead, and requeue."""
         yield from Sweep(self.queue).plan()
         return len((yield self))
 
@@ -287,52 +222,194 @@ class Drop(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """Find tasks unless *force*; then delete everything, the keys after the tasks that have them."""
-        if not self.force and (yield FindTasks(self.queue)):
+        if not self.force and (yield step("FindTasks", queue=self.queue)):
             return False
-        held = yield HoldHistory(self.queue, False)
-        yield Abandon(self.queue)
-        yield DropTasks(self.queue)
-        yield DropKeysOfQueue(self.queue)
-        yield DropSettings(self.queue)
-        yield from settle(held)
+        triggers = yield from _hold_history(self.queue)
+        yield step("Abandon", queue=self.queue)
+        yield step("DropTasks", queue=self.queue)
+        yield step("DropKeysOfQueue", queue=self.queue)
+        yield step("DropSettings", queue=self.queue)
+        yield from _settle(triggers)
         return True
 
 
-class FindTasks(Operation[None], frozen=True):
-    """Return a row if the queue has a task that is not done."""
-
-    writes: ClassVar[bool] = False
-    queue: str
-
-
-class DropTasks(Operation[None], frozen=True):
-    """Delete the queue's tasks, in any state."""
-
-    queue: str
-
-
-class DropKeysOfQueue(Operation[None], frozen=True):
-    """Delete the queue's reservations of keys."""
-
-    queue: str
-
-
-class DropSettings(Operation[None], frozen=True):
-    """Delete the queue's settings."""
-
-    queue: str
-
-
 class ListDeadByError(Operation[list[DeadLetters]], frozen=True):
-    """Count the queue's dead tasks by reason and error, highest first."""
+    """Count the queue's dead tasks by reason and error, highest first, after a sweep."""
 
     queue: str
     limit: int
-
-    def decode(self, rows: Rows) -> list[DeadLetters]:
-        return [DeadLetters(*row) for row in rows]
+    decode = each(DeadLetters)
 
     def plan(self) -> Plan[list[DeadLetters]]:
-        """Sweep, which marks expired tasks dead, and count."""
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
+
+
+class Triggers(NamedTuple):
+    """Whether the triggers of histories are needed, whether they exist, and the remedy for a missing privilege."""
+
+    needed: bool
+    there: bool
+    obstacle: str | None
+
+
+class StopHistory(Operation[None], frozen=True):
+    """Record nothing, regardless of the queues' settings, until `KeepHistory`."""
+
+    def plan(self) -> Plan[None]:
+        yield from _settle((yield from _hold_history())._replace(needed=False))
+
+
+class KeepHistory(Operation[None], frozen=True):
+    """Record again what queues are configured to."""
+
+    def plan(self) -> Plan[None]:
+        yield from _settle((yield from _hold_history()))
+
+
+def _hold_history(queue: str = "", history: bool = False) -> Plan[Triggers]:
+    """Lock the choice of queues that keep a history; return what is needed once *queue* has its new setting."""
+    [row] = yield step("HoldHistory", queue=queue, history=history)
+    return Triggers(*row)
+
+
+def _settle(triggers: Triggers) -> Plan[None]:
+    """Create or drop the triggers; a missing privilege prevents only their creation."""
+    needed, there, obstacle = triggers
+    if needed and not there:
+        if obstacle is not None:
+            raise Unavailable(obstacle)
+        yield step("RecordEnqueued")
+        yield step("RecordMoved")
+        yield step("RecordGone")
+    if there and not needed and obstacle is None:
+        yield step("ForgetEnqueued")
+        yield step("ForgetMoved")
+        yield step("ForgetGone")
+
+
+MAX_ATTEMPTS = 3
+"""The default number of attempts of a task; the statements have the same number."""
+
+
+class SetPaused(Operation[None], frozen=True):
+    """Pause or resume the queue."""
+
+    queue: str
+    paused: bool
+    decode = nothing
+
+
+class StoredSettings(msgspec.Struct, frozen=True):
+    """The settings that `configure` stores; None is the default.  Durations in milliseconds, *retry* as JSON."""
+
+    max_attempts: int | None = None
+    lease: int | None = None
+    retry: str | None = None
+    max_size: int | None = None
+    rate: float | None = None
+    burst: float | None = None
+    max_running: int | None = None
+    keep_done: int | None = None
+    keep_dead: int | None = None
+    key_ttl: int | None = None
+    dead_letter_to: str | None = None
+    history: bool | None = None
+
+
+class Configure(Operation[None], frozen=True):
+    """Store some settings of the queue and leave the others as they are."""
+
+    queue: str
+    changes: dict[str, Any]
+
+    def plan(self) -> Plan[None]:
+        """Change the triggers if *history* changes; read the settings, and write the new ones over them."""
+        if "history" in self.changes:
+            yield from _settle((yield from _hold_history(self.queue, bool(self.changes["history"]))))
+        yield step("HoldSettings", queue=self.queue)
+        [row] = yield ReadSettings(self.queue)
+        settings = StoredSettings(*row)
+        changed = msgspec.structs.replace(settings, **self.changes)
+        yield step("WriteSettings", queue=self.queue, **msgspec.structs.asdict(changed))
+        most = changed.max_attempts or MAX_ATTEMPTS
+        if most < (settings.max_attempts or MAX_ATTEMPTS):
+            died = yield step("Exhaust", queue=self.queue, most=most)
+            if died:
+                yield from SettleDead(self.queue, [id for id, _ in died], [lane for _, lane in died]).rows()
+
+
+class CreateQueue(Operation[bool], frozen=True):
+    """Create a queue that has neither settings nor tasks, with these settings; return False if it exists."""
+
+    queue: str
+    changes: dict[str, Any]
+
+    def plan(self) -> Plan[bool]:
+        created = bool((yield step("AddQueue", queue=self.queue)))
+        if created:
+            yield from Configure(self.queue, self.changes).plan()
+        return created
+
+
+class FindQueue(Read[bool], frozen=True):
+    """Read whether a queue exists: it has settings, or tasks."""
+
+    queue: str
+    decode = flag
+
+
+class ReadSettings(Read[QueueSettings], frozen=True):
+    """Read the queue's settings, in the order of `StoredSettings`; no row if it never had any."""
+
+    queue: str
+
+    def decode(self, rows: Rows) -> QueueSettings:
+        """Return the settings: durations in seconds, and the policy as a value."""
+        stored = msgspec.structs.asdict(StoredSettings(*rows[0]) if rows else StoredSettings())
+        stored |= {name: seconds(stored[name]) for name in ("lease", "keep_done", "keep_dead", "key_ttl")}
+        policy = stored["retry"]
+        return QueueSettings(**stored | {"retry": policy and retry.decode(policy), "history": bool(stored["history"])})
+
+
+class ConfigureStream(Operation[None], frozen=True):
+    """Store the *given* settings of a topic and leave the others as they are."""
+
+    topic: str
+    given: list[str]
+    retain: int | None = None
+    max_keep: int | None = None
+    keep_unconsumed: bool = True
+    decode = nothing
+
+
+class ReadStreamSettings(Read[StreamSettings], frozen=True):
+    """Read the settings of a topic, or the defaults."""
+
+    topic: str
+
+    def decode(self, rows: Rows) -> StreamSettings:
+        for retain, max_keep, keep_unconsumed in rows:
+            return StreamSettings(seconds(retain), max_keep, bool(keep_unconsumed))
+        return StreamSettings()
+
+
+class ConfigureChannel(Operation[None], frozen=True):
+    """Store the *given* settings of a channel and leave the others as they are."""
+
+    channel: str
+    given: list[str]
+    retain: int | None = None
+    max_keep: int | None = None
+    decode = nothing
+
+
+class ReadChannelSettings(Read[ChannelSettings], frozen=True):
+    """Read the settings of a channel, or the defaults."""
+
+    channel: str
+
+    def decode(self, rows: Rows) -> ChannelSettings:
+        for retain, max_keep in rows:
+            return ChannelSettings(seconds(retain), max_keep)
+        return ChannelSettings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from ..checks import as_datetime, moment
 from ..codec import Codec, decode_headers, encode_headers
 from ..cron import Cron, Interval, When, parse
 from ..values import FIRE, SCHEDULE, Fire, Schedule
-from . import Operation, Outlook, Plan, Probe, Rows, first, flag, nothing
+from . import Operation, Outlook, Plan, Probe, Read, Rows, first, first_time, flag, step
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -34,10 +34,9 @@ class Settings(msgspec.Struct, frozen=True):
         return moment("a fire", parse(self.when, self.tz).after(as_datetime(milliseconds)))
 
 
-class ReadClock(Operation[int], frozen=True):
+class ReadClock(Read[int], frozen=True):
     """Read the database's clock."""
 
-    writes: ClassVar[bool] = False
     decode = first
 
 
@@ -52,24 +51,7 @@ class AddSchedule(Operation[None], frozen=True):
         """Read the clock, and write the schedule with its next fire."""
         [(now,)] = yield ReadClock()
         next_at = None if self.paused else self.settings.next_after(now)
-        yield WriteSchedule(self.name, next_at, *msgspec.structs.astuple(self.settings))
-
-
-class WriteSchedule(Operation[None], frozen=True):
-    """Write a schedule.  An existing one keeps its next fire if *when* and *tz* are the same, and stays paused."""
-
-    name: str
-    next_at: int | None
-    when: str
-    tz: str
-    queue: str
-    payload: str
-    headers: str | None
-    priority: int
-    expires: int | None
-    max_attempts: int | None
-    catch_up: str
-    decode = nothing
+        yield step("WriteSchedule", name=self.name, next_at=next_at, **msgspec.structs.asdict(self.settings))
 
 
 class ChangeSchedule(Operation[bool], frozen=True):
@@ -81,7 +63,7 @@ class ChangeSchedule(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """Read and lock the schedule, and rewrite it."""
-        rows = yield HoldSchedule(self.name)
+        rows = yield step("HoldSchedule", name=self.name)
         if not rows:
             return False
         *settings, next_at = rows[0]
@@ -93,18 +75,8 @@ class ChangeSchedule(Operation[bool], frozen=True):
         elif next_at is None or (after.when, after.tz) != (before.when, before.tz):
             [(now,)] = yield ReadClock()
             next_at = after.next_after(now)
-        yield RewriteSchedule(self.name, next_at, *msgspec.structs.astuple(after))
+        yield step("RewriteSchedule", name=self.name, next_at=next_at, **msgspec.structs.asdict(after))
         return True
-
-
-class HoldSchedule(Operation[None], frozen=True):
-    """Read a schedule's `Settings` and next fire, and lock it until the transaction ends."""
-
-    name: str
-
-
-class RewriteSchedule(WriteSchedule, frozen=True):
-    """Replace all settings of an existing schedule."""
 
 
 class RemoveSchedule(Operation[bool], frozen=True):
@@ -114,40 +86,35 @@ class RemoveSchedule(Operation[bool], frozen=True):
     decode = flag
 
 
-class GetSchedule(Operation[Schedule | None], frozen=True):
-    """Read a schedule."""
+class GetSchedule(Read[Schedule | None], frozen=True):
+    """Read a schedule; None if there is none with that name."""
 
-    writes: ClassVar[bool] = False
     name: str
     codec: Codec
 
     def decode(self, rows: Rows) -> Schedule | None:
-        """Return the schedule; None if there is none with that name."""
         return _schedule(self.codec, rows[0]) if rows else None
 
 
-class ListSchedules(Operation[list[Schedule]], frozen=True):
+class ListSchedules(Read[list[Schedule]], frozen=True):
     """Read all schedules, by name."""
 
-    writes: ClassVar[bool] = False
     codec: Codec
 
     def decode(self, rows: Rows) -> list[Schedule]:
         return [_schedule(self.codec, row) for row in rows]
 
 
-class ReadUpcoming(Operation[list[datetime]], frozen=True):
+class ReadUpcoming(Read[list[datetime]], frozen=True):
     """Return the next *count* times at which a schedule fires, if it is not changed."""
 
-    writes: ClassVar[bool] = False
     name: str
     count: int
     codec: Codec
 
     def plan(self) -> Plan[list[datetime]]:
         """Read the schedule's next fire, and compute those that follow."""
-        rows = yield GetSchedule(self.name, self.codec)
-        schedule = _schedule(self.codec, rows[0]) if rows else None
+        schedule = yield from GetSchedule(self.name, self.codec).plan()
         if schedule is None or schedule.next_at is None:
             return []
         when = parse(schedule.when, schedule.tz)
@@ -157,14 +124,10 @@ class ReadUpcoming(Operation[list[datetime]], frozen=True):
         return moments
 
 
-class ReadSoonest(Operation[datetime | None], frozen=True):
+class ReadSoonest(Read[datetime | None], frozen=True):
     """Read when the next schedule fires."""
 
-    writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> datetime | None:
-        """Return the time; None if no schedule will fire."""
-        return None if rows[0][0] is None else as_datetime(rows[0][0])
+    decode = first_time
 
 
 class SchedulesAhead(Probe, frozen=True):
@@ -228,7 +191,7 @@ class Tick(Operation[Ticked], frozen=True):
         if not due:
             return Ticked([], self.moment, False)
         # Each row has its own time, and the last row may be read later than the first.
-        now: int = max(row[-1] for row in due)
+        now: int = max(at for *_, at in due)
         fires: list[tuple[str, str, int]] = []
         tasks: list[FiredTask] = []
         moves: list[Move] = []
@@ -247,22 +210,10 @@ class Tick(Operation[Ticked], frozen=True):
             searched += came.searched
             if searched >= MOST_COUNTED:
                 break
-        ids = (yield EnqueueFires(tasks)) if tasks else []
-        yield MoveSchedules(moves)
+        ids = (yield step("EnqueueFires", tasks=tasks)) if tasks else []
+        yield step("MoveSchedules", moves=moves)
         more = len(moves) < len(due) or len(due) == self.limit
         return Ticked([Fire(*fire, id) for fire, (id,) in zip(fires, ids, strict=True)], now, more)
-
-
-class EnqueueFires(Operation[None], frozen=True):
-    """Move the schedules on to their next fires."""
-
-    tasks: list[FiredTask]
-
-
-class MoveSchedules(Operation[None], frozen=True):
-    """Move the schedules on to their next fires."""
-
-    moves: list[Move]
 
 
 class Missed(NamedTuple):

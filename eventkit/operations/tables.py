@@ -1,4 +1,4 @@
-"""The tables of a database, described once: for copying their rows, and for moving their times.
+"""The tables of a database, described once: for copying their rows, for moving their times, and their maintenance.
 
 Rows pass between databases as plain values: integers, texts and floats, times as milliseconds, JSON as text.  The first
 columns are the key, ordered by bytes.  Data that only one backend keeps is created when the rows are written there.
@@ -8,12 +8,16 @@ Each backend makes the statements from this description; where it needs another 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Generator
 from typing import Any, ClassVar, NamedTuple
 
-import msgspec
-
-from . import Operation, Plan, Rows, all_rows, nothing
+from ..stats import Maintained
+from . import Operation, Plan, Read, ReadStep, Rows, Step, all_rows, column, first, nothing, one, step
+from .channel import FindPrunableNotifications
+from .claim import MOVED_AT_ONCE, Promote
+from .coordination import DropResults
+from .finish import ForgetKeys, Remove
+from .stream import FindPrunable, drop_events
 
 _LOWEST = -(2**63)
 
@@ -23,26 +27,6 @@ class Column(NamedTuple):
 
     name: str
     kind: str
-
-
-class _Export(Operation[Rows], frozen=True):
-    """Read the rows after a key, at most *limit*."""
-
-    writes: ClassVar[bool] = False
-    decode = all_rows
-
-
-class _Import(Operation[None], frozen=True):
-    """Write rows; rows whose key exists stay as they are."""
-
-    rows: Rows
-    decode = nothing
-
-
-class _Advance(Operation[None], frozen=True):
-    """Move the times of a table back."""
-
-    milliseconds: int
 
 
 class Table:
@@ -56,20 +40,26 @@ class Table:
         self.before = tuple(_LOWEST if column.kind == "integer" else "" for column in self.key)
         """A key that sorts before all rows."""
         self.moments = [column.name for column in self.columns if column.kind == "moment"]
-        self.operations: dict[str, type[Operation[Any]]] = {}
-        """The operations by the names under which backends have their statements."""
-        if copied:
-            fields = [(column.name, Any) for column in self.key]
-            self.export: Callable[..., Operation[Rows]] = self._add("Export", _Export, [*fields, ("limit", int)])
-            self.write: Callable[[Rows], Operation[None]] = self._add("Import", _Import, [])
-        if self.moments:
-            self.advance: Callable[[int], Operation[None]] = self._add("Advance", _Advance, [])
+        self.copied = copied
 
-    def _add(self, verb: str, base: type[Operation[Any]], fields: list[Any]) -> Any:
-        name = f"{verb}{self.noun}"
-        operation: Any = msgspec.defstruct(name, fields, bases=(base,), frozen=True, module=__name__)
-        self.operations[name] = operation
-        return operation
+    def export(self, *after: Any) -> Step:
+        """Return the operation that reads the rows after a key, at most as many as the last argument says."""
+        names = [*[column.name for column in self.key], "limit"]
+        return ReadStep(f"Export{self.noun}", dict(zip(names, after, strict=True)))
+
+    def write(self, rows: Rows) -> Step:
+        """Return the operation that writes rows; rows whose key exists stay as they are."""
+        return Step(f"Import{self.noun}", {"rows": rows})
+
+    def advance(self, milliseconds: int) -> Step:
+        """Return the operation that moves the times of the table back."""
+        return Step(f"Advance{self.noun}", {"milliseconds": milliseconds})
+
+    @property
+    def headings(self) -> list[str]:
+        """Return the headings of the statements that exist for the table."""
+        verbs = [*(("Export", "Import") if self.copied else ()), *(("Advance",) if self.moments else ())]
+        return [f"{verb}{self.noun}" for verb in verbs]
 
 
 ALL_TABLES = (
@@ -127,7 +117,7 @@ ALL_TABLES = (
 )
 """All tables, in the order of writing: schedules come last, because their fires add tasks."""
 
-TABLES = tuple(table for table in ALL_TABLES if f"Export{table.noun}" in table.operations)
+TABLES = tuple(table for table in ALL_TABLES if table.copied)
 """The tables that are copied."""
 
 
@@ -150,13 +140,10 @@ class Numbers(NamedTuple):
     task: int
 
 
-class ExportNumbers(Operation[Numbers], frozen=True):
+class ExportNumbers(Read[Numbers], frozen=True):
     """Read the last number drawn of each kind, whose row may be gone from its table."""
 
-    writes: ClassVar[bool] = False
-
-    def decode(self, rows: Rows) -> Numbers:
-        return Numbers(*rows[0])
+    decode = one(Numbers)
 
 
 class ImportNumbers(Operation[None], frozen=True):
@@ -173,3 +160,241 @@ class MarkIncomplete(Operation[None], frozen=True):
 
     what: str | None
     decode = nothing
+
+
+# Maintenance moves due tasks and deletes expired rows.  `upkeep` yields all of its operations, to execute one after the
+# other, each in a transaction of its own.  Those that change rows are chores: each takes a bounded number of rows, so
+# that its transaction is short, and answers how many it found, or their rows.
+
+
+class MoveDue(Operation[int], frozen=True):
+    """Move the queue's due tasks."""
+
+    queue: str
+
+    def plan(self) -> Plan[int]:
+        return (yield from Promote(self.queue, MOVED_AT_ONCE).plan())
+
+
+class DropKeys(Operation[Rows], frozen=True):
+    """Delete expired reservations of keys."""
+
+    def plan(self) -> Plan[Rows]:
+        return (yield ForgetKeys(MOVED_AT_ONCE))
+
+
+class DropDead(Operation[Rows], frozen=True):
+    """Delete dead letters whose retention by their queue has ended."""
+
+    limit: int = MOVED_AT_ONCE
+
+    def plan(self) -> Plan[Rows]:
+        """Find them, and delete them; their keys may still be reserved afterwards."""
+        found = yield self
+        if found:
+            yield from Remove([id for (id,) in found]).plan()
+        return found
+
+
+class FindDueQueues(Read[list[str]], frozen=True):
+    """Find the queues that have due, lapsed or expired tasks which were not moved yet."""
+
+    decode = column
+
+
+class FindStaleTopics(Read[Rows], frozen=True):
+    """Find the topics that may have events to prune: ``topic, retain, max_keep, keep_unconsumed``."""
+
+    decode = all_rows
+
+
+class PruneTopic(Operation[int], frozen=True):
+    """Delete the topic's first events up to an offset, while its settings are unchanged."""
+
+    topic: str
+    retain: int | None
+    max_keep: int | None
+    keep_unconsumed: bool
+    last: int
+    limit: int = MOVED_AT_ONCE
+
+    def plan(self) -> Plan[int]:
+        """Lock the range of this step against other processes, and delete it."""
+        [(last,)] = yield self
+        return (yield from drop_events(self.topic, last))
+
+
+class FindStaleChannels(Read[Rows], frozen=True):
+    """Find the channels that may have notifications to prune: ``channel, retain, max_keep``."""
+
+    decode = all_rows
+
+
+def upkeep() -> Generator[Operation[Any], Any, Maintained]:
+    """Yield all operations of maintenance, and return what was found."""
+    found = dict.fromkeys(Maintained.__struct_fields__, 0)
+    # Shorten leases that a clock ahead of the present one has granted to at most their length from now.
+    yield from _exhaust(found, "moved", step("BoundLeases", limit=MOVED_AT_ONCE))
+    for queue in (yield FindDueQueues()):
+        yield from _exhaust(found, "moved", MoveDue(queue))
+    # Expired keys go before dead letters, whose deletion removes some uncounted.
+    yield from _exhaust(found, "keys", DropKeys())
+    yield from _exhaust(found, "done", step("DropDone", limit=MOVED_AT_ONCE))
+    yield from _exhaust(found, "dead", DropDead())
+    yield from _exhaust(found, "results", DropResults(MOVED_AT_ONCE))
+    yield from _exhaust(found, "limits", step("DropRates", limit=MOVED_AT_ONCE))
+    yield from _exhaust(found, "inbox", step("DropSeen", limit=MOVED_AT_ONCE))
+    yield from _exhaust(found, "staged", step("DropLeftStaged", limit=MOVED_AT_ONCE))
+    yield from _exhaust(found, "written", step("DropWritten", limit=MOVED_AT_ONCE))
+    for topic, retain, max_keep, keep in (yield FindStaleTopics()):
+        last = yield FindPrunable(topic, retain, max_keep, keep)
+        if last is not None:
+            yield from _exhaust(found, "events", PruneTopic(topic, retain, max_keep, keep, last))
+    for channel, retain, max_keep in (yield FindStaleChannels()):
+        last = yield FindPrunableNotifications(channel, retain, max_keep)
+        if last is not None:
+            prune = step(
+                "PruneChannel", channel=channel, retain=retain, max_keep=max_keep, last=last, limit=MOVED_AT_ONCE
+            )
+            yield from _exhaust(found, "notifications", prune)
+    return Maintained(**found)
+
+
+def _exhaust(
+    found: dict[str, int], kind: str, chore: Operation[int] | Operation[Rows]
+) -> Generator[Operation[Any], Any, None]:
+    number = MOVED_AT_ONCE
+    while number >= MOVED_AT_ONCE:
+        answer = yield chore
+        number = answer if isinstance(answer, int) else len(answer)
+        found[kind] += number
+
+
+# Extracts: reads of many rows.
+
+
+class Extent(NamedTuple):
+    """The extent of a topic: events up to *pruned_to* are pruned, and events up to *head* have settled."""
+
+    known: bool
+    pruned_to: int
+    head: int
+
+
+class ReadIdentity(Read[str], frozen=True):
+    """Read the database's identity; a copy has that of its original, and a new database has its own."""
+
+    decode = first
+
+
+class ListTopics(Read[list[str]], frozen=True):
+    """List the names of all topics that have events, settings or consumers."""
+
+    decode = column
+
+
+class ReadExtent(Read[Extent], frozen=True):
+    """Read the extent of a topic, and whether the topic has ever been used."""
+
+    topic: str
+    decode = one(lambda known, pruned_to, head: Extent(bool(known), pruned_to, head))
+
+
+def _end(self: Any, rows: Rows) -> tuple[int, int]:
+    """Answer the last number and the count; if there are fewer than asked for, the end of the range."""
+    [(number, count)] = rows
+    return (self.last if count < self.most else number), count
+
+
+class FindEnd(Read[tuple[int, int]], frozen=True):
+    """Find the last of the *most* events of a topic after *after*, up to *last*, and their number."""
+
+    topic: str
+    after: int
+    last: int
+    most: int
+    decode = _end
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+class Fetching(Read[Rows], frozen=True):
+    """A read whose caller wants columns, so that a backend may answer with columns instead of rows."""
+
+    columns: ClassVar[tuple[str, ...]]
+    decode = all_rows
+
+
+class FetchEvents(Fetching, frozen=True):
+    """Read the events after *after* up to *last*, in order, of some keys if any are given, and within a time span.
+
+    Times are in milliseconds.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("offset", "key", "payload", "headers", "created_at")
+    topic: str
+    after: int
+    last: int
+    keys: list[str]
+    since: int | None
+    before: int | None
+    limit: int
+
+
+class FetchStanding(Fetching, frozen=True):
+    """Read the database's identity, and the offset up to which the topic is pruned."""
+
+    columns: ClassVar[tuple[str, ...]] = ("identity", "pruned_to")
+    topic: str
+
+
+class ReadTaskNumbers(Read[tuple[int, int]], frozen=True):
+    """Read a number below those of all tasks, and the highest of them."""
+
+    decode = one(lambda below, last: (below, last))
+
+
+class FindTaskEnd(Read[tuple[int, int]], frozen=True):
+    """Find the last of the *most* tasks after a number, up to *last*, and their count."""
+
+    after: int
+    last: int
+    most: int
+    decode = _end
+
+
+class FetchTasks(Fetching, frozen=True):
+    """Read the tasks after a number up to another, in their state by the clock, all or those in one state."""
+
+    columns: ClassVar[tuple[str, ...]] = _names(
+        "id queue state payload key headers priority attempt max_attempts run_at enqueued_at expires_at "
+        "lease_expires_at worker claimed_at finished_at reason error result"
+    )
+    after: int
+    last: int
+    state: str | None
+    limit: int
+
+
+class FetchResults(Fetching, frozen=True):
+    """Read the unexpired results after an id."""
+
+    columns: ClassVar[tuple[str, ...]] = ("id", "value", "expires_at")
+    after: str
+    limit: int
+
+
+class FetchSchedules(Fetching, frozen=True):
+    """Read all schedules."""
+
+    columns: ClassVar[tuple[str, ...]] = _names(
+        "name when tz queue payload headers priority max_attempts catch_up paused next_at last_at fired skipped"
+    )
+
+
+class FetchConsumers(Fetching, frozen=True):
+    """Read the consumers of all topics, with the number of events after each one's offset."""
+
+    columns: ClassVar[tuple[str, ...]] = ("topic", "name", "offset", "lag", "updated_at")

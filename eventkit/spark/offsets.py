@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..lake.store import Store
-from ..operations.batches import Extent, ListTopics, ReadExtent, ReadIdentity
 from ..operations.position import FindFork, ReadPosition, VerifyPosition
 from ..operations.position import Position as Proof
 from ..operations.stream import FindOffset, ReadOffset
+from ..operations.tables import Extent, ListTopics, ReadExtent, ReadIdentity
 from ..protocols import Connection
 from .errors import Travelling, plainly
 from .options import Bounds, ReadOptions

@@ -15,7 +15,8 @@ from .. import checks
 from ..errors import EventkitError
 from ..kit import backend_of
 from ..lake.store import Location
-from ..operations.batches import FindEnd, ReadExtent, ReadMark, skipped_in
+from ..operations.bulk import ReadMark, skipped_in
+from ..operations.tables import FindEnd, ReadExtent
 from ..protocols import Connection
 from ..rollup import Note, noted
 from .errors import told

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql.datasource import InputPartition
 
-from ..operations.batches import FindEnd
+from ..operations.tables import FindEnd
 from ..protocols import Connection
 from .options import ReadOptions
 

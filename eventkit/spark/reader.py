@@ -25,8 +25,8 @@ from pyspark.sql.types import StructType
 
 from ..arrow import Fetch, Portion, by_rows, opened, pages
 from ..kit import backend_of
-from ..operations.batches import FetchEvents, FetchStanding, FindEnd
 from ..operations.stream import SaveOffset
+from ..operations.tables import FetchEvents, FetchStanding, FindEnd
 from .columns import Layout, stream_layout
 from .errors import Travelling, plainly
 from .offsets import Position, Streams, check_identity, check_loss

@@ -11,8 +11,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..kit import backend_of
-from ..operations.archive import ReadLake
-from ..operations.batches import AddSums, ListTopics, ReadExtent, ReadMark, Sum
+from ..operations.bulk import AddSums, ReadLake, ReadMark, Sum
+from ..operations.tables import ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import HOUR, KINDS, STEPS, noted
 from .errors import is_sparks

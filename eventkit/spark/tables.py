@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, IntegerType, StructType
 
 from ..arrow import Fetch, flag, headers, moment, opened, pages
 from ..kit import backend_of
-from ..operations.batches import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, FindTaskEnd, ReadTaskNumbers
+from ..operations.tables import FetchConsumers, FetchResults, FetchSchedules, FetchTasks, FindTaskEnd, ReadTaskNumbers
 from .columns import HEADERS, MOMENT, NUMBER, TEXT, Column, Columns, Layout
 from .errors import Travelling, plainly
 from .options import ReadOptions

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..kit import backend_of
 from ..lake.store import Location
-from ..operations.archive import LakeFile, ReadLake
-from ..operations.batches import ListTopics, ReadExtent
+from ..operations.bulk import LakeFile, ReadLake
 from ..operations.stream import FindOffset
+from ..operations.tables import ListTopics, ReadExtent
 from ..protocols import Connection
 from .errors import conditions, is_sparks, told
 from .needs import EVERYTHING, Need, needs

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from ..errors import ForeignTransaction, NotMigrated, Unavailable
 from ..kit import backend_of
 from ..lake.store import Location
-from ..operations.batches import DropStaged, MarkWritten, StageEvents, StageTasks, WriteBatch, skipped_in
+from ..operations.bulk import DropStaged, MarkWritten, StageEvents, StageTasks, WriteBatch, skipped_in
 from ..operations.claim import fresh_token
 from .errors import Travelling, plainly
 from .options import WriteOptions

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, scoped_session
 from .. import checks
 from ..checks import Duration
 from ..codec import Codec, encode_headers
-from ..operations.collected import CollectedEvent, CollectedTask
+from ..operations.bulk import CollectedEvent, CollectedTask
 from ..operations.enqueue import PLAIN
 from ..queue import task_row
 from ..stream import event_row

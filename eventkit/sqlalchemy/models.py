@@ -11,7 +11,7 @@ from sqlalchemy import Column, event, inspect
 from sqlalchemy.orm import Mapper, object_mapper, object_session
 
 from .. import checks
-from ..operations.collected import CollectedEvent
+from ..operations.bulk import CollectedEvent
 from ..stream import event_row
 from ..values import NewEvent
 from .session import Pending

@@ -15,7 +15,7 @@ from sqlalchemy.util import await_only
 from ..codec import Codec
 from ..kit import AsyncKit, Kit
 from ..operations import Operation
-from ..operations.collected import CollectedEvent, enqueue, notify, publish
+from ..operations.bulk import CollectedEvent, enqueue, notify, publish
 from ..protocols import AsyncEventKit, EventKit
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ..app.outcome import NO_RESULT, Again, Dead, Done, Outcome, Refused, Snooze
 from ..app.registry import Hook, Registry
 from ..codec import encode_json
 from ..operations import finish
-from ..operations.result import SaveTaskResult
+from ..operations.coordination import SaveTaskResult
 from ..values import Task
 from .leases import Acks, Leases
 from .metrics import Metrics

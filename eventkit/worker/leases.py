@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ..errors import EventkitError, Unavailable
 from ..operations import Operation
+from ..operations.coordination import AckManyWithResults
 from ..operations.finish import AckMany, ExtendMany, FinishMany, ReleaseMany
-from ..operations.result import AckManyWithResults
 from ..protocols import AsyncConnection
 from ..values import Task
 from .lifecycle import Recovery

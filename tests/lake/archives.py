@@ -7,7 +7,7 @@ from pyarrow import parquet
 
 import eventkit
 from eventkit.lake import layout
-from eventkit.operations.archive import Lake, ListPaths, ReadLake
+from eventkit.operations.bulk import Lake, ListPaths, ReadLake
 
 
 def manifest(kit: Any, topic: str = "orders") -> Lake:

@@ -16,7 +16,7 @@ from eventkit.kit import backend_of
 from eventkit.lake import archiver, replayer, turn
 from eventkit.lake.store import Store
 from eventkit.lake.turn import Listing
-from eventkit.operations import Operation, Plan, Rows
+from eventkit.operations import Operation, Plan, Rows, Scope
 
 
 class Steps:
@@ -39,7 +39,7 @@ class Deadly:
 
     def __init__(self, operation: Operation[Any], steps: Steps) -> None:
         self.writes = operation.writes
-        self.first_alone = operation.first_alone
+        self.scope = Scope.REST if operation.first_alone else Scope.ALL
         self._operation = operation
         self._steps = steps
 

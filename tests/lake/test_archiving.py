@@ -17,7 +17,7 @@ from eventkit import EventkitError, Truncated, arrow, lake
 from eventkit.conformance.clauses import proves
 from eventkit.lake import archiver
 from eventkit.lake.turn import Turn
-from eventkit.operations.archive import ExtendLake, LakeFile
+from eventkit.operations.bulk import ExtendLake, LakeFile
 from eventkit.operations.position import ReadPosition
 from eventkit.testing import advance
 

@@ -11,7 +11,7 @@ from eventkit import lake
 from eventkit.conformance.clauses import proves
 from eventkit.lake import archiver
 from eventkit.lake.archiver import crowds
-from eventkit.operations.archive import LakeFile, ListPaths
+from eventkit.operations.bulk import LakeFile, ListPaths
 from eventkit.testing import advance
 
 

@@ -13,7 +13,7 @@ from eventkit import EventkitError, lake
 from eventkit.conformance.clauses import proves
 from eventkit.lake import replayer
 from eventkit.lake.store import Store, merged
-from eventkit.operations.archive import ReadLake
+from eventkit.operations.bulk import ReadLake
 from eventkit.testing import advance
 
 DAY = 86_400

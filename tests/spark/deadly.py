@@ -15,7 +15,7 @@ import psycopg
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from eventkit.operations import Operation, Plan, Rows
+from eventkit.operations import Operation, Plan, Rows, Scope
 from eventkit.spark.options import WriteOptions
 from eventkit.spark.source import EventkitSource
 from eventkit.spark.writer import BatchWriter, StreamWriter, _Writing
@@ -75,7 +75,7 @@ class Deadly:
     """An operation with steps between its statements."""
 
     writes = True
-    first_alone = False
+    scope = Scope.ALL
 
     def __init__(self, operation: Operation[Any], steps: Steps) -> None:
         self.operation = operation

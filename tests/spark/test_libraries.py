@@ -15,7 +15,7 @@ from spark.streams import Query
 import eventkit
 from eventkit.arrow import opened
 from eventkit.conformance.clauses import proves
-from eventkit.operations.batches import FetchEvents
+from eventkit.operations.tables import FetchEvents
 
 IS_LOCKED = """
 import sqlite3, sys

@@ -16,7 +16,7 @@ from eventkit.conformance.processes import spawn
 from eventkit.kit import backend_of
 from eventkit.lake import archive
 from eventkit.operations import Plan
-from eventkit.operations.batches import AddSums, ReadMark, Sum
+from eventkit.operations.bulk import AddSums, ReadMark, Sum
 from eventkit.rollup import HOUR, KINDS, read, spans
 from eventkit.spark import rollup as rolling
 from eventkit.spark.rollup import rollup

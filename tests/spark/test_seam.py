@@ -12,8 +12,8 @@ import eventkit
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 from eventkit.lake import archive
-from eventkit.operations.archive import ReadLake
-from eventkit.operations.batches import ReadExtent
+from eventkit.operations.bulk import ReadLake
+from eventkit.operations.tables import ReadExtent
 from eventkit.spark import query
 from eventkit.spark.errors import is_sparks
 from eventkit.spark.views import events, overtaken

@@ -12,7 +12,7 @@ import eventkit
 from eventkit.arrow import by_rows, opened
 from eventkit.conformance.clauses import proves
 from eventkit.kit import backend_of
-from eventkit.operations.batches import FetchEvents
+from eventkit.operations.tables import FetchEvents
 
 both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 import eventkit
 from eventkit.conformance.clauses import proves
 from eventkit.conformance.threads import asleep, in_thread
-from eventkit.operations.batches import StageEvents
+from eventkit.operations.bulk import StageEvents
 from eventkit.spark.options import WriteOptions
 from eventkit.spark.writer import BatchWriter, Staged
 from eventkit.testing import advance

@@ -12,9 +12,8 @@ from litestar.response import Redirect
 from ...codec import Codec
 from ...operations import Operation
 from ...operations.admin import FindDead, PurgeLetters, RequeueEdited
-from ...operations.queue import Cancel, Purge, Requeue
+from ...operations.queue import Cancel, Purge, Requeue, SetPaused
 from ...operations.schedule import ChangeSchedule
-from ...operations.settings import SetPaused
 from ..keys import caller
 from ..requests import Refusal
 from ..service import Service, ServiceContext, audit

@@ -26,7 +26,7 @@ What the columns do not show:
 * ``eventkit_task.job`` means that the task is the call of a URL, which is how its payload begins; partial indexes
   list these among any number of other tasks.
 * ``eventkit_queue.history`` means that each step of the queue's tasks is an event.  Triggers on ``eventkit_task``
-  write those events and exist while any queue needs them: ``history.sql`` of each backend creates and drops them.
+  write those events and exist while any queue needs them: ``queue.sql`` of each backend creates and drops them.
 * ``eventkit_rate.per`` is the length of a fixed window, and 0 for a token bucket; ``amount`` is the count of the
   window, or the content of the bucket at its last use; after ``until`` the row has no meaning.
 * ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.

@@ -1,0 +1,324 @@
+-- Browsing.  Long values are cut at :clip characters and returned with their length.
+
+-- part: look
+    id, state, key, left(payload::text, :clip::integer), length(payload::text), priority, attempt, max_attempts,
+    eventkit_ms(run_at), eventkit_ms(enqueued_at), eventkit_ms(lease_expires_at), worker, eventkit_ms(claimed_at),
+    eventkit_ms(finished_at), reason, left(error, :clip::integer)
+
+-- Each half uses the index of its state; the others are not scanned.
+-- name: BrowseTasks
+SELECT :look
+FROM (
+    (
+        SELECT *, 1 AS part, -priority::bigint AS first, eventkit_ms(run_at) AS second FROM eventkit_task_now
+        WHERE :state::text = 'ready' AND queue = :queue AND stored_state = 'ready' AND state = 'ready'
+        ORDER BY priority DESC, run_at, id
+        LIMIT :limit::bigint + :skip::bigint
+    )
+    UNION ALL
+    (
+        SELECT *, 2, eventkit_ms(wake_at), 0 FROM eventkit_task_now
+        WHERE :state = 'ready' AND queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
+        LIMIT :limit + :skip
+    )
+    UNION ALL
+    (
+        SELECT *, 1, eventkit_ms(wake_at), 0 FROM eventkit_task_now
+        WHERE :state IN ('scheduled', 'leased') AND queue = :queue AND stored_state = :state AND wake_at > :now
+        ORDER BY wake_at, id
+        LIMIT :limit + :skip
+    )
+    UNION ALL
+    (
+        SELECT *, 1, -eventkit_ms(finished_at), -id FROM eventkit_task_now
+        WHERE :state IN ('dead', 'done') AND queue = :queue AND stored_state = :state AND finished_at IS NOT NULL
+        ORDER BY eventkit_task_now.finished_at DESC, id DESC
+        LIMIT :limit + :skip
+    )
+) AS found
+ORDER BY part, first, second, id
+LIMIT :limit OFFSET :skip
+
+-- name: BrowseDead
+SELECT :look
+FROM eventkit_task_now
+WHERE
+    queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL AND reason = :reason
+    AND error IS NOT DISTINCT FROM :error
+ORDER BY eventkit_task_now.finished_at DESC, id DESC
+LIMIT :limit OFFSET :skip
+
+-- name: FindTask
+SELECT :look FROM eventkit_task_now WHERE queue = :queue AND id = :id
+
+-- name: FindTasksOfKey
+SELECT :look
+FROM eventkit_task_now
+WHERE id IN (
+    SELECT id FROM eventkit_task WHERE queue = :queue AND key = :key AND state <> 'done'
+    UNION ALL
+    (SELECT id FROM eventkit_task WHERE queue = :queue AND lane = :key AND state <> 'done' LIMIT :limit)
+)
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: BrowseEvents
+SELECT id, key, left(payload::text, :clip::integer), length(payload::text), headers::text, eventkit_ms(created_at)
+FROM eventkit_event
+WHERE topic = :topic AND id < :before AND id >= :least AND (:key::text IS NULL OR key = :key)
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: ReadHistory
+SELECT id, key, payload::text, eventkit_ms(created_at)
+FROM eventkit_event
+WHERE topic = 'eventkit.tasks' AND key = :queue::text || ':' || :id::bigint
+ORDER BY id
+LIMIT :limit
+
+-- name: ListLimits
+SELECT name, per, amount, eventkit_ms(counted_at), eventkit_ms(until)
+FROM eventkit_rate
+WHERE until > :now
+ORDER BY name, per
+LIMIT :limit
+
+-- Skips from one queue to the next by the index.
+-- name: CountDeaths
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+ended (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > e.name)
+    FROM ended AS e
+    WHERE e.name IS NOT NULL
+)
+SELECT '' AS queue, '' AS reason, eventkit_ms(now) - :settling::bigint AS number
+FROM clock
+UNION ALL
+(
+    SELECT t.queue, t.reason, count(*)
+    FROM clock, ended AS e, eventkit_task AS t
+    WHERE
+        t.queue = e.name AND t.state = 'dead'
+        AND t.finished_at > coalesce(eventkit_moment(:since::bigint), now)
+        AND t.finished_at <= now - :settling * interval '1 ms'
+    GROUP BY t.queue, t.reason
+)
+ORDER BY 1, 2
+
+-- name: FindDead
+SELECT id
+FROM eventkit_task
+WHERE
+    queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND reason = :reason
+    AND error IS NOT DISTINCT FROM :error
+LIMIT :limit
+
+-- Locks in the order of ids, like every statement that locks several tasks.
+-- name: PurgeLetters
+SELECT id, lane
+FROM eventkit_task
+WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND id = ANY (:ids::bigint[])
+ORDER BY id
+FOR UPDATE
+
+-- name: RequeueEdited
+UPDATE eventkit_task
+SET payload = :payload::json
+WHERE queue = :queue AND id = :id AND state = 'dead' AND finished_at IS NOT NULL
+RETURNING id
+
+-- The overview of the database.
+
+-- Skips from one name to the next by the indexes and counts nothing beyond :limit, so the cost grows with the names,
+-- not with the rows.  The numbers of a queue are those of ReadStats.
+-- name: ReadOverview
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+working (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (
+        SELECT min(queue) FROM (
+            SELECT min(t.queue) AS queue FROM eventkit_task AS t WHERE t.state = 'ready' AND t.queue > w.name
+            UNION ALL
+            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > w.name
+            UNION ALL
+            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > w.name
+        ) AS further
+    )
+    FROM working AS w
+    WHERE w.name IS NOT NULL
+),
+publishing (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (SELECT min(e.topic) FROM eventkit_event AS e WHERE e.topic > p.name)
+    FROM publishing AS p
+    WHERE p.name IS NOT NULL
+),
+queues (name) AS (SELECT name FROM working WHERE name <> '' UNION SELECT name FROM eventkit_queue),
+topics (name) AS (
+    SELECT name FROM publishing WHERE name <> ''
+    UNION
+    SELECT name FROM eventkit_topic
+    UNION
+    SELECT topic FROM eventkit_consumer
+)
+SELECT
+    'queue', q.name, json_build_array(
+        eventkit_ms(now),
+        coalesce((SELECT paused FROM eventkit_queue WHERE name = q.name), false),
+        json_build_array(
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'ready' LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few)
+        ),
+        (
+            SELECT json_build_array(
+                count(*),
+                count(*) FILTER (WHERE state = 'ready'),
+                count(*) FILTER (WHERE stored_state = 'ready'),
+                count(*) FILTER (WHERE state = 'dead'),
+                eventkit_ms(min(run_at) FILTER (WHERE state = 'ready'))
+            )
+            FROM (
+                SELECT stored_state, state, run_at
+                FROM eventkit_task_now
+                WHERE queue = q.name AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+                LIMIT :limit
+            ) AS due
+        ),
+        (
+            WITH RECURSIVE priorities (priority) AS (
+                SELECT max(priority) FROM eventkit_task WHERE queue = q.name AND state = 'ready'
+                UNION ALL
+                SELECT (
+                    SELECT max(t.priority) FROM eventkit_task AS t
+                    WHERE t.queue = q.name AND t.state = 'ready' AND t.priority < p.priority
+                )
+                FROM priorities AS p
+                WHERE p.priority IS NOT NULL
+            )
+            SELECT eventkit_ms(min(run_at)) FROM (
+                SELECT (
+                    SELECT min(t.run_at) FROM eventkit_task AS t
+                    WHERE
+                        t.queue = q.name AND t.state = 'ready' AND t.priority = p.priority
+                        AND (t.expires_at IS NULL OR t.expires_at > :now)
+                ) AS run_at
+                FROM priorities AS p
+            ) AS oldest
+        )
+    )::text
+FROM clock, queues AS q
+UNION ALL
+SELECT
+    'topic', t.name, json_build_array(
+        eventkit_head(t.name),
+        (SELECT count(*) FROM (SELECT 1 FROM eventkit_event WHERE topic = t.name LIMIT :limit) AS few)
+    )::text
+FROM topics AS t
+UNION ALL
+SELECT
+    'consumer', c.topic, json_build_array(
+        c.name,
+        c.position,
+        (SELECT count(*) FROM (SELECT 1 FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position LIMIT :limit) AS few),
+        eventkit_ms(c.updated_at)
+    )::text
+FROM eventkit_consumer AS c
+UNION ALL
+SELECT 'schedule', name, json_build_array(queue, eventkit_ms(next_at), eventkit_ms(last_at), fired, skipped)::text
+FROM eventkit_schedule
+UNION ALL
+SELECT 'lock', name, json_build_array(holder, fence, eventkit_ms(expires_at))::text
+FROM eventkit_lock
+WHERE expires_at > :now
+UNION ALL
+SELECT 'result', '', json_build_array(count(*))::text
+FROM (SELECT 1 FROM eventkit_result WHERE expires_at > :now LIMIT :limit) AS few
+
+-- Pipelines.
+
+-- name: SavePipeline
+INSERT INTO eventkit_pipeline AS p (name, source, sink, state, batch, rows, lag, error)
+VALUES (:name, :source, :sink, :state, :batch, :rows, :lag, :error)
+ON CONFLICT (name) DO UPDATE
+SET
+    source = excluded.source,
+    sink = excluded.sink,
+    state = excluded.state,
+    batch = coalesce(excluded.batch, p.batch),
+    rows = p.rows + excluded.rows,
+    lag = coalesce(excluded.lag, p.lag),
+    error = excluded.error,
+    started_at = CASE WHEN p.state <> 'running' AND excluded.state = 'running' THEN :now ELSE p.started_at END,
+    updated_at = :now
+
+-- name: ListPipelines
+SELECT name, source, sink, state, batch, rows, lag, error, eventkit_ms(started_at), eventkit_ms(updated_at)
+FROM eventkit_pipeline
+ORDER BY name
+
+-- name: RemovePipeline
+DELETE FROM eventkit_pipeline WHERE name = :name RETURNING 1
+
+-- API keys.  Revoked keys are kept for the audit.
+
+-- name: AddApiKey
+INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
+VALUES (:id, :name, :hash, :scopes, :rate, :burst, :quota, :now, :now + :expires::bigint * interval '1 ms')
+ON CONFLICT DO NOTHING
+RETURNING 1
+
+-- name: FindApiKey
+SELECT
+    id, name, scopes, rate, burst, quota, eventkit_ms(created_at), eventkit_ms(expires_at), eventkit_ms(revoked_at),
+    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) THEN hash END,
+    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) AND former_until > :now THEN former END
+FROM eventkit_api_key
+WHERE id = :id
+
+-- name: AnyApiKey
+SELECT 1 FROM eventkit_api_key LIMIT 1
+
+-- name: ListApiKeys
+SELECT
+    id, name, scopes, rate, burst, quota, eventkit_ms(created_at), eventkit_ms(expires_at), eventkit_ms(revoked_at)
+FROM eventkit_api_key
+ORDER BY created_at, id
+
+-- name: RevokeApiKey
+UPDATE eventkit_api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING 1
+
+-- name: RotateApiKey
+UPDATE eventkit_api_key
+SET hash = :hash, former = hash, former_until = :now + :grace::bigint * interval '1 ms'
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+RETURNING 1
+
+-- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
+-- another secret for longer than the grace of the old one.
+-- name: BeginSession
+INSERT INTO eventkit_session (id, key, secret, expires_at)
+VALUES (:id, :key, :secret, :now + :lasts::bigint * interval '1 ms')
+
+-- name: FindSession
+SELECT
+    k.id, k.name, k.scopes, k.rate, k.burst, k.quota, eventkit_ms(k.created_at), eventkit_ms(k.expires_at),
+    eventkit_ms(k.revoked_at)
+FROM eventkit_session AS s JOIN eventkit_api_key AS k ON k.id = s.key
+WHERE
+    s.id = :id AND s.expires_at > :now AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)
+    AND (k.hash = s.secret OR (k.former = s.secret AND k.former_until > :now))
+
+-- name: EndSession
+DELETE FROM eventkit_session WHERE id = :id
+
+-- step: ForgetSessions
+DELETE FROM eventkit_session WHERE expires_at <= :now

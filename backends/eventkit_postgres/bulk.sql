@@ -1,0 +1,332 @@
+-- The calls that a session has collected.  Each row names its topic, queue or channel.
+
+-- All marks are set before the first offset is drawn: they are counted, and a row needs both sides of the join.
+-- name: PublishAll
+WITH stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('event', topic))
+    FROM (SELECT DISTINCT unnest(:events.0::text[]) AS topic) AS t
+)
+INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
+SELECT nextval('eventkit_event_id_seq'), topic, payload::json, key, headers::json, dedup
+FROM
+    stirred,
+    unnest(
+        :events.0::text[], :events.1::text[], :events.2::text[], :events.3::text[], :events.4::text[]
+    ) AS e (topic, payload, key, headers, dedup)
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+
+-- part: insert
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    queue, payload, headers, priority, max_attempts, key,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    eventkit_wakes_at(due, expires, now),
+    expires,
+    now
+
+-- part: lowered
+INSERT INTO eventkit_low (queue, priority, run_at)
+SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
+FROM added
+WHERE state = 'ready'
+GROUP BY queue, priority
+HAVING
+    min(run_at) < :now
+    OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+
+-- name: EnqueueAll
+WITH
+stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('task', queue))
+    FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
+),
+added AS (
+    :insert
+    FROM (
+        SELECT
+            queue, payload::json, headers::json, priority, max_attempts, key,
+            coalesce(now + delay * interval '1 ms', eventkit_moment(run_at), now) AS due,
+            coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
+            now
+        FROM
+            stirred,
+            (SELECT :now AS now) AS clock,
+            unnest(
+                :tasks.0::text[], :tasks.1::text[], :tasks.2::text[], :tasks.3::integer[], :tasks.4::bigint[],
+                :tasks.5::text[], :tasks.6::bigint[], :tasks.7::bigint[], :tasks.8::bigint[], :tasks.9::bigint[]
+            ) AS t (queue, payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+    ) AS task
+    WHERE NOT EXISTS (
+        SELECT FROM eventkit_queue
+        WHERE max_size IS NOT NULL AND name = ANY (:tasks.0::text[])
+    )
+    RETURNING queue, priority, state, run_at
+),
+opened AS (
+    :lowered
+)
+SELECT 1
+FROM added
+LIMIT 1
+
+-- name: NotifyAll
+WITH stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('notification', channel))
+    FROM (SELECT DISTINCT unnest(:notifications.0::text[]) AS channel) AS t
+)
+INSERT INTO eventkit_notification (id, channel, payload, headers)
+SELECT nextval('eventkit_notification_id_seq'), channel, payload::json, headers::json
+FROM
+    stirred,
+    unnest(:notifications.0::text[], :notifications.1::text[], :notifications.2::text[]) AS n (channel, payload, headers)
+
+-- Rows staged to be written all at once.  A chunk is one row with an array for each column of many.
+-- Texts are joined by characters that occur in no JSON and no key.
+
+-- name: StageEvents
+INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
+VALUES (
+    :writer, :batch, :attempt, :part, :position, :topic,
+    string_to_array(:events.0, E'\x1f', E'\x1e')::json[],
+    string_to_array(:events.1, E'\x1f', E'\x1e'),
+    string_to_array(:events.2, E'\x1f', E'\x1e')::json[],
+    string_to_array(:events.3, E'\x1f', E'\x1e')
+)
+
+-- name: StageTasks
+INSERT INTO eventkit_staged (
+    writer, batch, attempt, part, position, name, payloads, headers, priorities, max_attempts, keys,
+    delays, run_ats, expires_in, expires_at
+)
+VALUES (
+    :writer, :batch, :attempt, :part, :position, :queue,
+    string_to_array(:tasks.0, E'\x1f', E'\x1e')::json[],
+    string_to_array(:tasks.1, E'\x1f', E'\x1e')::json[],
+    :tasks.2::integer[],
+    :tasks.3::bigint[],
+    string_to_array(:tasks.4, E'\x1f', E'\x1e'),
+    :tasks.5::bigint[],
+    :tasks.6::bigint[],
+    :tasks.7::bigint[],
+    :tasks.8::bigint[]
+)
+
+-- name: DropStaged
+DELETE FROM eventkit_staged WHERE writer = :writer AND batch <= :batch
+
+-- name: MarkWritten
+INSERT INTO eventkit_written AS w (writer, batch, expires_at)
+VALUES (:writer, :batch, :now + :keep::bigint * interval '1 ms')
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
+WHERE excluded.batch > w.batch
+RETURNING batch
+
+-- name: MoveMark
+INSERT INTO eventkit_written AS w (writer, batch)
+SELECT :writer::text, :to::bigint
+WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written WHERE writer = :writer)
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now
+WHERE w.batch = :after::bigint
+RETURNING batch
+
+-- name: ReadMark
+SELECT batch FROM eventkit_written WHERE writer = :writer
+
+-- Locked, so that housekeeping does not delete them meanwhile.
+-- step: LockStaged
+SELECT 1
+FROM eventkit_staged
+WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+FOR UPDATE
+
+-- The marks are set before the first offset is drawn: a row needs both sides of the join.
+-- part: stirred
+WITH stirred AS MATERIALIZED (
+    SELECT count(eventkit_stir('event', name))
+    FROM (
+        SELECT DISTINCT name
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+    ) AS topic
+)
+
+-- step: PublishStaged
+:stirred
+INSERT INTO eventkit_event (id, topic, payload, key, headers)
+SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers
+FROM
+    stirred,
+    (
+        SELECT name, payloads, keys, headers
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+        ORDER BY part, position
+    ) AS s,
+    unnest(s.payloads, s.keys, s.headers) AS r (payload, key, headers)
+
+-- step: PublishStagedOnce
+:stirred
+INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
+SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers, r.dedup
+FROM
+    stirred,
+    (
+        SELECT name, payloads, keys, headers, dedups
+        FROM eventkit_staged
+        WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+        ORDER BY part, position
+    ) AS s,
+    unnest(s.payloads, s.keys, s.headers, s.dedups) AS r (payload, key, headers, dedup)
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+
+-- step: EnqueueStaged
+WITH
+stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+added AS (
+    :insert
+    FROM (
+        SELECT
+            :queue AS queue, r.payload, r.headers, r.priority, r.max_attempts, r.key,
+            coalesce(now + r.delay * interval '1 ms', eventkit_moment(r.run_at), now) AS due,
+            coalesce(now + r.expires_in * interval '1 ms', eventkit_moment(r.expires_at)) AS expires,
+            now
+        FROM
+            stirred,
+            (SELECT :now AS now) AS clock,
+            (
+                SELECT
+                    payloads, headers, priorities, max_attempts, keys, delays, run_ats, expires_in, expires_at
+                FROM eventkit_staged
+                WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
+                ORDER BY part, position
+            ) AS s,
+            unnest(
+                s.payloads, s.headers, s.priorities, s.max_attempts, s.keys,
+                s.delays, s.run_ats, s.expires_in, s.expires_at
+            ) AS r (payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at)
+    ) AS task
+    RETURNING queue, priority, state, run_at
+)
+:lowered
+
+-- A batch that was not committed within a day is abandoned.
+-- step: DropLeftStaged
+DELETE FROM eventkit_staged
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM eventkit_staged WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+RETURNING 1
+
+-- step: DropWritten
+DELETE FROM eventkit_written
+WHERE writer = ANY (ARRAY(
+    SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
+))
+RETURNING 1
+
+-- Archives.  Events pruned before a topic's first archive count as archived.
+
+-- name: OpenLake
+INSERT INTO eventkit_lake AS l (topic, location, format, epoch, covered)
+VALUES (
+    :topic, :location, coalesce(:format::text, 'parquet'), 1,
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
+)
+ON CONFLICT (topic) DO UPDATE
+SET epoch = l.epoch + 1, format = coalesce(:format::text, l.format), updated_at = :now
+WHERE l.location = excluded.location AND l.format IN ('parquet', coalesce(:format::text, l.format))
+RETURNING epoch, covered
+
+-- name: AdoptLake
+UPDATE eventkit_lake SET epoch = greatest(epoch, :epoch) WHERE topic = :topic
+
+-- name: ReadLake
+SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
+FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
+WHERE l.topic = :topic
+ORDER BY f.first, f.path
+
+-- name: ListLakes
+SELECT
+    l.topic, l.location, l.format, l.covered,
+    count(f.path), coalesce(sum(f.rows), 0)::bigint, coalesce(sum(f.bytes), 0)::bigint, eventkit_ms(l.updated_at)
+FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
+GROUP BY l.topic
+ORDER BY l.topic
+
+-- step: CoverLake
+UPDATE eventkit_lake
+SET covered = :last, updated_at = :now
+WHERE topic = :topic AND epoch = :epoch AND covered = :after
+RETURNING covered
+
+-- step: AddFiles
+INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest)
+SELECT :topic, f.*
+FROM unnest(
+    :files.0::text[], :files.1::text[], :files.2::bigint[], :files.3::bigint[], :files.4::bigint[],
+    :files.5::bigint[], :files.6::bigint[], :files.7::bigint[]
+) AS f
+
+-- step: HoldLake
+UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
+
+-- step: RetireFiles
+UPDATE eventkit_lake_file
+SET retired_at = :now
+WHERE topic = :topic AND path = ANY (:paths::text[]) AND retired_at IS NULL
+RETURNING path
+
+-- name: FindRetired
+SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace::bigint * interval '1 ms'
+
+-- name: ListPaths
+SELECT path FROM eventkit_lake_file WHERE topic = :topic
+
+-- name: ForgetFiles
+DELETE FROM eventkit_lake_file
+WHERE topic = :topic AND path = ANY (:paths::text[]) AND retired_at IS NOT NULL
+
+-- name: PruneArchived
+SELECT max(id)
+FROM (
+    SELECT id
+    FROM eventkit_event
+    WHERE
+        topic = :topic
+        AND id <= (SELECT covered FROM eventkit_lake WHERE topic = :topic AND location = :location)
+        AND id < CASE WHEN :older_than::bigint IS NULL THEN 9223372036854775807 ELSE coalesce(
+            (
+                SELECT id FROM eventkit_event
+                WHERE topic = :topic AND created_at >= :now - :older_than::bigint * interval '1 ms'
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END
+        AND id <= CASE WHEN :keep_unconsumed::boolean THEN coalesce(
+            (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+        ) ELSE 9223372036854775807 END
+    ORDER BY id
+    LIMIT :limit
+) AS archived
+
+-- Hourly sums.
+
+-- step: AddAmounts
+INSERT INTO eventkit_rollup AS r (subject, name, hour, measure, amount)
+SELECT *
+FROM unnest(:sums.0::text[], :sums.1::text[], :sums.2::bigint[], :sums.3::text[], :sums.4::bigint[])
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (subject, name, hour, measure) DO UPDATE
+SET amount = r.amount + excluded.amount
+
+-- name: ReadSums
+SELECT subject, name, hour, measure, amount
+FROM eventkit_rollup
+WHERE hour >= :since AND hour < :before
+ORDER BY subject, name, hour, measure

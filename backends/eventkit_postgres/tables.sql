@@ -1,0 +1,349 @@
+-- Copying a database: the rows of each table in the order of their keys, compared as bytes.
+
+-- Claims start again to record where the ready tasks of each priority begin.  The trigger inserts the keys.
+-- step: ImportTask
+WITH added AS (
+    INSERT INTO eventkit_task (
+        id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
+    )
+    SELECT
+        id, queue, state, priority, eventkit_moment(run_at), eventkit_moment(wake_at), eventkit_moment(expires_at),
+        attempt, max_attempts, token, key, lane, payload::json, headers::json, eventkit_moment(enqueued_at), worker,
+        eventkit_moment(claimed_at), eventkit_moment(finished_at), reason, error, result::json, lapsed::boolean
+    FROM unnest(
+        :rows.0::bigint[], :rows.1::text[], :rows.2::text[], :rows.3::bigint[], :rows.4::bigint[],
+        :rows.5::bigint[], :rows.6::bigint[], :rows.7::bigint[], :rows.8::bigint[], :rows.9::bigint[],
+        :rows.10::text[], :rows.11::text[], :rows.12::text[], :rows.13::text[], :rows.14::bigint[],
+        :rows.15::text[], :rows.16::bigint[], :rows.17::bigint[], :rows.18::text[], :rows.19::text[],
+        :rows.20::text[], :rows.21::integer[]
+    ) AS r (
+        id, queue, state, priority, run_at, wake_at, expires_at, attempt, max_attempts, token, key, lane, payload,
+        headers, enqueued_at, worker, claimed_at, finished_at, reason, error, result, lapsed
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING queue, priority, state
+)
+INSERT INTO eventkit_low (queue, priority)
+SELECT DISTINCT queue, priority
+FROM added AS a
+WHERE
+    state = 'ready'
+    AND NOT EXISTS (
+        SELECT FROM eventkit_low AS l
+        WHERE l.queue = a.queue AND l.priority = a.priority AND l.run_at = '-infinity'
+    )
+
+-- The key of an existing task is copied with the task.
+-- step: ExportKey
+SELECT queue, key, task_id, eventkit_ms(reserved_until)
+FROM eventkit_key
+WHERE (queue COLLATE "C", key COLLATE "C") > (:queue, :key) AND reserved_until < 'infinity'
+ORDER BY queue COLLATE "C", key COLLATE "C"
+LIMIT :limit
+
+-- name: ExportNumbers
+SELECT
+    coalesce(pg_sequence_last_value('eventkit_event_id_seq'::regclass), 0),
+    coalesce(pg_sequence_last_value('eventkit_notification_id_seq'::regclass), 0),
+    coalesce(pg_sequence_last_value('eventkit_task_id_seq'::regclass), 0)
+
+-- name: ImportNumbers
+SELECT setval('eventkit_event_id_seq', :event)
+WHERE :event > coalesce(pg_sequence_last_value('eventkit_event_id_seq'::regclass), 0)
+UNION ALL
+SELECT setval('eventkit_notification_id_seq', :notification)
+WHERE :notification > coalesce(pg_sequence_last_value('eventkit_notification_id_seq'::regclass), 0)
+UNION ALL
+SELECT setval('eventkit_task_id_seq', :task)
+WHERE :task > coalesce(pg_sequence_last_value('eventkit_task_id_seq'::regclass), 0)
+
+-- step: AdvanceQueue
+WITH lowered AS (
+    UPDATE eventkit_low
+    SET
+        run_at = run_at - :milliseconds::bigint * interval '1 ms',
+        wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
+        raise_at = raise_at - :milliseconds::bigint * interval '1 ms',
+        look_at = look_at - :milliseconds::bigint * interval '1 ms'
+)
+UPDATE eventkit_queue
+SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
+RETURNING eventkit_stir('task', name)
+
+-- name: ReadSchema
+SELECT version_num FROM eventkit_version
+
+-- name: ReadCondition
+SELECT schema_hash, incomplete FROM eventkit_identity
+
+-- name: MarkIncomplete
+UPDATE eventkit_identity SET incomplete = :what
+
+-- Housekeeping.
+
+-- Skips from one queue to the next by the index, so that tasks that are not due cost nothing.
+-- part: with_queues
+WITH RECURSIVE queues (name) AS (
+    SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
+    FROM queues AS q
+    WHERE q.name IS NOT NULL
+)
+
+-- name: FindDueQueues
+:with_queues
+SELECT name
+FROM queues
+WHERE
+    name IS NOT NULL
+    AND EXISTS (
+        SELECT 1 FROM eventkit_task AS t
+        WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
+    )
+
+-- Rows locked by another transaction are skipped, here and below.
+
+-- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
+-- step: BoundLeases
+:with_queues
+UPDATE eventkit_task
+SET wake_at = :now + (wake_at - claimed_at), claimed_at = :now
+WHERE id = ANY (ARRAY(
+    SELECT t.id
+    FROM
+        queues AS q CROSS JOIN LATERAL (
+            SELECT l.id FROM eventkit_task AS l
+            WHERE
+                l.queue = q.name AND l.state = 'leased' AND l.wake_at > :now
+                AND l.claimed_at > :now + interval '1 s'
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    LIMIT :limit
+))
+RETURNING 1
+
+-- step: DropDone
+DELETE FROM eventkit_task
+WHERE id = ANY (ARRAY(
+    SELECT t.id
+    FROM
+        eventkit_queue AS q CROSS JOIN LATERAL (
+            SELECT d.id FROM eventkit_task AS d
+            WHERE
+                d.queue = q.name AND d.state = 'done' AND d.finished_at IS NOT NULL
+                AND d.finished_at <= :now - coalesce(q.keep_done, 0) * interval '1 ms'
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS t
+    LIMIT :limit
+))
+RETURNING 1
+
+-- name: DropDead
+SELECT t.id
+FROM
+    eventkit_queue AS q CROSS JOIN LATERAL (
+        SELECT d.id FROM eventkit_task AS d
+        WHERE
+            d.queue = q.name AND d.state = 'dead' AND d.finished_at IS NOT NULL
+            AND d.finished_at <= :now - q.keep_dead * interval '1 ms'
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ) AS t
+LIMIT :limit
+
+-- name: DropResults
+DELETE FROM eventkit_result
+WHERE id = ANY (ARRAY(SELECT id FROM eventkit_result WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING 1
+
+-- step: DropRates
+DELETE FROM eventkit_rate
+WHERE (name, per) IN (SELECT name, per FROM eventkit_rate WHERE until <= :now LIMIT :limit FOR UPDATE SKIP LOCKED)
+RETURNING 1
+
+-- step: DropSeen
+DELETE FROM eventkit_inbox
+WHERE (consumer, message_id) IN (
+    SELECT s.consumer, s.message_id
+    FROM
+        eventkit_recipient AS r CROSS JOIN LATERAL (
+            SELECT i.consumer, i.message_id FROM eventkit_inbox AS i
+            WHERE i.consumer = r.name AND i.seen_at <= :now - r.retain * interval '1 ms'
+            LIMIT :limit
+            FOR UPDATE SKIP LOCKED
+        ) AS s
+    LIMIT :limit
+)
+RETURNING 1
+
+-- The oldest event shows whether any is too old.
+-- name: FindStaleTopics
+SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
+FROM eventkit_topic AS t
+WHERE
+    t.max_keep IS NOT NULL
+    OR :now - t.retain * interval '1 ms' > (
+        SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1
+    )
+
+-- The rows to delete are the oldest of a topic, so one process at a time takes a topic, and others skip it.
+-- name: PruneTopic
+WITH settings AS MATERIALIZED (
+    SELECT t.keep_unconsumed
+    FROM eventkit_topic AS t
+    WHERE
+        t.name = :topic
+        AND t.retain IS NOT DISTINCT FROM :retain::bigint AND t.max_keep IS NOT DISTINCT FROM :max_keep::bigint
+        AND t.keep_unconsumed = :keep_unconsumed
+    FOR UPDATE SKIP LOCKED
+)
+SELECT max(oldest.id)
+FROM
+    settings AS s CROSS JOIN LATERAL (
+        SELECT e.id
+        FROM eventkit_event AS e
+        WHERE
+            e.topic = :topic AND e.id <= :last
+            AND e.id <= CASE WHEN s.keep_unconsumed THEN coalesce(
+                (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+            ) ELSE 9223372036854775807 END
+        ORDER BY e.id
+        LIMIT :limit
+    ) AS oldest
+
+-- A channel without settings keeps notifications for a day.
+-- name: FindStaleChannels
+WITH RECURSIVE
+channels (name) AS (
+    SELECT min(channel) FROM eventkit_notification
+    UNION ALL
+    SELECT (SELECT min(n.channel) FROM eventkit_notification AS n WHERE n.channel > c.name)
+    FROM channels AS c
+    WHERE c.name IS NOT NULL
+),
+settings (name, retain, max_keep) AS (
+    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END, c.max_keep
+    FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name
+    WHERE n.name IS NOT NULL
+)
+SELECT s.name, s.retain, s.max_keep
+FROM settings AS s
+WHERE
+    s.max_keep IS NOT NULL
+    OR :now - s.retain * interval '1 ms' > (
+        SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
+    )
+
+-- step: PruneChannel
+DELETE FROM eventkit_notification
+WHERE id = ANY (ARRAY(
+    SELECT n.id
+    FROM eventkit_notification AS n LEFT JOIN eventkit_channel AS c ON c.name = :channel
+    WHERE
+        n.channel = :channel AND n.id <= :last
+        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END IS NOT DISTINCT FROM :retain::bigint
+        AND c.max_keep IS NOT DISTINCT FROM :max_keep::bigint
+    ORDER BY n.id
+    LIMIT :limit
+    FOR UPDATE OF n SKIP LOCKED
+))
+RETURNING 1
+
+-- Bulk reads.  The end of a range is settled before the range is read, so any later snapshot is complete.
+
+-- name: ReadIdentity
+SELECT id FROM eventkit_identity
+
+-- Skips from one name to the next by the index.
+-- name: ListTopics
+WITH RECURSIVE publishing (name) AS (
+    (SELECT topic FROM eventkit_event ORDER BY topic LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.topic FROM eventkit_event AS e WHERE e.topic > p.name ORDER BY e.topic LIMIT 1)
+    FROM publishing AS p WHERE p.name IS NOT NULL
+)
+SELECT name FROM (
+    SELECT name FROM publishing WHERE name IS NOT NULL
+    UNION
+    SELECT name FROM eventkit_topic
+    UNION
+    SELECT topic FROM eventkit_consumer
+) AS topics
+ORDER BY name COLLATE "C"
+
+-- name: ReadExtent
+SELECT
+    EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_consumer WHERE topic = :topic),
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
+    eventkit_head(:topic)
+
+-- name: FindEnd
+SELECT max(id), count(*)
+FROM (
+    SELECT id
+    FROM eventkit_event
+    WHERE topic = :topic AND id > :after AND id <= :last
+    ORDER BY id
+    LIMIT :most
+) AS events
+
+-- name: FetchEvents
+-- As text, because psycopg decodes json; the time is not converted, because Arrow converts millions of them faster.
+SELECT id AS "offset", key, payload::text AS payload, headers::text AS headers, created_at
+FROM eventkit_event
+WHERE
+    topic = :topic AND id > :after AND id <= :last
+    AND (cardinality(:keys::text[]) = 0 OR key = ANY (:keys::text[]))
+    AND (:since::bigint IS NULL OR created_at >= eventkit_moment(:since::bigint))
+    AND (:before::bigint IS NULL OR created_at < eventkit_moment(:before::bigint))
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchStanding
+SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
+FROM eventkit_identity
+
+-- name: ReadTaskNumbers
+SELECT coalesce((SELECT min(id) FROM eventkit_task), 1) - 1, coalesce((SELECT max(id) FROM eventkit_task), 0)
+
+-- name: FindTaskEnd
+SELECT max(id), count(*)
+FROM (SELECT id FROM eventkit_task WHERE id > :after AND id <= :last ORDER BY id LIMIT :most) AS tasks
+
+-- name: FetchTasks
+SELECT
+    id, queue, state, payload::text AS payload, key, headers::text AS headers, priority, attempt, max_attempts,
+    eventkit_ms(run_at) AS run_at, eventkit_ms(enqueued_at) AS enqueued_at, eventkit_ms(expires_at) AS expires_at,
+    eventkit_ms(lease_expires_at) AS lease_expires_at, worker, eventkit_ms(claimed_at) AS claimed_at,
+    eventkit_ms(finished_at) AS finished_at, reason, error, result::text AS result
+FROM eventkit_task_now
+WHERE id > :after AND id <= :last AND (:state::text IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchResults
+SELECT id, value::text AS value, eventkit_ms(expires_at) AS expires_at
+FROM eventkit_result
+WHERE id > :after AND expires_at > :now
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchSchedules
+SELECT
+    name, timing AS "when", zone AS tz, queue, payload::text AS payload, headers::text AS headers, priority,
+    max_attempts, catch_up, next_at IS NULL AS paused, eventkit_ms(next_at) AS next_at,
+    eventkit_ms(last_at) AS last_at, fired, skipped
+FROM eventkit_schedule
+
+-- name: FetchConsumers
+SELECT
+    topic, name, position AS "offset",
+    (SELECT count(*) FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position) AS lag,
+    eventkit_ms(updated_at) AS updated_at
+FROM eventkit_consumer AS c

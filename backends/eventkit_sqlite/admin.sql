@@ -1,0 +1,316 @@
+-- Browsing.  Long values are cut at :clip characters and returned with their length.
+
+-- part: look
+    id, state, key, substr(payload, 1, :clip), length(payload), priority, attempt, max_attempts, run_at, enqueued_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, substr(error, 1, :clip)
+
+-- Each half uses the index of its state; the others are not scanned.
+-- name: BrowseTasks
+SELECT :look
+FROM (
+    SELECT * FROM (
+        SELECT *, 1 AS part, -priority AS first, run_at AS second FROM eventkit_task_now
+        WHERE :state = 'ready' AND queue = :queue AND stored_state = 'ready' AND state = 'ready'
+        ORDER BY priority DESC, run_at, id
+        LIMIT :limit + :skip
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT *, 2, wake_at, 0 FROM eventkit_task_now
+        WHERE :state = 'ready' AND queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at <= :now AND state = 'ready'
+        LIMIT :limit + :skip
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT *, 1, wake_at, 0 FROM eventkit_task_now
+        WHERE :state IN ('scheduled', 'leased') AND queue = :queue AND stored_state = :state AND wake_at > :now
+        ORDER BY wake_at, id
+        LIMIT :limit + :skip
+    )
+    UNION ALL
+    SELECT * FROM (
+        SELECT *, 1, -finished_at, -id FROM eventkit_task_now
+        WHERE :state IN ('dead', 'done') AND queue = :queue AND stored_state = :state AND finished_at IS NOT NULL
+        ORDER BY finished_at DESC, id DESC
+        LIMIT :limit + :skip
+    )
+)
+ORDER BY part, first, second, id
+LIMIT :limit OFFSET :skip
+
+-- name: BrowseDead
+SELECT :look
+FROM eventkit_task_now
+WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL AND reason = :reason AND error IS :error
+ORDER BY finished_at DESC, id DESC
+LIMIT :limit OFFSET :skip
+
+-- name: FindTask
+SELECT :look FROM eventkit_task_now WHERE queue = :queue AND id = :id
+
+-- name: FindTasksOfKey
+SELECT :look
+FROM eventkit_task_now
+WHERE id IN (
+    SELECT id FROM eventkit_task WHERE queue = :queue AND key = :key AND state <> 'done'
+    UNION ALL
+    SELECT id FROM (SELECT id FROM eventkit_task WHERE queue = :queue AND lane = :key AND state <> 'done' LIMIT :limit)
+)
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: BrowseEvents
+SELECT id, key, substr(payload, 1, :clip), length(payload), headers, created_at
+FROM eventkit_event
+WHERE topic = :topic AND id < :before AND id >= :least AND (:key IS NULL OR key = :key)
+ORDER BY id DESC
+LIMIT :limit
+
+-- name: ReadHistory
+SELECT id, key, payload, created_at
+FROM eventkit_event
+WHERE topic = 'eventkit.tasks' AND key = :queue || ':' || :id
+ORDER BY id
+LIMIT :limit
+
+-- name: ListLimits
+SELECT name, per, amount, counted_at, until
+FROM eventkit_rate
+WHERE until > :now
+ORDER BY name, per
+LIMIT :limit
+
+-- Skips from one queue to the next by the index.
+-- name: CountDeaths
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+ended (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > e.name)
+    FROM ended AS e
+    WHERE e.name IS NOT NULL
+)
+SELECT '' AS queue, '' AS reason, now - :settling AS number
+FROM clock
+UNION ALL
+SELECT * FROM (
+    SELECT t.queue, t.reason, count(*)
+    FROM clock, ended AS e, eventkit_task AS t
+    WHERE
+        t.queue = e.name AND t.state = 'dead' AND t.finished_at > coalesce(:since, now) AND t.finished_at <= now - :settling
+    GROUP BY t.queue, t.reason
+)
+ORDER BY 1, 2
+
+-- name: FindDead
+SELECT id
+FROM eventkit_task
+WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND reason = :reason AND error IS :error
+LIMIT :limit
+
+-- name: PurgeLetters
+SELECT id, lane
+FROM eventkit_task
+WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND id IN (SELECT value FROM json_each(:ids))
+
+-- name: RequeueEdited
+UPDATE eventkit_task
+SET payload = :payload
+WHERE queue = :queue AND id = :id AND state = 'dead' AND finished_at IS NOT NULL
+RETURNING id
+
+-- The overview of the database.
+
+-- Skips from one name to the next by the indexes and counts nothing beyond :limit, so the cost grows with the names,
+-- not with the rows.  The numbers of a queue are those of ReadStats.
+-- name: ReadOverview
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+working (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (
+        SELECT min(queue) FROM (
+            SELECT min(t.queue) AS queue FROM eventkit_task AS t WHERE t.state = 'ready' AND t.queue > w.name
+            UNION ALL
+            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > w.name
+            UNION ALL
+            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > w.name
+        ) AS further
+    )
+    FROM working AS w
+    WHERE w.name IS NOT NULL
+),
+publishing (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (SELECT min(e.topic) FROM eventkit_event AS e WHERE e.topic > p.name)
+    FROM publishing AS p
+    WHERE p.name IS NOT NULL
+),
+queues (name) AS (SELECT name FROM working WHERE name <> '' UNION SELECT name FROM eventkit_queue),
+topics (name) AS (
+    SELECT name FROM publishing WHERE name <> ''
+    UNION
+    SELECT name FROM eventkit_topic
+    UNION
+    SELECT topic FROM eventkit_consumer
+)
+SELECT
+    'queue', q.name, json_array(
+        now,
+        coalesce((SELECT paused FROM eventkit_queue WHERE name = q.name), 0),
+        json_array(
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'ready' LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few)
+        ),
+        json((
+            SELECT json_array(
+                count(*),
+                count(*) FILTER (WHERE state = 'ready'),
+                count(*) FILTER (WHERE stored_state = 'ready'),
+                count(*) FILTER (WHERE state = 'dead'),
+                min(run_at) FILTER (WHERE state = 'ready')
+            )
+            FROM (
+                SELECT stored_state, state, run_at
+                FROM eventkit_task_now
+                WHERE queue = q.name AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+                LIMIT :limit
+            ) AS due
+        )),
+        (
+            WITH RECURSIVE priorities (priority) AS (
+                SELECT max(priority) FROM eventkit_task WHERE queue = q.name AND state = 'ready'
+                UNION ALL
+                SELECT (
+                    SELECT max(t.priority) FROM eventkit_task AS t
+                    WHERE t.queue = q.name AND t.state = 'ready' AND t.priority < p.priority
+                )
+                FROM priorities AS p
+                WHERE p.priority IS NOT NULL
+            )
+            SELECT min(run_at) FROM (
+                SELECT (
+                    SELECT min(t.run_at) FROM eventkit_task AS t
+                    WHERE
+                        t.queue = q.name AND t.state = 'ready' AND t.priority = p.priority
+                        AND (t.expires_at IS NULL OR t.expires_at > :now)
+                ) AS run_at
+                FROM priorities AS p
+            ) AS oldest
+        )
+    )
+FROM clock, queues AS q
+UNION ALL
+SELECT
+    'topic', t.name, json_array(
+        max(
+            coalesce((SELECT max(id) FROM eventkit_event WHERE topic = t.name), 0),
+            coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = t.name), 0)
+        ),
+        (SELECT count(*) FROM (SELECT 1 FROM eventkit_event WHERE topic = t.name LIMIT :limit) AS few)
+    )
+FROM topics AS t
+UNION ALL
+SELECT
+    'consumer', c.topic, json_array(
+        c.name,
+        c.position,
+        (SELECT count(*) FROM (SELECT 1 FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position LIMIT :limit) AS few),
+        c.updated_at
+    )
+FROM eventkit_consumer AS c
+UNION ALL
+SELECT 'schedule', name, json_array(queue, next_at, last_at, fired, skipped)
+FROM eventkit_schedule
+UNION ALL
+SELECT 'lock', name, json_array(holder, fence, expires_at)
+FROM eventkit_lock
+WHERE expires_at > :now
+UNION ALL
+SELECT 'result', '', json_array(count(*))
+FROM (SELECT 1 FROM eventkit_result WHERE expires_at > :now LIMIT :limit) AS few
+
+-- Pipelines.
+
+-- name: SavePipeline
+INSERT INTO eventkit_pipeline (name, source, sink, state, batch, rows, lag, error)
+VALUES (:name, :source, :sink, :state, :batch, :rows, :lag, :error)
+ON CONFLICT (name) DO UPDATE
+SET
+    source = excluded.source,
+    sink = excluded.sink,
+    state = excluded.state,
+    batch = coalesce(excluded.batch, batch),
+    rows = rows + excluded.rows,
+    lag = coalesce(excluded.lag, lag),
+    error = excluded.error,
+    started_at = iif(state <> 'running' AND excluded.state = 'running', :now, started_at),
+    updated_at = :now
+
+-- name: ListPipelines
+SELECT name, source, sink, state, batch, rows, lag, error, started_at, updated_at
+FROM eventkit_pipeline
+ORDER BY name
+
+-- name: RemovePipeline
+DELETE FROM eventkit_pipeline WHERE name = :name RETURNING 1
+
+-- API keys.  Revoked keys are kept for the audit.
+
+-- name: AddApiKey
+INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
+VALUES (:id, :name, :hash, :scopes, :rate, :burst, :quota, :now, :now + :expires)
+ON CONFLICT DO NOTHING
+RETURNING 1
+
+-- name: FindApiKey
+SELECT
+    id, name, scopes, rate, burst, quota, created_at, expires_at, revoked_at,
+    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) THEN hash END,
+    CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now) AND former_until > :now THEN former END
+FROM eventkit_api_key
+WHERE id = :id
+
+-- name: AnyApiKey
+SELECT 1 FROM eventkit_api_key LIMIT 1
+
+-- name: ListApiKeys
+SELECT id, name, scopes, rate, burst, quota, created_at, expires_at, revoked_at
+FROM eventkit_api_key
+ORDER BY created_at, id
+
+-- name: RevokeApiKey
+UPDATE eventkit_api_key SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING 1
+
+-- name: RotateApiKey
+UPDATE eventkit_api_key
+SET hash = :hash, former = hash, former_until = :now + :grace
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+RETURNING 1
+
+-- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
+-- another secret for longer than the grace of the old one.
+-- name: BeginSession
+INSERT INTO eventkit_session (id, key, secret, expires_at)
+VALUES (:id, :key, :secret, :now + :lasts)
+
+-- name: FindSession
+SELECT
+    k.id, k.name, k.scopes, k.rate, k.burst, k.quota, k.created_at, k.expires_at,
+    k.revoked_at
+FROM eventkit_session AS s JOIN eventkit_api_key AS k ON k.id = s.key
+WHERE
+    s.id = :id AND s.expires_at > :now AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)
+    AND (k.hash = s.secret OR (k.former = s.secret AND k.former_until > :now))
+
+-- name: EndSession
+DELETE FROM eventkit_session WHERE id = :id
+
+-- step: ForgetSessions
+DELETE FROM eventkit_session WHERE expires_at <= :now

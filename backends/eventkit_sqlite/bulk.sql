@@ -1,0 +1,224 @@
+-- The calls that a session has collected.  Each row names its topic, queue or channel.
+
+-- name: PublishAll
+INSERT INTO eventkit_event (topic, payload, key, headers, dedup)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+FROM json_each(:events)
+WHERE true
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+
+-- part: insert
+INSERT INTO eventkit_task (
+    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
+)
+SELECT
+    queue, payload, headers, priority, max_attempts, key,
+    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
+    due,
+    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
+    expires,
+    now
+
+-- name: EnqueueAll
+:insert
+FROM (
+    SELECT
+        value ->> 0 AS queue, value ->> 1 AS payload, value ->> 2 AS headers, value ->> 3 AS priority,
+        value ->> 4 AS max_attempts, value ->> 5 AS key,
+        coalesce(now + (value ->> 6), value ->> 7, now) AS due,
+        coalesce(now + (value ->> 8), value ->> 9) AS expires,
+        now
+    FROM (SELECT :now AS now), json_each(:tasks)
+)
+WHERE NOT EXISTS (
+    SELECT 1 FROM eventkit_queue
+    WHERE max_size IS NOT NULL AND name IN (SELECT value ->> 0 FROM json_each(:tasks))
+)
+ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
+RETURNING 1
+
+-- name: NotifyAll
+INSERT INTO eventkit_notification (channel, payload, headers)
+SELECT value ->> 0, value ->> 1, value ->> 2
+FROM json_each(:notifications)
+
+-- Rows staged to be written all at once.  A chunk is one row with the JSON of many.
+
+-- name: StageEvents
+INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, rows)
+VALUES (:writer, :batch, :attempt, :part, :position, :topic, :events)
+
+-- name: StageTasks
+INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, rows)
+VALUES (:writer, :batch, :attempt, :part, :position, :queue, :tasks)
+
+-- name: DropStaged
+DELETE FROM eventkit_staged WHERE writer = :writer AND batch <= :batch
+
+-- name: MarkWritten
+INSERT INTO eventkit_written (writer, batch, expires_at)
+VALUES (:writer, :batch, :now + :keep)
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
+WHERE excluded.batch > eventkit_written.batch
+RETURNING batch
+
+-- name: MoveMark
+INSERT INTO eventkit_written (writer, batch)
+SELECT :writer, :to
+WHERE :after = 0 OR EXISTS (SELECT 1 FROM eventkit_written WHERE writer = :writer)
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now
+WHERE eventkit_written.batch = :after
+RETURNING batch
+
+-- name: ReadMark
+SELECT batch FROM eventkit_written WHERE writer = :writer
+
+-- step: LockStaged
+SELECT 1
+FROM eventkit_staged
+WHERE writer = :writer AND batch = :batch AND attempt IN (SELECT value FROM json_each(:attempts))
+
+-- The order is that of the index, which avoids a sort; within a chunk it is that of the JSON.
+-- step: PublishStaged
+INSERT INTO eventkit_event (topic, payload, key, headers)
+SELECT s.name, r.value ->> 0, r.value ->> 1, r.value ->> 2
+FROM eventkit_staged AS s CROSS JOIN json_each(s.rows) AS r
+WHERE s.writer = :writer AND s.batch = :batch AND s.attempt IN (SELECT value FROM json_each(:attempts))
+ORDER BY s.part, s.position
+
+-- step: PublishStagedOnce
+INSERT INTO eventkit_event (topic, payload, key, headers, dedup)
+SELECT s.name, r.value ->> 0, r.value ->> 1, r.value ->> 2, r.value ->> 3
+FROM eventkit_staged AS s CROSS JOIN json_each(s.rows) AS r
+WHERE s.writer = :writer AND s.batch = :batch AND s.attempt IN (SELECT value FROM json_each(:attempts))
+ORDER BY s.part, s.position
+ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
+
+-- step: EnqueueStaged
+:insert
+FROM (
+    SELECT
+        :queue AS queue, r.value ->> 0 AS payload, r.value ->> 1 AS headers, r.value ->> 2 AS priority,
+        r.value ->> 3 AS max_attempts, r.value ->> 4 AS key,
+        coalesce(now + (r.value ->> 5), r.value ->> 6, now) AS due,
+        coalesce(now + (r.value ->> 7), r.value ->> 8) AS expires,
+        now, s.part, s.position
+    FROM eventkit_staged AS s CROSS JOIN json_each(s.rows) AS r CROSS JOIN (SELECT :now AS now) AS clock
+    WHERE s.writer = :writer AND s.batch = :batch AND s.attempt IN (SELECT value FROM json_each(:attempts))
+)
+WHERE true
+ORDER BY part, position
+ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
+
+-- A batch that was not committed within a day is abandoned.
+-- step: DropLeftStaged
+DELETE FROM eventkit_staged
+WHERE id IN (SELECT id FROM eventkit_staged WHERE staged_at <= :now - 86400000 LIMIT :limit)
+RETURNING 1
+
+-- step: DropWritten
+DELETE FROM eventkit_written
+WHERE writer IN (SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit)
+RETURNING 1
+
+-- Archives.  Events pruned before a topic's first archive count as archived.
+
+-- name: OpenLake
+INSERT INTO eventkit_lake (topic, location, format, epoch, covered)
+VALUES (
+    :topic, :location, coalesce(:format, 'parquet'), 1,
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
+)
+ON CONFLICT (topic) DO UPDATE
+SET epoch = epoch + 1, format = coalesce(:format, format), updated_at = :now
+WHERE location = excluded.location AND format IN ('parquet', coalesce(:format, format))
+RETURNING epoch, covered
+
+-- name: AdoptLake
+UPDATE eventkit_lake SET epoch = max(epoch, :epoch) WHERE topic = :topic
+
+-- name: ReadLake
+SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
+FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
+WHERE l.topic = :topic
+ORDER BY f.first, f.path
+
+-- name: ListLakes
+SELECT
+    l.topic, l.location, l.format, l.covered,
+    count(f.path), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), l.updated_at
+FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
+GROUP BY l.topic
+ORDER BY l.topic
+
+-- step: CoverLake
+UPDATE eventkit_lake
+SET covered = :last, updated_at = :now
+WHERE topic = :topic AND epoch = :epoch AND covered = :after
+RETURNING covered
+
+-- step: AddFiles
+INSERT INTO eventkit_lake_file (topic, path, date, first, last, rows, bytes, oldest, newest)
+SELECT
+    :topic, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
+FROM json_each(:files)
+
+-- step: HoldLake
+UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
+
+-- step: RetireFiles
+UPDATE eventkit_lake_file
+SET retired_at = :now
+WHERE topic = :topic AND path IN (SELECT value FROM json_each(:paths)) AND retired_at IS NULL
+RETURNING path
+
+-- name: FindRetired
+SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace
+
+-- name: ListPaths
+SELECT path FROM eventkit_lake_file WHERE topic = :topic
+
+-- name: ForgetFiles
+DELETE FROM eventkit_lake_file
+WHERE topic = :topic AND path IN (SELECT value FROM json_each(:paths)) AND retired_at IS NOT NULL
+
+-- name: PruneArchived
+SELECT max(id)
+FROM (
+    SELECT id
+    FROM eventkit_event
+    WHERE
+        topic = :topic
+        AND id <= (SELECT covered FROM eventkit_lake WHERE topic = :topic AND location = :location)
+        AND id < CASE WHEN :older_than IS NULL THEN 9223372036854775807 ELSE coalesce(
+            (
+                SELECT id FROM eventkit_event
+                WHERE topic = :topic AND created_at >= :now - :older_than
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END
+        AND id <= CASE WHEN :keep_unconsumed THEN coalesce(
+            (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+        ) ELSE 9223372036854775807 END
+    ORDER BY id
+    LIMIT :limit
+) AS archived
+
+-- Hourly sums.
+
+-- step: AddAmounts
+INSERT INTO eventkit_rollup (subject, name, hour, measure, amount)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+FROM json_each(:sums)
+WHERE true
+ON CONFLICT (subject, name, hour, measure) DO UPDATE
+SET amount = eventkit_rollup.amount + excluded.amount
+
+-- name: ReadSums
+SELECT subject, name, hour, measure, amount
+FROM eventkit_rollup
+WHERE hour >= :since AND hour < :before
+ORDER BY subject, name, hour, measure

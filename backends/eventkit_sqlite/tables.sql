@@ -1,0 +1,261 @@
+-- Copying a database: the rows of each table in the order of their keys, compared as bytes.
+
+-- The key of an existing task is copied with the task.
+-- step: ExportKey
+SELECT queue, key, task_id, reserved_until
+FROM eventkit_key AS k
+WHERE
+    (queue, key) > (:queue, :key)
+    AND NOT EXISTS (SELECT 1 FROM eventkit_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
+ORDER BY queue, key
+LIMIT :limit
+
+-- name: ExportNumbers
+SELECT
+    coalesce(max(seq) FILTER (WHERE name = 'eventkit_event'), 0),
+    coalesce(max(seq) FILTER (WHERE name = 'eventkit_notification'), 0),
+    coalesce(max(seq) FILTER (WHERE name = 'eventkit_task'), 0)
+FROM sqlite_sequence
+
+-- name: ImportNumbers
+INSERT OR REPLACE INTO sqlite_sequence (rowid, name, seq)
+SELECT s.rowid, n.name, max(coalesce(s.seq, 0), n.seq)
+FROM
+    (
+        SELECT 'eventkit_event' AS name, :event AS seq
+        UNION ALL SELECT 'eventkit_notification', :notification
+        UNION ALL SELECT 'eventkit_task', :task
+    ) AS n
+    LEFT JOIN sqlite_sequence AS s ON s.name = n.name
+
+-- name: ReadSchema
+SELECT version_num FROM eventkit_version
+
+-- name: ReadCondition
+SELECT schema_hash, incomplete FROM eventkit_identity
+
+-- name: MarkIncomplete
+UPDATE eventkit_identity SET incomplete = :what
+
+-- Housekeeping.
+
+-- Skips from one queue to the next by the index, so that tasks that are not due cost nothing.
+-- part: with_queues
+WITH RECURSIVE queues (name) AS (
+    SELECT min(queue) FROM eventkit_task WHERE wake_at IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > q.name)
+    FROM queues AS q
+    WHERE q.name IS NOT NULL
+)
+
+-- name: FindDueQueues
+:with_queues
+SELECT name
+FROM queues
+WHERE
+    name IS NOT NULL
+    AND EXISTS (
+        SELECT 1 FROM eventkit_task AS t
+        WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
+    )
+
+-- A clock that was ahead has stored times too far in the future; differences up to a second are ignored.
+-- step: BoundLeases
+:with_queues
+UPDATE eventkit_task
+SET wake_at = :now + wake_at - claimed_at, claimed_at = :now
+WHERE id IN (
+    SELECT t.id
+    FROM queues AS q CROSS JOIN eventkit_task AS t ON t.queue = q.name
+    WHERE t.state = 'leased' AND t.wake_at > :now AND t.claimed_at > :now + 1000
+    LIMIT :limit
+)
+RETURNING 1
+
+-- step: DropDone
+DELETE FROM eventkit_task
+WHERE id IN (
+    SELECT t.id
+    FROM eventkit_queue AS q CROSS JOIN eventkit_task AS t ON t.queue = q.name
+    WHERE t.state = 'done' AND t.finished_at IS NOT NULL AND t.finished_at <= :now - coalesce(q.keep_done, 0)
+    LIMIT :limit
+)
+RETURNING 1
+
+-- name: DropDead
+SELECT t.id
+FROM eventkit_queue AS q CROSS JOIN eventkit_task AS t ON t.queue = q.name
+WHERE t.state = 'dead' AND t.finished_at IS NOT NULL AND t.finished_at <= :now - q.keep_dead
+LIMIT :limit
+
+-- name: DropResults
+DELETE FROM eventkit_result
+WHERE id IN (SELECT id FROM eventkit_result WHERE expires_at <= :now LIMIT :limit)
+RETURNING 1
+
+-- step: DropRates
+DELETE FROM eventkit_rate
+WHERE (name, per) IN (SELECT name, per FROM eventkit_rate WHERE until <= :now LIMIT :limit)
+RETURNING 1
+
+-- step: DropSeen
+DELETE FROM eventkit_inbox
+WHERE (consumer, message_id) IN (
+    SELECT i.consumer, i.message_id
+    FROM eventkit_recipient AS r CROSS JOIN eventkit_inbox AS i ON i.consumer = r.name
+    WHERE i.seen_at <= :now - r.retain
+    LIMIT :limit
+)
+RETURNING 1
+
+-- The oldest event shows whether any is too old.
+-- name: FindStaleTopics
+SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
+FROM eventkit_topic AS t
+WHERE
+    t.max_keep IS NOT NULL
+    OR :now - t.retain > (SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1)
+
+-- name: PruneTopic
+SELECT max(id)
+FROM (
+    SELECT e.id
+    FROM eventkit_topic AS t CROSS JOIN eventkit_event AS e ON e.topic = t.name
+    WHERE
+        t.name = :topic
+        AND t.retain IS :retain AND t.max_keep IS :max_keep AND t.keep_unconsumed = :keep_unconsumed
+        AND e.id <= :last
+        AND e.id <= CASE WHEN t.keep_unconsumed THEN coalesce(
+            (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+        ) ELSE 9223372036854775807 END
+    ORDER BY e.id
+    LIMIT :limit
+)
+
+-- A channel without settings keeps notifications for a day.
+-- name: FindStaleChannels
+WITH RECURSIVE
+channels (name) AS (
+    SELECT min(channel) FROM eventkit_notification
+    UNION ALL
+    SELECT (SELECT min(n.channel) FROM eventkit_notification AS n WHERE n.channel > c.name)
+    FROM channels AS c
+    WHERE c.name IS NOT NULL
+),
+settings (name, retain, max_keep) AS (
+    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END, c.max_keep
+    FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name
+    WHERE n.name IS NOT NULL
+)
+SELECT s.name, s.retain, s.max_keep
+FROM settings AS s
+WHERE
+    s.max_keep IS NOT NULL
+    OR :now - s.retain > (
+        SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
+    )
+
+-- step: PruneChannel
+DELETE FROM eventkit_notification
+WHERE id IN (
+    SELECT n.id
+    FROM eventkit_notification AS n LEFT JOIN eventkit_channel AS c ON c.name = :channel
+    WHERE
+        n.channel = :channel AND n.id <= :last
+        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END IS :retain AND c.max_keep IS :max_keep
+    ORDER BY n.id
+    LIMIT :limit
+)
+RETURNING 1
+
+-- Bulk reads.  All visible rows are final, so the head of a topic is its last event.
+
+-- name: ReadIdentity
+SELECT id FROM eventkit_identity
+
+-- Skips from one name to the next by the index.
+-- name: ListTopics
+WITH RECURSIVE publishing (name) AS (
+    SELECT min(topic) FROM eventkit_event
+    UNION ALL
+    SELECT (SELECT min(topic) FROM eventkit_event WHERE topic > name) FROM publishing WHERE name IS NOT NULL
+)
+SELECT name FROM publishing WHERE name IS NOT NULL
+UNION
+SELECT name FROM eventkit_topic
+UNION
+SELECT topic FROM eventkit_consumer
+ORDER BY 1
+
+-- name: ReadExtent
+SELECT
+    EXISTS (SELECT 1 FROM eventkit_event WHERE topic = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic)
+    OR EXISTS (SELECT 1 FROM eventkit_consumer WHERE topic = :topic),
+    coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
+    max(
+        coalesce((SELECT max(id) FROM eventkit_event WHERE topic = :topic), 0),
+        coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0)
+    )
+
+-- name: FindEnd
+SELECT max(id), count(*)
+FROM (
+    SELECT id
+    FROM eventkit_event
+    WHERE topic = :topic AND id > :after AND id <= :last
+    ORDER BY id
+    LIMIT :most
+) AS events
+
+-- name: FetchEvents
+SELECT id AS "offset", key, payload, headers, created_at
+FROM eventkit_event
+WHERE
+    topic = :topic AND id > :after AND id <= :last
+    AND (:keys = '[]' OR key IN (SELECT value FROM json_each(:keys)))
+    AND (:since IS NULL OR created_at >= :since)
+    AND (:before IS NULL OR created_at < :before)
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchStanding
+SELECT id AS identity, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0) AS pruned_to
+FROM eventkit_identity
+
+-- name: ReadTaskNumbers
+SELECT coalesce((SELECT min(id) FROM eventkit_task), 1) - 1, coalesce((SELECT max(id) FROM eventkit_task), 0)
+
+-- name: FindTaskEnd
+SELECT max(id), count(*)
+FROM (SELECT id FROM eventkit_task WHERE id > :after AND id <= :last ORDER BY id LIMIT :most) AS tasks
+
+-- name: FetchTasks
+SELECT
+    id, queue, state, payload, key, headers, priority, attempt, max_attempts, run_at, enqueued_at, expires_at,
+    lease_expires_at, worker, claimed_at, finished_at, reason, error, result
+FROM eventkit_task_now
+WHERE id > :after AND id <= :last AND (:state IS NULL OR state = :state)
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchResults
+SELECT id, value, expires_at
+FROM eventkit_result
+WHERE id > :after AND expires_at > :now
+ORDER BY id
+LIMIT :limit
+
+-- name: FetchSchedules
+SELECT
+    name, timing AS "when", zone AS tz, queue, payload, headers, priority, max_attempts, catch_up,
+    next_at IS NULL AS paused, next_at, last_at, fired, skipped
+FROM eventkit_schedule
+
+-- name: FetchConsumers
+SELECT
+    topic, name, position AS "offset",
+    (SELECT count(*) FROM eventkit_event AS e WHERE e.topic = c.topic AND e.id > c.position) AS lag,
+    updated_at
+FROM eventkit_consumer AS c
