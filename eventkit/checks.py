@@ -13,6 +13,9 @@ Duration = float | timedelta
 KEEP: Any = object()
 """The default of a setting that is to stay as it is."""
 
+NO_RESULT: Any = object()
+"""The default of a result that is not to be saved; None would be saved."""
+
 MOST = 2**63 - 1
 """The largest integer of a database."""
 

@@ -21,9 +21,8 @@ from .operations.maintenance import upkeep
 from .operations.schedule import SchedulesAhead, Tick
 from .outbox import Round, age_when_claimed, message_of, when_delivered
 from .protocols import Connection
-from .stats import Maintained
 from .telemetry import tracing
-from .values import Fire, Message, Task
+from .values import Fire, Maintained, Message, Task
 
 M = TypeVar("M")
 T = TypeVar("T")

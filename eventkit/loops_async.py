@@ -22,9 +22,8 @@ from .operations.schedule import SchedulesAhead, Tick
 from .outbox import Round, age_when_claimed, message_of, when_delivered
 from .plans import completed
 from .protocols import AsyncConnection
-from .stats import Maintained
 from .telemetry import tracing
-from .values import Fire, Message, Task
+from .values import Fire, Maintained, Message, Task
 
 M = TypeVar("M")
 T = TypeVar("T")

@@ -16,9 +16,10 @@ FLOORS = (
     {"new_file", "transaction"},
     {"codec", "retry", "fork", "cron"},
     {"values"},
-    {"stats"},
     {"operations"},
     {"plans", "statements"},
+    {"backend"},
+    {"protocols_async"},
     {"protocols"},
     {"handling", "rota"},
     {"heartbeat"},
@@ -39,6 +40,7 @@ FLOORS = (
 """From the ground up; rooms of a floor do not import each other.  ``""`` is the package itself."""
 
 FOR_BACKENDS = {
+    "backend",
     "checks",
     "codec",
     "errors",
@@ -49,7 +51,6 @@ FOR_BACKENDS = {
     "plans",
     "protocols",
     "statements",
-    "stats",
     "transaction",
     "values",
 }

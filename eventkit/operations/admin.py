@@ -8,8 +8,19 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from ..codec import Codec, decode_headers
-from ..stats import EventLook, HeldLock, LimitInfo, Overview, QueueStats, ScheduleStats, TaskLook, TopicStats
-from ..values import Consumer, PipelineInfo, TaskInfo
+from ..values import (
+    Consumer,
+    EventLook,
+    HeldLock,
+    LimitInfo,
+    Overview,
+    PipelineInfo,
+    QueueStats,
+    ScheduleStats,
+    TaskInfo,
+    TaskLook,
+    TopicStats,
+)
 from . import Operation, Plan, Rows, column, flag, nothing
 from .claim import Sweep
 from .finish import Remove, unblock

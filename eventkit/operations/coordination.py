@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from ..checks import as_datetime
-from ..stats import WorkerInfo
+from ..values import WorkerInfo
 from . import Operation, Outlook, Plan, Probe, Rows, first_or_none, flag, nothing
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, ClassVar
 
-from ..stats import Maintained
+from ..values import Maintained
 from . import Operation, Plan, Rows, all_rows, column
 from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, promote

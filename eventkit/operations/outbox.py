@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
-from ..stats import OutboxStats
-from ..values import Task
+from ..values import OutboxStats, Task
 from . import Operation, Outlook, Plan, Probe, Rows, flag, nothing
 from .claim import Claim, ReadOutlook
 from .finish import finish, unblock

@@ -10,8 +10,7 @@ import msgspec
 from ..checks import as_datetime
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
-from ..stats import DeadLetters, QueueStats
-from ..values import TaskInfo
+from ..values import DeadLetters, QueueStats, TaskInfo
 from . import Operation, Plan, Rows, first
 from .channel import Notify
 from .claim import Sweep
