@@ -4,12 +4,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import checks
-from .checks import KEEP, Duration
+from .checks import KEEP, MOST, Duration
 from .codec import Codec, encode_headers
-from .feeds import Notifications
+from .errors import PASSING
+from .loops import Feed, located
+from .operations import Operation
 from .operations import channel as operations
 from .operations.settings import ConfigureChannel, ReadChannelSettings
+from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
+from .values import Notification
 
 
 class Channel:
@@ -52,3 +56,45 @@ def origin(start: str | int, channels: tuple[str, ...]) -> Any:
     if checks.choice("start", start, ("now", "earliest")) == "earliest":
         return 0
     return operations.FindNow(channels)
+
+
+class Notifications(Feed[Notification[Any]]):
+    """The notifications of some channels that are committed from now on."""
+
+    def __init__(self, channels: tuple[str, ...], codec: Codec, origin: Operation[Any] | int) -> None:
+        super().__init__()
+        self._channels = channels
+        self._codec = codec
+        self._origin = origin
+        self._last: tuple[int, int] | None = None
+        self._seen: frozenset[int] = frozenset()
+
+    def attach(self) -> Plan[None]:
+        """Find the id after which to start."""
+        if self._last is None:
+            after, self._seen = yield from located(self._origin)
+            last: Any = yield operations.FindNotification(self._channels, after, MOST)
+            self._last = last
+
+    def steps(self) -> Plan[None]:
+        """Read and hand out."""
+        while True:
+            try:
+                yield from self.attach()
+                assert self._last is not None
+                found, last = yield operations.FollowNotifications(self._channels, self._last, 1000, self._codec)
+                self.items.extend(notification for notification in found if notification.id not in self._seen)
+                while self.items:
+                    yield HAND
+                self._last = last
+                if not found:
+                    yield Sleep(operations.NotificationsAhead(self._channels, *last))
+            except PASSING:
+                continue
+
+    def leave(self) -> Plan[None]:
+        """Drop items that were not handed out: they are read again."""
+        if self.current is not None:
+            self._last = (self.current.id, self.current.created_ms)
+        self.items.clear()
+        yield from ()

@@ -1,6 +1,5 @@
 """Connecting: from a URL to a kit, and from a kit to its handles."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import cache
@@ -9,24 +8,24 @@ from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 from . import checks, locks
-from .channel import Channel, origin
+from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
-from .feeds import Notifications, Tasks
+from .handling import Rota
 from .locks import AsyncLock, Lock
-from .loops import Deliveries, Housekeeping, Loops, Scheduler
-from .loops_async import AsyncDeliveries, AsyncHousekeeping, AsyncLoops, AsyncScheduler
+from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
-from .operations.claim import ReadOutlooks
-from .operations.coordination import ListWorkers
-from .outbox import PREFIX, Inbox, Outbox, Tally
-from .plans import completed
+from .operations.claim import ReadOutlooks, fresh_token
+from .operations.coordination import AcquireLock, ListWorkers, LockAhead
+from .operations.maintenance import upkeep
+from .operations.schedule import SchedulesAhead
+from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox, Tally
+from .plans import Plan, completed, repeat
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
-from .queue import Queue
-from .results import AsyncResults, Results
-from .rota import Rota
-from .schedules import Schedules
+from .queue import Queue, Tasks
+from .results import Results
+from .schedules import Schedules, tick
 from .stream import Stream
 from .values import Message
 
@@ -72,17 +71,27 @@ def _backend(scheme: str) -> Backend:
         ) from error
 
 
+_MAINTENANCE = "eventkit:maintenance"
+"""The holder of this lock does the maintenance.  The lock expires instead of being released, once in each interval."""
+
+
+def _take_turn(every: int) -> Plan[None]:
+    """Maintain, unless a process has begun that in the last *every* milliseconds."""
+    turn = AcquireLock(_MAINTENANCE, fresh_token(), checks.default_worker(), every)
+    if (yield turn) is not None:
+        yield from upkeep()
+
+
 class _Handles:
     """The handles of kits, which are made without I/O."""
 
-    _connection: Any
-    _loops: Any
-    _deliveries: Any
-    _scheduler: Any
-    _housekeeping: Any
-    _tallies: defaultdict[str, Tally]
     _lock: Any
-    _results: Any
+
+    def __init__(self, connection: Any, loops: Any, deliveries: Any) -> None:
+        self._connection = connection
+        self._loops = loops
+        self._deliveries = deliveries
+        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
         """Return the stream of a topic."""
@@ -149,24 +158,25 @@ class _Handles:
     @property
     def results(self) -> Any:
         """The results of tasks, and other named values."""
-        return self._results(self._connection, self._loops, self._codec(None))
+        return Results(self._connection, self._loops, self._codec(None))
 
     @property
     def schedules(self) -> Any:
         """The schedules of the database."""
-        return Schedules(self._connection.execute, self._scheduler, self._codec(None))
+        return Schedules(self._connection.execute, self._loops, self._codec(None))
 
     def run_scheduler(self) -> Any:
         """Fire schedules until the kit is closed."""
-        return self._scheduler.run()
+        return self._loops.run(repeat(self._connection, tick, SchedulesAhead()))
 
     def maintain(self) -> Any:
         """Move due and expired tasks, and delete expired rows."""
-        return self._housekeeping.maintain()
+        return self._loops.run(upkeep())
 
     def run_maintenance(self, every: Duration = 60) -> Any:
         """Run `maintain` from time to time, until the kit is closed."""
-        return self._housekeeping.run(checks.milliseconds("every", every, least=1))
+        interval = checks.milliseconds("every", every, least=1)
+        return self._loops.run(repeat(self._connection, lambda: _take_turn(interval), LockAhead(_MAINTENANCE)))
 
     def overview(self) -> Any:
         """Return all numbers."""
@@ -192,21 +202,16 @@ class Kit(_Handles):
     """The implementation of `protocols.EventKit`."""
 
     _lock = Lock
-    _results = Results
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._loops = Loops(connection)
-        self._deliveries = Deliveries(connection, self._loops)
-        self._scheduler = Scheduler(connection, self._loops)
-        self._housekeeping = Housekeeping(connection, self._loops)
-        self._tallies = defaultdict(Tally)
+        loops = Loops(connection)
+        super().__init__(connection, loops, Deliveries(loops))
 
     def close(self) -> None:
         """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
             self._connection.end_sleep()
-            self._deliveries.close()
+            self._deliveries.close(self._deliveries.caller())
             self._loops.close()
             self._connection.close()
 
@@ -221,23 +226,18 @@ class AsyncKit(_Handles):
     """The implementation of `protocols.AsyncEventKit`."""
 
     _lock = AsyncLock
-    _results = AsyncResults
 
     def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-        self._loops = AsyncLoops(connection)
-        self._deliveries = AsyncDeliveries(connection, self._loops)
-        self._scheduler = AsyncScheduler(connection, self._loops)
-        self._housekeeping = AsyncHousekeeping(connection, self._loops)
-        self._tallies = defaultdict(Tally)
+        loops = AsyncLoops(connection)
+        super().__init__(connection, loops, AsyncDeliveries(loops))
 
     async def close(self) -> None:
         """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
             self._connection.end_sleep()
-            await completed(self._close(asyncio.current_task()))
+            await completed(self._close(self._deliveries.caller()))
 
-    async def _close(self, caller: "asyncio.Task[Any] | None") -> None:
+    async def _close(self, caller: Any) -> None:
         try:
             await self._deliveries.close(caller)
             await self._loops.close()

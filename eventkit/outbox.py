@@ -1,5 +1,6 @@
 """`Outbox` and `Inbox`: messages that leave with a transaction, and messages that arrive once."""
 
+import asyncio
 import inspect
 import threading
 import time
@@ -11,13 +12,16 @@ from uuid import uuid4
 from . import checks
 from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
-from .errors import Closed
+from .errors import PASSING, Closed
+from .handling import Rota
+from .loops import END
 from .operations import Operation
 from .operations.claim import Claim, fresh_token
 from .operations.outbox import AckInLane, AddMessage, ClaimInOrder, Lookout, OpenOutbox, PruneInbox, ReadOutbox, See
 from .operations.settings import ConfigureInbox, ReadInboxSettings
+from .plans import Call, Plan
+from .queue import Tasks
 from .retry import Exponential, encode
-from .rota import Rota
 from .telemetry import with_trace
 from .values import Message, Task
 
@@ -87,6 +91,146 @@ def when_delivered(task: Task[Any], ordered: bool) -> Operation[bool] | None:
 def age_when_claimed(task: Task[Any]) -> float:
     """Return how many seconds ago *task* was added when it was claimed, by the database's clock."""
     return max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
+
+
+class Deliveries:
+    """The workers of a kit's outboxes.  Closing the kit waits for deliveries in progress."""
+
+    awaits = False
+    """True if a callable may be a coroutine function."""
+
+    def __init__(self, loops: Any) -> None:
+        self._loops = loops
+        self._changed: Any = threading.Condition()
+        self._running: dict[Any, Any] = {}
+        """The iterators of the workers, each with its thread or its task."""
+
+    def run(self, round: Round) -> Any:
+        """Deliver until the outbox is stopped or the kit is closed."""
+        return self._loops.run(self._work(round))
+
+    def rouse(self) -> None:
+        """Wake all sleeping workers, which check whether to continue."""
+        self._loops.connection.rouse()
+
+    def close(self, caller: Any) -> Any:
+        """Release claimed messages, and wait for deliveries in progress, except one that *caller* makes."""
+        return self._loops.run(self._close(caller))
+
+    def _close(self, caller: Any) -> Plan[None]:
+        for tasks in list(self._running):
+            yield Call(tasks.settle)
+        yield Call(self._wait, lambda: all(other == caller for other in list(self._running.values())))
+
+    def _work(self, round: Round) -> Plan[None]:
+        connection = self._loops.connection
+        while not connection.closing:
+            try:
+                yield round.opening
+                break
+            except PASSING:
+                continue  # A transient error does not end a loop.
+        tasks = self._loops.iterate(Tasks(round.rota, round.lookout))
+        self._running[tasks] = self.caller()
+        try:
+            while (task := (yield Call(tasks.take))) is not END:
+                yield from self._deliver(round, task)
+                if connection.closing or round.lookout.stopped.is_set():
+                    return
+        finally:
+            try:
+                yield Call(self._leave, tasks)
+            finally:
+                del self._running[tasks]
+                yield Call(self._announce)
+
+    def _deliver(self, round: Round, task: Task[Any]) -> Plan[None]:
+        began = time.monotonic()
+        delivered = cancelled = False
+        handling = self._loops.handling(task, when_delivered(task, round.ordered))
+        handling.begin()
+        try:
+            try:
+                cancelled = yield Call(self._call, round.deliver, message_of(task))
+                delivered = True
+            except BaseException as error:
+                if not (yield Call(handling.end, error)):
+                    raise
+            else:
+                yield Call(handling.end, None)
+        finally:
+            round.tally.count(delivered, age_when_claimed(task) + time.monotonic() - began)
+        if cancelled:
+            raise asyncio.CancelledError
+
+    def caller(self) -> Any:
+        """Return the identity of the caller's thread or task."""
+        return threading.get_ident()
+
+    def _wait(self, done: Callable[[], bool]) -> Any:
+        with self._changed:
+            self._changed.wait_for(done)
+
+    def _announce(self) -> Any:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _leave(self, tasks: Any) -> Any:
+        tasks.close()
+
+    def _call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> Any:
+        """Deliver the message; return whether the call was cancelled meanwhile."""
+        answer = deliver(message)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise TypeError("deliver returned an awaitable, which a sync kit cannot await: use connect_async")
+        return False
+
+
+class AsyncDeliveries(Deliveries):
+    """`Deliveries` for asyncio."""
+
+    awaits = True
+
+    def __init__(self, loops: Any) -> None:
+        super().__init__(loops)
+        self._changed = asyncio.Condition()
+
+    def caller(self) -> Any:
+        """Return the identity of the caller's task."""
+        return asyncio.current_task()
+
+    async def _wait(self, done: Callable[[], bool]) -> None:
+        async with self._changed:
+            await self._changed.wait_for(done)
+
+    async def _announce(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _leave(self, tasks: Any) -> None:
+        await tasks.aclose()
+
+    async def _call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> bool:
+        """Deliver the message; return whether the call was cancelled meanwhile.  A blocking callable runs in a thread.
+
+        A thread cannot be stopped, so its result counts: a message being delivered is not released to another worker.
+        """
+        cancelled = False
+        if inspect.iscoroutinefunction(deliver):
+            await deliver(message)
+            return cancelled
+        work = asyncio.ensure_future(asyncio.to_thread(deliver, message))
+        try:
+            answer = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            cancelled = True
+            await asyncio.wait({work})
+            answer = work.result()
+        if inspect.isawaitable(answer):
+            await answer
+        return cancelled
 
 
 class Inbox:

@@ -3,21 +3,24 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
+from time import monotonic
 from typing import Any
 
 import msgspec
 
 from . import checks, retry
-from .checks import KEEP, Duration
+from .checks import KEEP, NO_RESULT, Duration
 from .codec import Codec, Encoded, encode_headers
-from .feeds import Tasks
-from .operations import Operation, finish, settings
+from .errors import PASSING, QueueFull
+from .handling import Lease, Rota, logger
+from .loops import Feed
+from .operations import Operation, Probe, finish, settings
 from .operations import queue as operations
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
 from .operations.collected import AckThen, CollectedTask
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .operations.result import AckManyWithResults, AckWithResult, TaskResult
-from .rota import Rota
+from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
 from .values import NewTask, Task
 
@@ -60,7 +63,6 @@ def checked_priority(value: Any) -> int:
     return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
 
 
-_NO_RESULT: Any = object()
 _STATES = ("scheduled", "ready", "leased", "dead", "done")
 
 
@@ -120,7 +122,7 @@ class Queue:
         if tx is not None:
             raise ValueError("wait= cannot be combined with tx=: a worker that makes room may wait for it")
         seconds = checks.milliseconds("wait", wait) / 1000
-        return self._loops.enqueue(operation, RoomAhead(self.name, count), seconds)
+        return self._loops.run(_enqueue(operation, RoomAhead(self.name, count), monotonic() + seconds))
 
     def new(
         self,
@@ -165,10 +167,10 @@ class Queue:
         checks.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
-    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
+    def ack(self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
         """Finish a task, save its result and enqueue *then*; return False if its lease has run out."""
         operation: Operation[bool] = finish.Ack(task.id, task.token)
-        if result is not _NO_RESULT:
+        if result is not NO_RESULT:
             operation = AckWithResult(task.id, task.token, task.queue, self._any.encode(result))
         if following := [following_row(self._any, task) for task in then]:
             operation = AckThen(operation, following)
@@ -331,6 +333,16 @@ class Queue:
         return Codec(largest=self._codec.largest)
 
 
+def _enqueue(operation: Operation[Any], probe: Probe, until: float) -> Plan[Any]:
+    """Enqueue, retrying until then when there may be room."""
+    while True:
+        try:
+            return (yield operation)
+        except QueueFull as error:
+            if not (error.fits and (yield Sleep(probe, until))):
+                raise
+
+
 def changes_of(queue: str, **given: Any) -> dict[str, Any]:
     """Return the validated arguments of `configure` for the database; those that are `KEEP` are left out."""
     parsers: dict[str, Callable[[str, Any], Any]] = {
@@ -369,3 +381,107 @@ def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any
     if strangers := results.keys() - queues.keys():
         raise ValueError(f"results= is for the tasks that the call acks, by their ids, not for {sorted(strangers)}")
     return [(id, codec.encode(results[id]), queues[id]) for id in sorted(results)]
+
+
+class Tasks(Feed[Task[Any]]):
+    """The tasks of the queues of *rota*, claimed as needed.
+
+    While the first tasks of a batch are processed, the leases of the others are renewed; a task whose lease may have
+    run out, because this process was suspended, is not handed out.
+    """
+
+    def __init__(self, rota: Rota, probe: Probe) -> None:
+        super().__init__()
+        self._rota = rota
+        self._probe = probe
+        self._lease: _BatchLease | None = None
+
+    def steps(self) -> Plan[None]:
+        """Claim and hand out."""
+        while True:
+            try:
+                yield from self._claim()
+                while self.items:
+                    yield HAND
+                    self._drop_lapsed()
+            except PASSING:
+                continue
+
+    def leave(self) -> Plan[None]:
+        """Release tasks that were claimed and not handed out."""
+        self._end_lease()
+        held = []
+        while (task := self._first()) is not None:
+            held.append((task.id, task.token))
+        if held:
+            yield finish.ReleaseMany(held)
+
+    def _claim(self) -> Plan[None]:
+        for claim in self._rota:
+            tasks = yield claim
+            self._rota.note(claim, len(tasks))
+            if tasks:
+                self._end_lease()
+                self._lease = _BatchLease(self, tasks[0].lease_ms)
+                self.look_at = self._lease.until
+                self.items.extend(tasks)
+                if len(tasks) > 1:
+                    self.heartbeat.add(self._lease)
+                return
+        yield Sleep(self._probe)
+
+    def _drop_lapsed(self) -> None:
+        """Drop the tasks that may be another worker's by now, and set when to check the others."""
+        lease = self._lease
+        if not self.items or lease is None:
+            return
+        self.look_at = lease.until  # Set before `lost` is read; a lease lost later would otherwise wait for that time.
+        now, lost, kept = monotonic(), lease.lost, list[Task[Any]]()
+        if now < lease.until and not lost:
+            return
+        while (task := self._first()) is not None:
+            if now < lease.until and task.id not in lost:
+                kept.append(task)
+            else:
+                logger.warning("the lease of task %s of queue %r was lost before it began", task.id, task.queue)
+        self.items.extend(kept)
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self.heartbeat.remove(self._lease)
+            self._lease = None
+
+    def _first(self) -> Task[Any] | None:
+        """Return the next task, unless another thread has taken it."""
+        try:
+            return self.items.popleft()
+        except IndexError:
+            return None
+
+
+class _BatchLease(Lease):
+    """The leases of the tasks of a batch that were not handed out."""
+
+    def __init__(self, tasks: Tasks, milliseconds: int) -> None:
+        seconds = milliseconds / 1000
+        super().__init__(seconds, tasks.asked_at + seconds - monotonic())
+        self._milliseconds = milliseconds
+        self._tasks = tasks
+        self.lost: frozenset[int] = frozenset()
+
+    @property
+    def renewal(self) -> finish.ExtendMany:
+        """Return the renewal of the remaining tasks."""
+        return finish.ExtendMany(sorted((task.id, task.token) for task in self._held()), self._milliseconds)
+
+    def answered(self, began: float, held: list[int]) -> bool:
+        """Continue with the held tasks; let the plan drop the others."""
+        super().answered(began, True)
+        lost = {task.id for task in self._held()}.difference(held)
+        if lost:
+            self.lost |= lost
+            self._tasks.look_at = 0.0
+        return bool(held)
+
+    def _held(self) -> list[Task[Any]]:
+        return [task for task in list(self._tasks.items) if task.id not in self.lost]

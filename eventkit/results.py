@@ -9,10 +9,11 @@ from .errors import TaskFailed, TimedOut
 from .fork import closed
 from .operations.maintenance import DropResults
 from .operations.result import AwaitResult, GetResult, ResultAhead, SaveResult
+from .plans import Plan, attempt
 
 
-class _Handle:
-    """The common part of results of both flavours: everything but the waiting."""
+class Results:
+    """The implementation of `protocols.Results` and `AsyncResults`."""
 
     def __init__(self, connection: Any, loops: Any, codec: Codec) -> None:
         self._connection = connection
@@ -33,14 +34,13 @@ class _Handle:
         """Delete expired results; return their number."""
         return self._execute(DropResults(limit=checks.MOST))
 
-    def _attempt(self, id: int | str, timeout: Duration) -> Any:
-        """Wait for the outcome of the id."""
-        key, task = key_of(id), None if isinstance(id, str) else id
-        seconds = checks.milliseconds("timeout", timeout) / 1000
-        return self._loops.attempt(AwaitResult(key, task), ResultAhead(key, task), seconds)
+    def wait(self, id: int | str, timeout: Duration) -> Any:
+        """Wait for the value and return it."""
+        return self._loops.run(self._wait(id, checks.milliseconds("timeout", timeout) / 1000))
 
-    def _value(self, id: int | str, outcome: tuple[Any] | TaskFailed | None) -> Any:
-        """Return the value of a result; raise the failure, or `TimedOut` if there is none."""
+    def _wait(self, id: int | str, seconds: float) -> Plan[Any]:
+        key, task = key_of(id), None if isinstance(id, str) else id
+        outcome = yield from attempt(AwaitResult(key, task), ResultAhead(key, task), seconds)
         if isinstance(outcome, TaskFailed):
             raise outcome
         if outcome is None and self._connection.closing:
@@ -48,22 +48,6 @@ class _Handle:
         if outcome is None:
             raise TimedOut(f"{id!r} has no result yet: wait longer, or check that a worker runs its task")
         return outcome[0]
-
-
-class Results(_Handle):
-    """The implementation of `protocols.Results`."""
-
-    def wait(self, id: int | str, timeout: Duration) -> Any:
-        """Wait for the value and return it."""
-        return self._value(id, self._attempt(id, timeout))
-
-
-class AsyncResults(_Handle):
-    """The implementation of `protocols.AsyncResults`."""
-
-    async def wait(self, id: int | str, timeout: Duration) -> Any:
-        """Wait for the value and return it."""
-        return self._value(id, await self._attempt(id, timeout))
 
 
 def key_of(id: Any) -> str:

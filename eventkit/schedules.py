@@ -9,7 +9,8 @@ from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
 from .cron import parse
 from .operations import schedule as operations
-from .values import FIRE, SCHEDULE
+from .plans import Plan
+from .values import FIRE, SCHEDULE, Fire
 
 _CATCH_UP = ("all", "latest", "none")
 
@@ -17,9 +18,9 @@ _CATCH_UP = ("all", "latest", "none")
 class Schedules:
     """The implementation of `protocols.Schedules` and `AsyncSchedules`."""
 
-    def __init__(self, execute: Callable[..., Any], scheduler: Any, codec: Codec) -> None:
+    def __init__(self, execute: Callable[..., Any], loops: Any, codec: Codec) -> None:
         self._execute = execute
-        self._scheduler = scheduler
+        self._loops = loops
         self._codec = codec
 
     def add(
@@ -115,7 +116,7 @@ class Schedules:
 
     def tick(self, now: datetime | None = None) -> Any:
         """Fire all due schedules."""
-        return self._scheduler.tick(None if now is None else checks.moment("now", now))
+        return self._loops.run(tick(None if now is None else checks.moment("now", now)))
 
     def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
         """Return the first fire after a time."""
@@ -140,6 +141,17 @@ class Schedules:
             "headers": _headers,
         }
         return {name: parsers[name](value) for name, value in given.items() if value is not KEEP}
+
+
+def tick(now: int | None = None) -> Plan[list[Fire]]:
+    """Fire everything that is due at *now*, or at present."""
+    fires: list[Fire] = []
+    while True:
+        ticked = yield operations.Tick(now)
+        fires += ticked.fires
+        if not ticked.more:
+            return fires
+        now = ticked.moment
 
 
 def _when(value: Any) -> str:
