@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import checks
+from . import checks, protocols
 from .checks import KEEP, MOST, Duration
 from .codec import Codec, encode_headers
 from .errors import PASSING
@@ -16,6 +16,7 @@ from .telemetry import with_trace
 from .values import Notification
 
 
+@protocols.documented(protocols.NotificationChannel)
 class Channel:
     """The implementation of `protocols.NotificationChannel` and `AsyncNotificationChannel`."""
 
@@ -26,26 +27,21 @@ class Channel:
         self._codec = codec
 
     def notify(self, payload: Any, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> Any:
-        """Send a notification to all listeners; return its id."""
         text = encode_headers(with_trace(headers))
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
     def listen(self, *, start: str | int = "now") -> Any:
-        """Iterate over the notifications that are committed from now on."""
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
-        """Delete the oldest notifications; return their number."""
         return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, max_keep)))
 
     def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> Any:
-        """Store what `EventKit.maintain` prunes; None means to keep all, and omitted settings stay as they are."""
         given = checks.settings(retain=(retain, checks.milliseconds), max_keep=(max_keep, checks.count))
         return self._execute(ConfigureChannel(self.name, list(given), **given))
 
     def settings(self) -> Any:
-        """Return the channel's settings."""
         return self._execute(ReadChannelSettings(self.name))
 
 

@@ -144,24 +144,25 @@ _AGAIN = 1.0
 
 
 class Lease:
-    """A right that ends *seconds* after its last renewal."""
+    """A right that ends *seconds* after its last renewal, which is the operation that *renewal* makes."""
 
-    def __init__(self, seconds: float, left: float) -> None:
+    def __init__(
+        self, renewal: Callable[[], Operation[Any]], seconds: float, left: float, lost: Callable[[], object]
+    ) -> None:
         now = time.monotonic()
+        self.renewal = renewal
         self.seconds = seconds
         self.until = now + left
         """The time of the monotonic clock until which it is certainly held."""
         self.due = now + left / 3
-
-    @property
-    def renewal(self) -> Operation[Any]:
-        """Return the operation that renews it."""
-        raise NotImplementedError
+        self._lost = lost
 
     def answered(self, began: float, held: Any) -> bool:
         """Process the answer of a renewal that *began* then; return whether there is something left to renew."""
         if held:
             self.until, self.due = began + self.seconds, time.monotonic() + self.seconds / 3
+        else:
+            self._lost()
         return bool(held)
 
     def unanswered(self) -> None:
@@ -169,38 +170,18 @@ class Lease:
         self.due = time.monotonic() + min(_AGAIN, self.seconds / 3)
 
 
-class SingleLease(Lease):
-    """A lease that is lost as a whole."""
-
-    def __init__(self, renewal: Operation[bool], seconds: float, left: float, lost: Callable[[], object]) -> None:
-        super().__init__(seconds, left)
-        self._renewal = renewal
-        self._lost = lost
-
-    @property
-    def renewal(self) -> Operation[bool]:
-        """Return the operation that renews it."""
-        return self._renewal
-
-    def answered(self, began: float, held: bool) -> bool:
-        """Report the loss of the lease."""
-        if not held:
-            self._lost()
-        return super().answered(began, held)
-
-
-def of_task(task: Task[Any]) -> SingleLease:
+def lease_of(task: Task[Any]) -> Lease:
     """Return the lease of *task*, while it is handled.
 
     The local clock only chooses the time of its renewals; the database decides whether it is still held.
     """
+
+    def lost() -> None:
+        logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
+
     seconds = task.lease_ms / 1000
     left = max(0.0, min(task.lease_expires_ms / 1000 - time.time(), seconds))
-    return SingleLease(finish.Extend(task.id, task.token, task.lease_ms), seconds, left, lambda: _report_loss(task))
-
-
-def _report_loss(task: Task[Any]) -> None:
-    logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
+    return Lease(lambda: finish.Extend(task.id, task.token, task.lease_ms), seconds, left, lost)
 
 
 class _Heartbeat:
@@ -214,7 +195,7 @@ class _Heartbeat:
         """Renew *lease* once, and forget it if it is lost."""
         began = time.monotonic()
         try:
-            held = yield lease.renewal
+            held = yield lease.renewal()
         except Unavailable:
             lease.unanswered()
         except EventkitError:
@@ -314,7 +295,7 @@ class _Handling:
     def __init__(self, loops: Any, task: Task[Any], done: Operation[bool] | None) -> None:
         self._loops = loops
         self._task = task
-        self._lease = of_task(task)
+        self._lease = lease_of(task)
         self._done = done
         self._tracing = tracing(task)
 

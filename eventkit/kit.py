@@ -21,8 +21,8 @@ from .operations.coordination import AcquireLock, ListWorkers, LockAhead
 from .operations.maintenance import upkeep
 from .operations.schedule import SchedulesAhead
 from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox, Tally
-from .plans import Plan, completed, repeat
-from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
+from .plans import Call, Plan, repeat
+from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit, documented
 from .queue import Queue, Tasks
 from .results import Results
 from .schedules import Schedules, tick
@@ -82,13 +82,14 @@ def _take_turn(every: int) -> Plan[None]:
         yield from upkeep()
 
 
+@documented(EventKit)
 class _Handles:
     """The handles of kits, which are made without I/O."""
 
     _lock: Any
 
-    def __init__(self, connection: Any, loops: Any, deliveries: Any) -> None:
-        self._connection = connection
+    def __init__(self, loops: Any, deliveries: Any) -> None:
+        self._connection = loops.connection
         self._loops = loops
         self._deliveries = deliveries
         self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
@@ -106,7 +107,6 @@ class _Handles:
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
     def listen(self, *channels: str, start: str | int = "now") -> Any:
-        """Listen to several channels at once."""
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(checks.name("channel", name) for name in channels)
@@ -121,7 +121,6 @@ class _Handles:
         batch: int = 1,
         lease: Duration | None = None,
     ) -> Any:
-        """Iterate over the tasks of several queues for ever."""
         weights = _weights(queues)
         rota = Rota.of(weights, worker, batch, lease, self._codec(None), strict)
         return self._loops.iterate(Tasks(rota, ReadOutlooks(tuple(weights))))
@@ -144,60 +143,61 @@ class _Handles:
         return Inbox(self._connection.execute, consumer)
 
     def lock(self, name: str, ttl: Duration = 60) -> Any:
-        """Return a lock, which is not held yet."""
         return self._lock(self._connection.execute, self._loops, name, ttl)
 
     def rate_limit(self, name: str, limit: int, per: Duration) -> Any:
-        """Count the call in a fixed window; return False if the window is full."""
         return self._connection.execute(locks.window(name, limit, per))
 
     def token_bucket(self, name: str, rate: float, burst: float | None = None) -> Any:
-        """Take a token from a bucket; return False if it is empty."""
         return self._connection.execute(locks.bucket(name, rate, burst))
 
     @property
     def results(self) -> Any:
-        """The results of tasks, and other named values."""
         return Results(self._connection, self._loops, self._codec(None))
 
     @property
     def schedules(self) -> Any:
-        """The schedules of the database."""
         return Schedules(self._connection.execute, self._loops, self._codec(None))
 
     def run_scheduler(self) -> Any:
-        """Fire schedules until the kit is closed."""
         return self._loops.run(repeat(self._connection, tick, SchedulesAhead()))
 
     def maintain(self) -> Any:
-        """Move due and expired tasks, and delete expired rows."""
         return self._loops.run(upkeep())
 
     def run_maintenance(self, every: Duration = 60) -> Any:
-        """Run `maintain` from time to time, until the kit is closed."""
         interval = checks.milliseconds("every", every, least=1)
         return self._loops.run(repeat(self._connection, lambda: _take_turn(interval), LockAhead(_MAINTENANCE)))
 
     def overview(self) -> Any:
-        """Return all numbers."""
         return self._connection.execute(ReadOverview())
 
     def workers(self) -> Any:
-        """Return the workers, by name."""
         return self._connection.execute(ListWorkers())
 
     def limits(self, limit: int = 1000) -> Any:
-        """Return the rate limit windows and token buckets that hold a count at present, by name."""
         return self._connection.execute(ListLimits(checks.count("limit", limit, least=1)))
 
     def transaction(self) -> Any:
-        """Open a transaction for ``tx=``."""
         return self._connection.transaction()
 
     def _codec(self, type: Any) -> Codec:
         return Codec(type, self._connection.max_payload)
 
+    def _end(self) -> Plan[None]:
+        """End all that waits, and then the connection."""
+        self._connection.end_sleep()
+        return self._ending(self._deliveries.caller())
 
+    def _ending(self, caller: Any) -> Plan[None]:
+        try:
+            yield Call(self._deliveries.close, caller)
+            yield Call(self._loops.close)
+        finally:
+            yield Call(self._connection.close)
+
+
+@documented(EventKit)
 class Kit(_Handles):
     """The implementation of `protocols.EventKit`."""
 
@@ -205,15 +205,11 @@ class Kit(_Handles):
 
     def __init__(self, connection: Connection) -> None:
         loops = Loops(connection)
-        super().__init__(connection, loops, Deliveries(loops))
+        super().__init__(loops, Deliveries(loops))
 
     def close(self) -> None:
-        """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
-            self._connection.end_sleep()
-            self._deliveries.close(self._deliveries.caller())
-            self._loops.close()
-            self._connection.close()
+            self._loops.complete(self._end())
 
     def __enter__(self) -> Self:
         return self
@@ -222,6 +218,7 @@ class Kit(_Handles):
         self.close()
 
 
+@documented(EventKit)
 class AsyncKit(_Handles):
     """The implementation of `protocols.AsyncEventKit`."""
 
@@ -229,20 +226,11 @@ class AsyncKit(_Handles):
 
     def __init__(self, connection: AsyncConnection) -> None:
         loops = AsyncLoops(connection)
-        super().__init__(connection, loops, AsyncDeliveries(loops))
+        super().__init__(loops, AsyncDeliveries(loops))
 
     async def close(self) -> None:
-        """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
-            self._connection.end_sleep()
-            await completed(self._close(self._deliveries.caller()))
-
-    async def _close(self, caller: Any) -> None:
-        try:
-            await self._deliveries.close(caller)
-            await self._loops.close()
-        finally:
-            await self._connection.close()
+            await self._loops.complete(self._end())
 
     async def __aenter__(self) -> Self:
         return self

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
-from . import checks
+from . import checks, protocols
 from .checks import Duration
 from .errors import PASSING, LockHeld
 from .handling import logger
@@ -33,6 +33,7 @@ class Hold(NamedTuple):
     fence: int
 
 
+@protocols.documented(protocols.Lock)
 class _Lock:
     """The common part of locks of both flavours."""
 
@@ -46,20 +47,16 @@ class _Lock:
 
     @property
     def fence(self) -> int | None:
-        """The number of this holder; None while the handle does not hold the lock."""
         hold = self._hold
         return None if hold is None else hold.fence
 
     def acquire(self, wait: Duration = 0) -> Any:
-        """Acquire the lock, waiting up to *wait* seconds."""
         return self._loops.run(self._acquire(checks.milliseconds("wait", wait) / 1000))
 
     def renew(self) -> Any:
-        """Restart the ttl; return False if the lock is lost."""
         return self._loops.run(self._renew())
 
     def release(self) -> Any:
-        """Release the lock."""
         return self._loops.run(self._release())
 
     def _acquire(self, wait: float) -> Plan[bool]:

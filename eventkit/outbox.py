@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from . import checks
+from . import checks, protocols
 from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
 from .errors import PASSING, Closed
@@ -233,6 +233,7 @@ class AsyncDeliveries(Deliveries):
         return cancelled
 
 
+@protocols.documented(protocols.Inbox)
 class Inbox:
     """The implementation of `protocols.Inbox` and `AsyncInbox`."""
 
@@ -241,7 +242,6 @@ class Inbox:
         self._execute = execute
 
     def once(self, message_id: str, tx: Any) -> Any:
-        """Return whether the consumer sees the message for the first time; recorded inside the caller's transaction."""
         if tx is None:
             raise ValueError(
                 "once() runs inside the transaction of the message's effects: pass your session, "
@@ -250,16 +250,13 @@ class Inbox:
         return self._execute(See(self.consumer, checks.name("message", message_id, 1000)), tx)
 
     def prune(self, *, older_than: Duration) -> Any:
-        """Forget messages seen longer ago; return their number."""
         return self._execute(PruneInbox(self.consumer, checks.milliseconds("older_than", older_than)))
 
     def configure(self, *, retain: Duration | None = KEEP) -> Any:
-        """Store how long `EventKit.maintain` keeps the ids of seen messages; None means for ever."""
         given = checks.settings(retain=(retain, checks.milliseconds))
         return self._execute(ConfigureInbox(self.consumer, list(given), **given))
 
     def settings(self) -> Any:
-        """Return the inbox's settings."""
         return self._execute(ReadInboxSettings(self.consumer))
 
 
@@ -267,6 +264,7 @@ _ATTEMPTS = 5
 _RETRY = encode(Exponential(base=5.0, jitter=0.0))
 
 
+@protocols.documented(protocols.Outbox)
 class Outbox:
     """The implementation of `protocols.Outbox` and `AsyncOutbox`."""
 
@@ -295,7 +293,6 @@ class Outbox:
             raise TypeError("deliver is a coroutine function, which a sync kit cannot await: use connect_async")
 
     def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        """Add a message inside the caller's transaction; return its id."""
         if tx is None:
             raise ValueError("add() runs inside a transaction: pass your session, or the one of kit.transaction()")
         if headers is not None and MESSAGE_ID in headers:
@@ -307,7 +304,6 @@ class Outbox:
         return self._execute(AddMessage(self.queue.name, self._codec.encode(payload), text, key, message_id), tx)
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> Any:
-        """Deliver messages until the outbox is stopped or the kit is closed."""
         if self._deliver is None:
             raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
         worker = checks.default_worker() if worker is None else checks.name("worker", worker)
@@ -324,11 +320,9 @@ class Outbox:
         return self._deliveries.run(Round(opening, rota, lookout, self._deliver, self._ordered, self._tally))
 
     def stop(self) -> None:
-        """End every `run` of this handle after its current delivery."""
         self._stopped.set()
         # In a thread, because the code that a signal interrupted may hold the locks that this needs.
         threading.Thread(target=self._deliveries.rouse, name="eventkit-stop", daemon=True).start()
 
     def stats(self) -> Any:
-        """Return the outbox's numbers."""
         return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))

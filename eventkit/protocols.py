@@ -115,12 +115,7 @@ class EventKit(Protocol):
     ) -> Outbox[Any]: ...
     @overload
     def outbox(
-        self,
-        name: str,
-        *,
-        deliver: Callable[[Message[P]], object] | None = None,
-        ordered: bool = False,
-        type: type[P],
+        self, name: str, *, deliver: Callable[[Message[P]], object] | None = None, ordered: bool = False, type: type[P]
     ) -> Outbox[P]: ...
 
     def work(
@@ -283,11 +278,7 @@ class EventStream(Protocol[P]):
         """
 
     def configure(
-        self,
-        *,
-        retain: Duration | None = KEEP,
-        max_keep: int | None = KEEP,
-        keep_unconsumed: bool | None = KEEP,
+        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> None:
         """Store what `EventKit.maintain` prunes: events older than *retain*, and all but the newest *max_keep*.
 
@@ -335,13 +326,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def claim(
-        self,
-        worker: str,
-        limit: int = 1,
-        *,
-        lease: Duration | None = None,
-        wait: Duration = 0,
-        tx: Any = None,
+        self, worker: str, limit: int = 1, *, lease: Duration | None = None, wait: Duration = 0, tx: Any = None
     ) -> list[Task[P]]:
         """Lease up to *limit* tasks: higher priority first, then earlier due, then lower id.
 
@@ -708,3 +693,18 @@ class Results(Protocol):
 
     def sweep(self) -> int:
         """Delete expired results; return their number."""
+
+
+H = TypeVar("H", bound=type)
+
+
+def documented(protocol: type) -> Callable[[H], H]:
+    """Give the methods of a handle, which implements both flavours of *protocol*, the docstrings written there."""
+
+    def document(handle: H) -> H:
+        for name, method in vars(handle).items():
+            if (described := getattr(protocol, name, None)) is not None and method.__doc__ is None:
+                method.__doc__ = described.__doc__
+        return handle
+
+    return document

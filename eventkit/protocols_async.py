@@ -87,12 +87,7 @@ class AsyncEventKit(Protocol):
     ) -> AsyncOutbox[Any]: ...
     @overload
     def outbox(
-        self,
-        name: str,
-        *,
-        deliver: Callable[[Message[P]], object] | None = None,
-        ordered: bool = False,
-        type: type[P],
+        self, name: str, *, deliver: Callable[[Message[P]], object] | None = None, ordered: bool = False, type: type[P]
     ) -> AsyncOutbox[P]: ...
 
     def work(
@@ -189,11 +184,7 @@ class AsyncEventStream(Protocol[P]):
     ) -> int: ...
 
     async def configure(
-        self,
-        *,
-        retain: Duration | None = KEEP,
-        max_keep: int | None = KEEP,
-        keep_unconsumed: bool | None = KEEP,
+        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> None: ...
 
     async def settings(self) -> StreamSettings: ...
@@ -224,13 +215,7 @@ class AsyncTaskQueue(Protocol[P]):
     ) -> list[Enqueued]: ...
 
     async def claim(
-        self,
-        worker: str,
-        limit: int = 1,
-        *,
-        lease: Duration | None = None,
-        wait: Duration = 0,
-        tx: Any = None,
+        self, worker: str, limit: int = 1, *, lease: Duration | None = None, wait: Duration = 0, tx: Any = None
     ) -> list[Task[P]]: ...
 
     async def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]: ...

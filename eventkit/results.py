@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from . import checks
+from . import checks, protocols
 from .checks import Duration
 from .codec import Codec, encode_json
 from .errors import TaskFailed, TimedOut
@@ -12,6 +12,7 @@ from .operations.result import AwaitResult, GetResult, ResultAhead, SaveResult
 from .plans import Plan, attempt
 
 
+@protocols.documented(protocols.Results)
 class Results:
     """The implementation of `protocols.Results` and `AsyncResults`."""
 
@@ -22,20 +23,16 @@ class Results:
         self._codec = codec
 
     def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> Any:
-        """Save a value for *ttl* seconds, replacing an earlier one."""
         lasts = checks.milliseconds("ttl", ttl, least=1)
         return self._execute(SaveResult(key_of(id), self._codec.encode(value), lasts), tx)
 
     def get(self, id: int | str, default: Any = None) -> Any:
-        """Return the value, or *default* if there is none."""
         return self._execute(GetResult(key_of(id), default))
 
     def sweep(self) -> Any:
-        """Delete expired results; return their number."""
         return self._execute(DropResults(limit=checks.MOST))
 
     def wait(self, id: int | str, timeout: Duration) -> Any:
-        """Wait for the value and return it."""
         return self._loops.run(self._wait(id, checks.milliseconds("timeout", timeout) / 1000))
 
     def _wait(self, id: int | str, seconds: float) -> Plan[Any]:

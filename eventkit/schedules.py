@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from . import checks
+from . import checks, protocols
 from .checks import KEEP, Duration
 from .codec import Codec, encode_headers
 from .cron import parse
@@ -15,6 +15,7 @@ from .values import FIRE, SCHEDULE, Fire
 _CATCH_UP = ("all", "latest", "none")
 
 
+@protocols.documented(protocols.Schedules)
 class Schedules:
     """The implementation of `protocols.Schedules` and `AsyncSchedules`."""
 
@@ -39,7 +40,6 @@ class Schedules:
         headers: Mapping[str, str] | None = None,
         tx: Any = None,
     ) -> Any:
-        """Add a schedule, or replace the one with the same name."""
         checks.name("schedule", name)
         settings = self._checked(
             when=when,
@@ -57,15 +57,12 @@ class Schedules:
         )
 
     def remove(self, name: str, tx: Any = None) -> Any:
-        """Delete a schedule; return False if there is none with that name."""
         return self._execute(operations.RemoveSchedule(checks.name("schedule", name)), tx)
 
     def pause(self, name: str, tx: Any = None) -> Any:
-        """Stop a schedule until `resume`; return False if there is none with that name."""
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, True), tx)
 
     def resume(self, name: str, tx: Any = None) -> Any:
-        """Let a schedule fire again; return False if there is none with that name."""
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, False), tx)
 
     def update(
@@ -84,7 +81,6 @@ class Schedules:
         headers: Mapping[str, str] | None = KEEP,
         tx: Any = None,
     ) -> Any:
-        """Change the given settings; return False if there is no schedule with that name."""
         checks.name("schedule", name)
         changes = self._checked(
             when=when,
@@ -102,29 +98,23 @@ class Schedules:
         )
 
     def get(self, name: str) -> Any:
-        """Return a schedule; None if there is none with that name."""
         return self._execute(operations.GetSchedule(checks.name("schedule", name), self._codec))
 
     def soonest(self) -> Any:
-        """Return when the next schedule fires."""
         return self._execute(operations.ReadSoonest())
 
     def upcoming(self, name: str, count: int = 10) -> Any:
-        """Return the next times at which a schedule fires."""
         checks.count("count", count, least=1)
         return self._execute(operations.ReadUpcoming(checks.name("schedule", name), count, self._codec))
 
     def tick(self, now: datetime | None = None) -> Any:
-        """Fire all due schedules."""
         return self._loops.run(tick(None if now is None else checks.moment("now", now)))
 
     def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
-        """Return the first fire after a time."""
         checks.moment("moment", moment)
         return parse(_when(when), tz).after(moment)
 
     def list(self) -> Any:
-        """Return all schedules, by name."""
         return self._execute(operations.ListSchedules(self._codec))
 
     def _checked(self, **given: Any) -> dict[str, Any]:

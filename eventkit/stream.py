@@ -10,11 +10,11 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
-from . import checks
+from . import checks, protocols
 from .checks import KEEP, Duration, default_worker
 from .codec import Codec, encode_headers
 from .errors import PASSING, LeaseLost
-from .handling import SingleLease, logger
+from .handling import Lease, logger
 from .loops import Feed, located
 from .operations import Operation
 from .operations import stream as operations
@@ -29,6 +29,7 @@ _LINGER = 0.1
 """Seconds without an event after which the offset is saved."""
 
 
+@protocols.documented(protocols.EventStream)
 class Stream:
     """The implementation of `protocols.EventStream` and `AsyncEventStream`."""
 
@@ -47,7 +48,6 @@ class Stream:
         dedup: str | None = None,
         tx: Any = None,
     ) -> Any:
-        """Append an event; return its offset."""
         if dedup is not None:
             row = event_row(self._codec, NewEvent(payload, key, headers, dedup))
             return self._execute(operations.PublishOne(self.topic, row), tx)
@@ -58,7 +58,6 @@ class Stream:
         return self._execute(operations.Publish(self.topic, key, self._codec.encode(payload), text), tx)
 
     def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
-        """Append events, all or none; return their offsets, in order."""
         items = list(items)
         headers = with_trace(None)
         if headers is None and NewEvent not in set(map(type, items)):
@@ -67,7 +66,6 @@ class Stream:
         return self._execute(operations.PublishMany(self.topic, rows), tx)
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> Any:
-        """Return the events after an offset, in order."""
         checks.count("after", after)
         checks.count("limit", limit, least=1)
         skip = checks.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
@@ -84,7 +82,6 @@ class Stream:
         on_truncated: str = "raise",
         exclusive: bool = True,
     ) -> Any:
-        """Iterate over the existing events, and then over the new ones."""
         if consumer is not None:
             checks.name("consumer", consumer)
         checks.count("batch", batch, least=1)
@@ -106,50 +103,34 @@ class Stream:
         return self._loops.iterate(feed)
 
     def offset(self, consumer: str) -> Any:
-        """Return the consumer's offset."""
         return self._execute(operations.ReadOffset(self.topic, checks.name("consumer", consumer)))
 
     def save_offset(self, consumer: str, offset: int, tx: Any = None) -> Any:
-        """Move the consumer forward; return False if it is already at or beyond *offset*."""
         checks.name("consumer", consumer)
         return self._execute(operations.SaveOffset(self.topic, consumer, checks.count("offset", offset)), tx)
 
     def seek(self, consumer: str, offset: int, tx: Any = None) -> Any:
-        """Move the consumer to any offset."""
         checks.name("consumer", consumer)
         return self._execute(operations.Seek(self.topic, consumer, checks.count("offset", offset)), tx)
 
     def head(self) -> Any:
-        """Return the highest settled offset."""
         return self._execute(operations.ReadHead(self.topic))
 
     def offset_at(self, moment: datetime) -> Any:
-        """Return the offset after which everything created at or after the time lies."""
         return self._execute(operations.FindOffset(self.topic, checks.moment("moment", moment)))
 
     def consumers(self) -> Any:
-        """Return the consumers of the topic, by name."""
         return self._execute(operations.ListConsumers(self.topic))
 
     def prune(
-        self,
-        *,
-        older_than: Duration | None = None,
-        max_keep: int | None = None,
-        keep_unconsumed: bool = True,
+        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
     ) -> Any:
-        """Delete the oldest events; return their number."""
         age, keep = checks.retention(older_than, max_keep)
         return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
 
     def configure(
-        self,
-        *,
-        retain: Duration | None = KEEP,
-        max_keep: int | None = KEEP,
-        keep_unconsumed: bool | None = KEEP,
+        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> Any:
-        """Store what `EventKit.maintain` prunes; None restores the default, and omitted settings stay as they are."""
         given = checks.settings(
             retain=(retain, checks.milliseconds),
             max_keep=(max_keep, checks.count),
@@ -158,7 +139,6 @@ class Stream:
         return self._execute(ConfigureStream(self.topic, list(given), **given))
 
     def settings(self) -> Any:
-        """Return the stream's settings."""
         return self._execute(ReadStreamSettings(self.topic))
 
     def _origin(self, consumer: str | None, start: str | int | datetime) -> Any:
@@ -212,7 +192,7 @@ class Events(Feed[Event[Any]]):
         self._every_s = every_s if self._automatic and every_s else float("inf")
         self._skip = skip
         self._hold = _Hold(topic, consumer) if consumer is not None and exclusive else None
-        self._lease: SingleLease | None = None
+        self._lease: Lease | None = None
         self._placed = False
         self._follows = False
         """True if another process may have moved the consumer since the position was read."""
@@ -327,7 +307,8 @@ class Events(Feed[Event[Any]]):
                 )
             yield Sleep(hold.ahead())
             began = monotonic()
-        self._lease = SingleLease(hold.keep(0, 0), HOLD_MS / 1000, began + HOLD_MS / 1000 - monotonic(), self._lost)
+        seconds = HOLD_MS / 1000
+        self._lease = Lease(lambda: hold.keep(0, 0), seconds, began + seconds - monotonic(), self._lost)
         self.heartbeat.add(self._lease)
         self._look_later()
 
