@@ -1,10 +1,10 @@
 """`NotificationChannel`: one channel of the database, as a handle."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from . import checks, protocols
-from .checks import KEEP, MOST, Duration
+from .checks import KEEP, MOST, Duration, Headers
 from .codec import Codec, encode_headers
 from .errors import PASSING
 from .loops import Feed, located
@@ -26,7 +26,7 @@ class Channel:
         self._loops = loops
         self._codec = codec
 
-    def notify(self, payload: Any, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> Any:
+    def notify(self, payload: Any, *, headers: Headers = None, tx: Any = None) -> Any:
         text = encode_headers(with_trace(headers))
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 

@@ -1,6 +1,5 @@
 """Connecting: from a URL to a kit, and from a kit to its handles."""
 
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import cache
 from importlib.metadata import entry_points
@@ -20,7 +19,7 @@ from .operations.claim import ReadOutlooks, fresh_token
 from .operations.coordination import AcquireLock, ListWorkers, LockAhead
 from .operations.maintenance import upkeep
 from .operations.schedule import SchedulesAhead
-from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox, Tally
+from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox
 from .plans import Call, Plan, repeat
 from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit, documented
 from .queue import Queue, Tasks
@@ -92,7 +91,6 @@ class _Handles:
         self._connection = loops.connection
         self._loops = loops
         self._deliveries = deliveries
-        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
         """Return the stream of a topic."""
@@ -136,7 +134,7 @@ class _Handles:
         """Return an outbox, which stores its messages in a queue."""
         checks.name("outbox", name, 255 - len(PREFIX))
         queue, execute = self.queue(PREFIX + name, type=type), self._connection.execute
-        return Outbox(execute, self._deliveries, queue, self._codec(type), deliver, ordered, self._tallies[name])
+        return Outbox(execute, self._deliveries, queue, self._codec(type), deliver, ordered)
 
     def inbox(self, consumer: str) -> Any:
         """Return a consumer's inbox."""

@@ -348,13 +348,39 @@ def _timed_out() -> TimedOut:
     return TimedOut("no item arrived within the timeout: call next() again to keep waiting; no item is lost")
 
 
-class Loops:
+class _Loops:
+    """The part of the loops of a kit that both flavours share."""
+
+    run: Any
+    _iterator: Any
+    _context: Any
+
+    def __init__(self, connection: Any, heartbeat: Any) -> None:
+        self.connection = connection
+        self.heartbeat = heartbeat
+        self.opened: WeakSet[Any] = WeakSet()
+
+    def attempt(self, operation: Operation[Any], probe: Probe, wait: float) -> Any:
+        """Return the answer, retried when the probe is ready, for *wait* seconds or until the kit is closed."""
+        return self.run(attempt(operation, probe, wait))
+
+    def iterate(self, feed: Feed[Any]) -> Any:
+        """Return an iterator over the items of *feed*."""
+        return self._iterator(self, feed)
+
+    def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> Any:
+        """Return a context manager around the work on *task*, with *done* instead of the ack."""
+        return self._context(self, task, done)
+
+
+class Loops(_Loops):
     """The loops of one kit, in threads."""
 
+    _iterator = Messages
+    _context = Handling
+
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.opened: WeakSet[Messages[Any]] = WeakSet()
-        self.heartbeat = Heartbeat(connection)
+        super().__init__(connection, Heartbeat(connection))
 
     def run(self, plan: Plan[T]) -> T:
         """Carry out *plan*, and return its answer."""
@@ -370,18 +396,6 @@ class Loops:
             return self.connection.sleep(step.probe, step.seconds, step.stop)
         return step.function(*step.arguments)
 
-    def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> T:
-        """Return the answer, retried when the probe is ready, for *wait* seconds or until the kit is closed."""
-        return self.run(attempt(operation, probe, wait))
-
-    def iterate(self, feed: Feed[M]) -> Messages[M]:
-        """Return an iterator over the items of *feed*."""
-        return Messages(self, feed)
-
-    def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> Handling:
-        """Return a context manager around the work on *task*, with *done* instead of the ack."""
-        return Handling(self, task, done)
-
     def close(self) -> None:
         """End every open iterator, and the heartbeat."""
         for messages in list(self.opened):
@@ -389,14 +403,15 @@ class Loops:
         self.heartbeat.stop()
 
 
-class AsyncLoops:
+class AsyncLoops(_Loops):
     """`Loops` for asyncio."""
 
+    _iterator = AsyncMessages
+    _context = AsyncHandling
+
     def __init__(self, connection: AsyncConnection) -> None:
-        self.connection = connection
-        self.opened: WeakSet[AsyncMessages[Any]] = WeakSet()
+        super().__init__(connection, AsyncHeartbeat(connection))
         self.leaving: set[asyncio.Task[None]] = set()
-        self.heartbeat = AsyncHeartbeat(connection)
 
     def run(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
         """Carry out *plan*, and return its answer."""
@@ -413,18 +428,6 @@ class AsyncLoops:
             return await self.connection.sleep(step.probe, step.seconds, step.stop)
         answer = step.function(*step.arguments)
         return await answer if inspect.isawaitable(answer) else answer
-
-    def attempt(self, operation: Operation[T], probe: Probe, wait: float) -> Coroutine[Any, Any, T]:
-        """Return the answer, retried when the probe is ready, for *wait* seconds or until the kit is closed."""
-        return self.run(attempt(operation, probe, wait))
-
-    def iterate(self, feed: Feed[M]) -> AsyncMessages[M]:
-        """Return an iterator over the items of *feed*."""
-        return AsyncMessages(self, feed)
-
-    def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> AsyncHandling:
-        """Return a context manager around the work on *task*, with *done* instead of the ack."""
-        return AsyncHandling(self, task, done)
 
     async def close(self) -> None:
         """End every open iterator, and those that are ending, and the heartbeat."""

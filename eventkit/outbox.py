@@ -4,18 +4,17 @@ import asyncio
 import inspect
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 from . import checks, protocols
-from .checks import KEEP, Duration
+from .checks import KEEP, Duration, Headers
 from .codec import Codec, encode_headers
 from .errors import PASSING, Closed
 from .handling import Rota
 from .loops import END
-from .operations import Operation
 from .operations.claim import Claim, fresh_token
 from .operations.outbox import AckInLane, AddMessage, ClaimInOrder, Lookout, OpenOutbox, PruneInbox, ReadOutbox, See
 from .operations.settings import ConfigureInbox, ReadInboxSettings
@@ -64,121 +63,40 @@ class Tally:
         return delivered, sum(failures for _, _, failures, _ in recent), latency
 
 
-class Round(NamedTuple):
-    """The settings of an outbox's worker."""
-
-    opening: OpenOutbox
-    rota: Rota
-    lookout: Lookout
-    deliver: Callable[[Message[Any]], Any]
-    ordered: bool
-    tally: Tally
-
-
-def message_of(task: Task[Any]) -> Message[Any]:
-    """Return the message of *task*.  One enqueued by plain SQL has no message id, and gets its task's."""
-    headers = dict(task.headers)
-    message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
-    outbox = task.queue.removeprefix(PREFIX)
-    return Message(message_id, outbox, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
-
-
-def when_delivered(task: Task[Any], ordered: bool) -> Operation[bool] | None:
-    """Return the operation to use instead of the ack, for an ordered *task* that others wait for."""
-    return AckInLane(task.id, task.token, task.queue, task.key) if ordered and task.key is not None else None
-
-
-def age_when_claimed(task: Task[Any]) -> float:
-    """Return how many seconds ago *task* was added when it was claimed, by the database's clock."""
-    return max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
-
-
 class Deliveries:
     """The workers of a kit's outboxes.  Closing the kit waits for deliveries in progress."""
 
     awaits = False
     """True if a callable may be a coroutine function."""
+    event: Any = threading.Event
 
     def __init__(self, loops: Any) -> None:
-        self._loops = loops
-        self._changed: Any = threading.Condition()
-        self._running: dict[Any, Any] = {}
-        """The iterators of the workers, each with its thread or its task."""
-
-    def run(self, round: Round) -> Any:
-        """Deliver until the outbox is stopped or the kit is closed."""
-        return self._loops.run(self._work(round))
-
-    def rouse(self) -> None:
-        """Wake all sleeping workers, which check whether to continue."""
-        self._loops.connection.rouse()
+        self.loops = loops
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        self.running: dict[Any, tuple[Any, Any]] = {}
+        """The iterators of the workers, each with its thread or its task, and an event that says that it has ended."""
 
     def close(self, caller: Any) -> Any:
         """Release claimed messages, and wait for deliveries in progress, except one that *caller* makes."""
-        return self._loops.run(self._close(caller))
+        return self.loops.run(self._close(caller))
 
     def _close(self, caller: Any) -> Plan[None]:
-        for tasks in list(self._running):
+        running = list(self.running.items())
+        for tasks, _ in running:
             yield Call(tasks.settle)
-        yield Call(self._wait, lambda: all(other == caller for other in list(self._running.values())))
-
-    def _work(self, round: Round) -> Plan[None]:
-        connection = self._loops.connection
-        while not connection.closing:
-            try:
-                yield round.opening
-                break
-            except PASSING:
-                continue  # A transient error does not end a loop.
-        tasks = self._loops.iterate(Tasks(round.rota, round.lookout))
-        self._running[tasks] = self.caller()
-        try:
-            while (task := (yield Call(tasks.take))) is not END:
-                yield from self._deliver(round, task)
-                if connection.closing or round.lookout.stopped.is_set():
-                    return
-        finally:
-            try:
-                yield Call(self._leave, tasks)
-            finally:
-                del self._running[tasks]
-                yield Call(self._announce)
-
-    def _deliver(self, round: Round, task: Task[Any]) -> Plan[None]:
-        began = time.monotonic()
-        delivered = cancelled = False
-        handling = self._loops.handling(task, when_delivered(task, round.ordered))
-        handling.begin()
-        try:
-            try:
-                cancelled = yield Call(self._call, round.deliver, message_of(task))
-                delivered = True
-            except BaseException as error:
-                if not (yield Call(handling.end, error)):
-                    raise
-            else:
-                yield Call(handling.end, None)
-        finally:
-            round.tally.count(delivered, age_when_claimed(task) + time.monotonic() - began)
-        if cancelled:
-            raise asyncio.CancelledError
+        for _, (worker, ended) in running:
+            if worker != caller:
+                yield Call(ended.wait)
 
     def caller(self) -> Any:
         """Return the identity of the caller's thread or task."""
         return threading.get_ident()
 
-    def _wait(self, done: Callable[[], bool]) -> Any:
-        with self._changed:
-            self._changed.wait_for(done)
-
-    def _announce(self) -> Any:
-        with self._changed:
-            self._changed.notify_all()
-
-    def _leave(self, tasks: Any) -> Any:
+    def leave(self, tasks: Any) -> Any:
+        """End an iterator."""
         tasks.close()
 
-    def _call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> Any:
+    def call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> Any:
         """Deliver the message; return whether the call was cancelled meanwhile."""
         answer = deliver(message)
         if inspect.isawaitable(answer):
@@ -192,27 +110,17 @@ class AsyncDeliveries(Deliveries):
     """`Deliveries` for asyncio."""
 
     awaits = True
-
-    def __init__(self, loops: Any) -> None:
-        super().__init__(loops)
-        self._changed = asyncio.Condition()
+    event = asyncio.Event
 
     def caller(self) -> Any:
         """Return the identity of the caller's task."""
         return asyncio.current_task()
 
-    async def _wait(self, done: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(done)
-
-    async def _announce(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def _leave(self, tasks: Any) -> None:
+    async def leave(self, tasks: Any) -> None:
+        """End an iterator."""
         await tasks.aclose()
 
-    async def _call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> bool:
+    async def call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> bool:
         """Deliver the message; return whether the call was cancelled meanwhile.  A blocking callable runs in a thread.
 
         A thread cannot be stopped, so its result counts: a message being delivered is not released to another worker.
@@ -276,7 +184,6 @@ class Outbox:
         codec: Codec,
         deliver: Callable[[Message[Any]], Any] | None,
         ordered: bool,
-        tally: Tally,
     ) -> None:
         self.name = queue.name.removeprefix(PREFIX)
         self.queue = queue
@@ -285,14 +192,14 @@ class Outbox:
         self._codec = codec
         self._deliver = deliver
         self._ordered = ordered
-        self._tally = tally
+        self._tally = deliveries.tallies[self.name]
         self._stopped = threading.Event()
         if deliver is not None and not callable(deliver):
             raise TypeError(f"deliver is a callable that takes a message, not {type(deliver).__name__}")
         if inspect.iscoroutinefunction(deliver) and not deliveries.awaits:
             raise TypeError("deliver is a coroutine function, which a sync kit cannot await: use connect_async")
 
-    def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> Any:
+    def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Headers = None) -> Any:
         if tx is None:
             raise ValueError("add() runs inside a transaction: pass your session, or the one of kit.transaction()")
         if headers is not None and MESSAGE_ID in headers:
@@ -315,14 +222,62 @@ class Outbox:
                 raise Closed(f"outbox {self.name!r} was stopped")
             return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
-        opening, lookout = OpenOutbox(queue, _ATTEMPTS, _RETRY), Lookout(queue, self._stopped)
-        rota = Rota({queue: 1}, claim)
-        return self._deliveries.run(Round(opening, rota, lookout, self._deliver, self._ordered, self._tally))
+        return self._deliveries.loops.run(self._work(Rota({queue: 1}, claim)))
+
+    def _work(self, rota: Rota) -> Plan[None]:
+        deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
+        while not connection.closing:
+            try:
+                yield OpenOutbox(queue, _ATTEMPTS, _RETRY)
+                break
+            except PASSING:
+                continue  # A transient error does not end a loop.
+        tasks, ended = deliveries.loops.iterate(Tasks(rota, Lookout(queue, self._stopped))), deliveries.event()
+        deliveries.running[tasks] = deliveries.caller(), ended
+        try:
+            while (task := (yield Call(tasks.take))) is not END:
+                yield from self._handle(task)
+                if connection.closing or self._stopped.is_set():
+                    return
+        finally:
+            try:
+                yield Call(deliveries.leave, tasks)
+            finally:
+                del deliveries.running[tasks]
+                ended.set()
+
+    def _handle(self, task: Task[Any]) -> Plan[None]:
+        done = None
+        if self._ordered and task.key is not None:
+            done = AckInLane(task.id, task.token, task.queue, task.key)
+        # One enqueued by plain SQL has no message id, and gets its task's.
+        headers = dict(task.headers)
+        message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
+        message = Message(message_id, self.name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
+        # The time until the claim is the database's, and the time from there on that of this process.
+        age = max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
+        began = time.monotonic()
+        delivered = cancelled = False
+        handling = self._deliveries.loops.handling(task, done)
+        handling.begin()
+        try:
+            try:
+                cancelled = yield Call(self._deliveries.call, self._deliver, message)
+                delivered = True
+            except BaseException as error:
+                if not (yield Call(handling.end, error)):
+                    raise
+            else:
+                yield Call(handling.end, None)
+        finally:
+            self._tally.count(delivered, age + time.monotonic() - began)
+        if cancelled:
+            raise asyncio.CancelledError
 
     def stop(self) -> None:
         self._stopped.set()
         # In a thread, because the code that a signal interrupted may hold the locks that this needs.
-        threading.Thread(target=self._deliveries.rouse, name="eventkit-stop", daemon=True).start()
+        threading.Thread(target=self._deliveries.loops.connection.rouse, name="eventkit-stop", daemon=True).start()
 
     def stats(self) -> Any:
         return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))

@@ -31,7 +31,7 @@ from .backend import Backend as Backend
 from .backend import Bulk as Bulk
 from .backend import Care as Care
 from .backend import Connection as Connection
-from .checks import KEEP, NO_RESULT, Duration
+from .checks import KEEP, NO_RESULT, Duration, Headers
 from .protocols_async import AsyncEventKit as AsyncEventKit
 from .protocols_async import AsyncEventStream as AsyncEventStream
 from .protocols_async import AsyncInbox as AsyncInbox
@@ -204,13 +204,7 @@ class EventStream(Protocol[P]):
     topic: str
 
     def publish(
-        self,
-        payload: P,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        dedup: str | None = None,
-        tx: Any = None,
+        self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
     ) -> int:
         """Append an event; return its offset.
 
@@ -305,7 +299,7 @@ class TaskQueue(Protocol[P]):
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Enqueued:
@@ -346,7 +340,7 @@ class TaskQueue(Protocol[P]):
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
     ) -> NewTask:
         """Return a validated task of this queue, not enqueued yet, for ``ack(then=)`` or the queue's `enqueue_many`."""
 
@@ -484,7 +478,7 @@ class NotificationChannel(Protocol[P]):
 
     name: str
 
-    def notify(self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> int:
+    def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int:
         """Send a notification to all listeners; return its id.  Ids grow."""
 
     def listen(self, *, start: str | int = "now") -> Subscription[Notification[P]]:
@@ -520,7 +514,7 @@ class Outbox(Protocol[P]):
     def queue(self) -> TaskQueue[P]:
         """The queue of the outbox's messages: its settings, its dead letters, `pause` and `resume`."""
 
-    def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> str:
+    def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str:
         """Add a message inside the caller's transaction; return its ``message_id``."""
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> None:
@@ -580,7 +574,7 @@ class Schedules(Protocol):
         max_attempts: int | None = None,
         catch_up: str = "all",
         paused: bool = False,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
         tx: Any = None,
     ) -> None:
         """Add a schedule, or replace the one with the same name.
@@ -615,7 +609,7 @@ class Schedules(Protocol):
         max_attempts: int | None = KEEP,
         catch_up: str = KEEP,
         paused: bool = KEEP,
-        headers: Mapping[str, str] | None = KEEP,
+        headers: Headers = KEEP,
         tx: Any = None,
     ) -> bool:
         """Change the given settings and keep the others; return False if there is no schedule with that name.

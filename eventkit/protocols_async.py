@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar, overload
 
-from .checks import KEEP, NO_RESULT, Duration
+from .checks import KEEP, NO_RESULT, Duration, Headers
 from .retry import Policy
 from .values import (
     ChannelSettings,
@@ -142,13 +142,7 @@ class AsyncEventStream(Protocol[P]):
     topic: str
 
     async def publish(
-        self,
-        payload: P,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        dedup: str | None = None,
-        tx: Any = None,
+        self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
     ) -> int: ...
 
     async def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]: ...
@@ -205,7 +199,7 @@ class AsyncTaskQueue(Protocol[P]):
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Enqueued: ...
@@ -230,7 +224,7 @@ class AsyncTaskQueue(Protocol[P]):
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
     ) -> NewTask: ...
 
     async def ack(
@@ -317,7 +311,7 @@ class AsyncNotificationChannel(Protocol[P]):
 
     name: str
 
-    async def notify(self, payload: P, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> int: ...
+    async def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int: ...
 
     def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
 
@@ -336,9 +330,7 @@ class AsyncOutbox(Protocol[P]):
     @property
     def queue(self) -> AsyncTaskQueue[P]: ...
 
-    async def add(
-        self, tx: Any, payload: P, *, key: str | None = None, headers: Mapping[str, str] | None = None
-    ) -> str: ...
+    async def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str: ...
 
     async def run(self, worker: str | None = None, *, batch: int = 1) -> None: ...
 
@@ -377,7 +369,7 @@ class AsyncSchedules(Protocol):
         max_attempts: int | None = None,
         catch_up: str = "all",
         paused: bool = False,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
         tx: Any = None,
     ) -> None: ...
 
@@ -400,7 +392,7 @@ class AsyncSchedules(Protocol):
         max_attempts: int | None = KEEP,
         catch_up: str = KEEP,
         paused: bool = KEEP,
-        headers: Mapping[str, str] | None = KEEP,
+        headers: Headers = KEEP,
         tx: Any = None,
     ) -> bool: ...
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from . import checks, protocols, retry
-from .checks import NO_RESULT, Duration
+from .checks import NO_RESULT, Duration, Headers
 from .codec import Codec, Encoded, encode_headers
 from .errors import PASSING, QueueFull
 from .handling import Lease, Rota, logger
@@ -86,7 +86,7 @@ class Queue:
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Any:

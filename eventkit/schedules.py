@@ -1,11 +1,11 @@
 """`Schedules`: tasks at certain times."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from . import checks, protocols
-from .checks import KEEP, Duration
+from .checks import KEEP
 from .codec import Codec, encode_headers
 from .cron import parse
 from .operations import schedule as operations
@@ -13,6 +13,8 @@ from .plans import Plan
 from .values import FIRE, SCHEDULE, Fire
 
 _CATCH_UP = ("all", "latest", "none")
+_DEFAULTS = {"tz": "UTC", "priority": 0, "expires": None, "max_attempts": None, "catch_up": "all", "headers": None}
+"""The settings of a new schedule that may be left out."""
 
 
 @protocols.documented(protocols.Schedules)
@@ -31,27 +33,12 @@ class Schedules:
         queue: str,
         payload: Any = None,
         *,
-        tz: str = "UTC",
-        priority: int = 0,
-        expires: Duration | None = None,
-        max_attempts: int | None = None,
-        catch_up: str = "all",
         paused: bool = False,
-        headers: Mapping[str, str] | None = None,
         tx: Any = None,
+        **given: Any,
     ) -> Any:
         checks.name("schedule", name)
-        settings = self._checked(
-            when=when,
-            tz=tz,
-            queue=queue,
-            payload=payload,
-            priority=priority,
-            expires=expires,
-            max_attempts=max_attempts,
-            catch_up=catch_up,
-            headers=headers,
-        )
+        settings = self._checked(when=when, queue=queue, payload=payload, **{**_DEFAULTS, **given})
         return self._execute(
             operations.AddSchedule(name, operations.Settings(**settings), checks.flag("paused", paused)), tx
         )
@@ -65,37 +52,10 @@ class Schedules:
     def resume(self, name: str, tx: Any = None) -> Any:
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, False), tx)
 
-    def update(
-        self,
-        name: str,
-        *,
-        when: str = KEEP,
-        tz: str = KEEP,
-        queue: str = KEEP,
-        payload: Any = KEEP,
-        priority: int = KEEP,
-        expires: Duration | None = KEEP,
-        max_attempts: int | None = KEEP,
-        catch_up: str = KEEP,
-        paused: bool = KEEP,
-        headers: Mapping[str, str] | None = KEEP,
-        tx: Any = None,
-    ) -> Any:
+    def update(self, name: str, *, paused: bool = KEEP, tx: Any = None, **given: Any) -> Any:
         checks.name("schedule", name)
-        changes = self._checked(
-            when=when,
-            tz=tz,
-            queue=queue,
-            payload=payload,
-            priority=priority,
-            expires=expires,
-            max_attempts=max_attempts,
-            catch_up=catch_up,
-            headers=headers,
-        )
-        return self._execute(
-            operations.ChangeSchedule(name, changes, None if paused is KEEP else checks.flag("paused", paused)), tx
-        )
+        stops = None if paused is KEEP else checks.flag("paused", paused)
+        return self._execute(operations.ChangeSchedule(name, self._checked(**given), stops), tx)
 
     def get(self, name: str) -> Any:
         return self._execute(operations.GetSchedule(checks.name("schedule", name), self._codec))
@@ -130,6 +90,8 @@ class Schedules:
             "catch_up": lambda value: checks.choice("catch_up", value, _CATCH_UP),
             "headers": _headers,
         }
+        if unknown := given.keys() - parsers.keys():
+            raise TypeError(f"a schedule has no setting {min(unknown)!r}: it has {', '.join(parsers)} and paused")
         return {name: parsers[name](value) for name, value in given.items() if value is not KEEP}
 
 

@@ -5,13 +5,13 @@ an awaitable, so the same class serves both flavours.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from time import monotonic
 from typing import Any
 
 from . import checks, protocols
-from .checks import KEEP, Duration, default_worker
+from .checks import KEEP, Duration, Headers, default_worker
 from .codec import Codec, encode_headers
 from .errors import PASSING, LeaseLost
 from .handling import Lease, logger
@@ -40,13 +40,7 @@ class Stream:
         self._codec = codec
 
     def publish(
-        self,
-        payload: Any,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        dedup: str | None = None,
-        tx: Any = None,
+        self, payload: Any, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
     ) -> Any:
         if dedup is not None:
             row = event_row(self._codec, NewEvent(payload, key, headers, dedup))

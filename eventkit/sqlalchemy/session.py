@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionm
 from sqlalchemy.util import await_only
 
 from .. import checks
-from ..checks import Duration
+from ..checks import Duration, Headers
 from ..codec import Codec, encode_headers
 from ..kit import AsyncKit, Kit
 from ..operations import Operation
@@ -377,9 +377,7 @@ class CollectedStream(_Handle, Generic[P]):
         self.topic = checks.name("topic", topic)
         super().__init__(session, EVENTS, type)
 
-    def publish(
-        self, payload: P, *, key: str | None = None, headers: Mapping[str, str] | None = None, dedup: str | None = None
-    ) -> None:
+    def publish(self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None) -> None:
         """Append an event when the session commits.  It has no offset until then, so nothing is returned."""
         row: CollectedEvent
         if key is None and dedup is None and with_trace(headers) is None:
@@ -411,7 +409,7 @@ class CollectedQueue(_Handle, Generic[P]):
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
     ) -> None:
         """Add a task when the session commits, unless its *key* is taken.  Durations start at the commit."""
         row: CollectedTask
@@ -436,7 +434,7 @@ class CollectedChannel(_Handle, Generic[P]):
         self.name = checks.name("channel", name)
         super().__init__(session, NOTIFICATIONS, type)
 
-    def notify(self, payload: P, *, headers: Mapping[str, str] | None = None) -> None:
+    def notify(self, payload: P, *, headers: Headers = None) -> None:
         """Send a notification to all listeners when the session commits."""
         self._collect((self.name, self._codec.encode(payload), encode_headers(with_trace(headers))))
 
