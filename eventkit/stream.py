@@ -159,6 +159,10 @@ def event_row(codec: Codec, item: NewEvent) -> operations.EventRow:
     )
 
 
+HOLD_MS = 12_000
+"""The milliseconds after which a dead holder of a consumer's name is replaced."""
+
+
 class Events(Feed[Event[Any]]):
     """The events after *origin*, and then the new ones; with *exclusive*, only while the consumer's name is held."""
 
@@ -185,7 +189,10 @@ class Events(Feed[Event[Any]]):
         self._window = every_n if self._automatic and every_n else sys.maxsize
         self._every_s = every_s if self._automatic and every_s else float("inf")
         self._skip = skip
-        self._hold = _Hold(topic, consumer) if consumer is not None and exclusive else None
+        self._name = (topic, consumer, 0) if consumer is not None and exclusive else None
+        """The consumer's name as a lease, if it has one holder at a time."""
+        self._holder = default_worker()
+        self._token = fresh_token()
         self._lease: Lease | None = None
         self._placed = False
         self._follows = False
@@ -242,14 +249,14 @@ class Events(Feed[Event[Any]]):
             self._position = self._position.at(self.current.offset, self.current.created_ms)
         self.items.clear()
         lease, self._lease = self._lease, None
-        if self._hold is None:
+        if self._name is None:
             yield from self._save()
         elif lease is not None:
             self.heartbeat.remove(lease)
             self._placed, self._follows = False, True
             unsaved = self._unsaved
             self._saved = max(self._saved, unsaved[0])
-            yield self._hold.leave(*unsaved)
+            yield operations.LeaveConsumer(*self._name, self._token, *unsaved)
 
     @property
     def _unsaved(self) -> tuple[int, int]:
@@ -274,11 +281,11 @@ class Events(Feed[Event[Any]]):
 
     def _take_place(self) -> Plan[None]:
         yield from self.attach()
-        if self._hold is not None and self._lease is None:
-            yield from self._take_name(self._hold)
-        if self._hold is not None and (self._follows or isinstance(self._origin, operations.ReadOffset)):
+        if self._name is not None and self._lease is None:
+            yield from self._take_name(self._name)
+        if self._name is not None and (self._follows or isinstance(self._origin, operations.ReadOffset)):
             # An earlier holder may have moved it until now.
-            saved: Any = yield operations.ReadOffset(self._topic, self._hold.consumer)
+            saved: Any = yield operations.ReadOffset(*self._name[:2])
             assert self._position is not None
             ours = self._position.offset
             after = (saved or ours) if self.current is None else max(ours, saved)
@@ -288,23 +295,27 @@ class Events(Feed[Event[Any]]):
             self._saved = saved if self.current is None else max(self._saved, saved)
         self._placed = True
 
-    def _take_name(self, hold: "_Hold") -> Plan[None]:
-        began = monotonic()
-        while not (yield hold.acquire()):
+    def _take_name(self, name: tuple[str, str, int]) -> Plan[None]:
+        began, self._token = monotonic(), fresh_token()
+        while not (yield operations.AcquireConsumer(*name, self._holder, self._token, HOLD_MS)):
             if not self._follows:
                 self._follows = True
                 logger.warning(
                     "consumer %r of stream %r is held by %s: this subscriber waits as a standby until it is free",
-                    hold.consumer,
-                    hold.topic,
-                    (yield hold.read_holder()),
+                    self._consumer,
+                    self._topic,
+                    (yield operations.ReadConsumerHolder(*name)),
                 )
-            yield Sleep(hold.ahead())
-            began = monotonic()
+            yield Sleep(operations.ConsumerAhead(*name, HOLD_MS))
+            began, self._token = monotonic(), fresh_token()
         seconds = HOLD_MS / 1000
-        self._lease = Lease(lambda: hold.keep(0, 0), seconds, began + seconds - monotonic(), self._lost)
+        self._lease = Lease(lambda: self._keep(0, 0), seconds, began + seconds - monotonic(), self._lost)
         self.heartbeat.add(self._lease)
         self._look_later()
+
+    def _keep(self, offset: int, created: int) -> operations.KeepConsumer:
+        assert self._name is not None
+        return operations.KeepConsumer(*self._name, self._token, HOLD_MS, offset, created)
 
     def _lost(self) -> None:
         """Fail: another process has or had the name."""
@@ -333,43 +344,13 @@ class Events(Feed[Event[Any]]):
         self._save_at = monotonic() + self._every_s
         self._look_later()
         (offset, created), lease, began = self._unsaved, self._lease, monotonic()
-        if self._consumer is None or not (offset or renew) or (self._hold and lease is None):
+        if self._consumer is None or not (offset or renew) or (self._name and lease is None):
             return
         try:
-            if self._hold is None:
+            if self._name is None:
                 yield operations.SaveHandled(self._topic, self._consumer, offset, created)
-            elif lease is not None and not lease.answered(began, (yield self._hold.keep(offset, created))):
+            elif lease is not None and not lease.answered(began, (yield self._keep(offset, created))):
                 return
             self._saved = max(self._saved, offset)
         except PASSING:
             pass  # The next save includes it; until then, events would only be delivered again.
-
-
-HOLD_MS = 12_000
-"""The milliseconds after which a dead holder of a consumer's name is replaced."""
-
-
-class _Hold:
-    """A consumer's name, and the operations of a subscriber that wants it."""
-
-    def __init__(self, topic: str, consumer: str) -> None:
-        self.topic, self.consumer = topic, consumer
-        self._name = (topic, consumer, 0)
-        self._holder = default_worker()
-        self._token = fresh_token()
-
-    def acquire(self) -> operations.AcquireConsumer:
-        self._token = fresh_token()
-        return operations.AcquireConsumer(*self._name, self._holder, self._token, HOLD_MS)
-
-    def keep(self, offset: int, created: int) -> operations.KeepConsumer:
-        return operations.KeepConsumer(*self._name, self._token, HOLD_MS, offset, created)
-
-    def leave(self, offset: int, created: int) -> operations.LeaveConsumer:
-        return operations.LeaveConsumer(*self._name, self._token, offset, created)
-
-    def ahead(self) -> operations.ConsumerAhead:
-        return operations.ConsumerAhead(*self._name, HOLD_MS)
-
-    def read_holder(self) -> operations.ReadConsumerHolder:
-        return operations.ReadConsumerHolder(*self._name)
