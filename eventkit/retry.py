@@ -81,7 +81,7 @@ def delay_after(attempt: int, stored: str | None) -> int:
             delay = policy.base * attempt
         case Fixed():
             delay = policy.base
-        case Delays():
+        case _:
             delay = policy.seconds[min(attempt, len(policy.seconds)) - 1]
     jittered = delay * random.uniform(1 - policy.jitter, 1 + policy.jitter)
     return round(min(jittered, policy.cap) * 1000)
