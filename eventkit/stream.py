@@ -1,7 +1,7 @@
 """`EventStream`: one topic of the database, as a handle, and the events that its subscribers receive.
 
 A handle validates its arguments and makes an operation of them.  It passes on the result of executing it, an answer or
-an awaitable, so the same class serves both flavours.
+an awaitable, so the same class serves both flavours; `protocols` documents its methods.
 """
 
 import sys
