@@ -1,17 +1,22 @@
 """`NotificationChannel`: one channel of the database, as a handle."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from . import checks
-from .checks import KEEP, Duration
+from . import checks, protocols
+from .checks import KEEP, MOST, Duration, Headers
 from .codec import Codec, encode_headers
-from .feeds import Notifications
+from .errors import PASSING
+from .loops import Feed, located
+from .operations import Operation
 from .operations import channel as operations
 from .operations.queue import ConfigureChannel, ReadChannelSettings
+from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
+from .values import Notification
 
 
+@protocols.documented(protocols.NotificationChannel)
 class Channel:
     """The implementation of `protocols.NotificationChannel` and `AsyncNotificationChannel`."""
 
@@ -21,27 +26,22 @@ class Channel:
         self._loops = loops
         self._codec = codec
 
-    def notify(self, payload: Any, *, headers: Mapping[str, str] | None = None, tx: Any = None) -> Any:
-        """Send a notification to all listeners; return its id."""
+    def notify(self, payload: Any, *, headers: Headers = None, tx: Any = None) -> Any:
         text = encode_headers(with_trace(headers))
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
     def listen(self, *, start: str | int = "now") -> Any:
-        """Iterate over the notifications that are committed from now on."""
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
     def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
-        """Delete the oldest notifications; return their number."""
         return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, max_keep)))
 
     def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> Any:
-        """Store what `EventKit.maintain` prunes; None means to keep all, and omitted settings stay as they are."""
         given = checks.settings(retain=(retain, checks.milliseconds), max_keep=(max_keep, checks.count))
         return self._execute(ConfigureChannel(self.name, list(given), **given))
 
     def settings(self) -> Any:
-        """Return the channel's settings."""
         return self._execute(ReadChannelSettings(self.name))
 
 
@@ -52,3 +52,45 @@ def origin(start: str | int, channels: tuple[str, ...]) -> Any:
     if checks.choice("start", start, ("now", "earliest")) == "earliest":
         return 0
     return operations.FindNow(channels)
+
+
+class Notifications(Feed[Notification[Any]]):
+    """The notifications of some channels that are committed from now on."""
+
+    def __init__(self, channels: tuple[str, ...], codec: Codec, origin: Operation[Any] | int) -> None:
+        super().__init__()
+        self._channels = channels
+        self._codec = codec
+        self._origin = origin
+        self._last: tuple[int, int] | None = None
+        self._seen: frozenset[int] = frozenset()
+
+    def attach(self) -> Plan[None]:
+        """Find the id after which to start."""
+        if self._last is None:
+            after, self._seen = yield from located(self._origin)
+            last: Any = yield operations.FindNotification(self._channels, after, MOST)
+            self._last = last
+
+    def steps(self) -> Plan[None]:
+        """Read and hand out."""
+        while True:
+            try:
+                yield from self.attach()
+                assert self._last is not None
+                found, last = yield operations.FollowNotifications(self._channels, self._last, 1000, self._codec)
+                self.items.extend(notification for notification in found if notification.id not in self._seen)
+                while self.items:
+                    yield HAND
+                self._last = last
+                if not found:
+                    yield Sleep(operations.NotificationsAhead(self._channels, *last))
+            except PASSING:
+                continue
+
+    def leave(self) -> Plan[None]:
+        """Drop items that were not handed out: they are read again."""
+        if self.current is not None:
+            self._last = (self.current.id, self.current.created_ms)
+        self.items.clear()
+        yield from ()

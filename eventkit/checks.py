@@ -3,15 +3,21 @@
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Duration = float | timedelta
 """Seconds, as a number or a timedelta."""
 
+Headers = Mapping[str, str] | None
+"""The headers of an event, a task or a notification."""
+
 KEEP: Any = object()
 """The default of a setting that is to stay as it is."""
+
+NO_RESULT: Any = object()
+"""The default of a result that is not to be saved; None would be saved."""
 
 MOST = 2**63 - 1
 """The largest integer of a database."""

@@ -1,18 +1,89 @@
-"""The outcome of a task, by how the work on it ends.
+"""Claimed tasks: from which queue the next one is claimed, how its lease is kept, and how it ends.
 
-`Retry`, `Snooze` and `Permanent` choose an outcome; any other `Exception` means another attempt, and a `BaseException`
-(a shutdown, a cancellation) releases the task without counting the attempt.
+`Retry`, `Snooze` and `Permanent` choose the end of a task; any other `Exception` means another attempt, and a
+`BaseException` (a shutdown, a cancellation) releases the task without counting the attempt.
 """
 
+import asyncio
 import logging
+import threading
+import time
 import traceback
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from typing import Any, Self
+from weakref import WeakSet, ref
 
 from . import checks
+from .backend import AsyncConnection, Connection
+from .checks import Duration
+from .codec import Codec
+from .errors import PASSING, EventkitError, Unavailable
 from .operations import Operation, finish
+from .operations.claim import Claim, fresh_token
+from .plans import Plan, run, run_async
+from .telemetry import tracing
 from .values import Task
 
 logger = logging.getLogger("eventkit")
+
+APPS: WeakSet[Any] = WeakSet()
+"""The applications of this process, which know the queues of their declared tasks."""
+
+
+class Rota:
+    """Queues that are claimed from by their weights, or one after the other if *strict*.
+
+    A queue with twice the weight has twice as many tasks handed out, while both have any.  Each has a clock of its own,
+    which runs slower the more weight it has; the one that is furthest behind is next.  A queue that was empty when its
+    turn came is owed nothing later.
+    """
+
+    def __init__(self, weights: Mapping[str, float], claim: Callable[[str], Claim], strict: bool = False) -> None:
+        self._weights = weights
+        self._claim = claim
+        self._strict = strict
+        self._clocks = dict.fromkeys(weights, 0.0)
+
+    @classmethod
+    def of(
+        cls,
+        weights: Mapping[str, float],
+        worker: str | None,
+        batch: int,
+        lease: Duration | None,
+        codec: Codec,
+        strict: bool = False,
+    ) -> Self:
+        """Return plain claims, of up to *batch* tasks each."""
+        worker = checks.default_worker() if worker is None else checks.name("worker", worker)
+        checks.count("batch", batch, least=1)
+        length = None if lease is None else checks.milliseconds("lease", lease)
+        for queue in weights:
+            if any(app.declares(queue) for app in APPS):
+                logger.warning(
+                    "work() takes from queue %r, for which an App declares tasks: run eventkit worker for those, and "
+                    "put plain payloads into another queue",
+                    queue,
+                )
+
+        def claim(queue: str) -> Claim:
+            return Claim(queue, worker, batch, length, fresh_token(), codec)
+
+        return cls(weights, claim, strict)
+
+    def __iter__(self) -> Iterator[Claim]:
+        """Yield the claims to make, until one returns tasks."""
+        names = self._weights if self._strict else sorted(self._weights, key=self._clocks.__getitem__)
+        return map(self._claim, names)
+
+    def note(self, claim: Claim, found: int) -> None:
+        """Record that *claim* has returned so many tasks."""
+        queue = claim.queue
+        if found:
+            self._clocks[queue] += found / self._weights[queue]
+        else:
+            self._clocks[queue] = max(self._clocks.values())
 
 
 class Retry(Exception):
@@ -68,10 +139,208 @@ def report(task: Task[object], error: BaseException | None, still_ours: bool) ->
         logger.warning("the lease of task %s of queue %r had run out when its work ended", task.id, task.queue)
 
 
-def first_beat(task: Task[object], now: float) -> float:
-    """Return the seconds until the lease of *task* should be extended, at *now* seconds since 1970.
+_AGAIN = 1.0
+"""Seconds after which a renewal is tried again."""
 
-    The local clock only chooses the time; the database decides whether the lease is still held.
+
+class Lease:
+    """A right that ends *seconds* after its last renewal, which is the operation that *renewal* makes."""
+
+    def __init__(
+        self, renewal: Callable[[], Operation[Any]], seconds: float, left: float, lost: Callable[[], object]
+    ) -> None:
+        now = time.monotonic()
+        self.renewal = renewal
+        self.seconds = seconds
+        self.until = now + left
+        """The time of the monotonic clock until which it is certainly held."""
+        self.due = now + left / 3
+        self._lost = lost
+
+    def answered(self, began: float, held: Any) -> bool:
+        """Process the answer of a renewal that *began* then; return whether there is something left to renew."""
+        if held:
+            self.until, self.due = began + self.seconds, time.monotonic() + self.seconds / 3
+        else:
+            self._lost()
+        return bool(held)
+
+    def unanswered(self) -> None:
+        """Retry soon: the database was unavailable."""
+        self.due = time.monotonic() + min(_AGAIN, self.seconds / 3)
+
+
+def lease_of(task: Task[Any]) -> Lease:
+    """Return the lease of *task*, while it is handled.
+
+    The local clock only chooses the time of its renewals; the database decides whether it is still held.
     """
-    left = task.lease_expires_ms / 1000 - now
-    return max(0.0, min(left, task.lease_ms / 1000)) / 3
+
+    def lost() -> None:
+        logger.warning("the lease of task %s of queue %r was lost while it ran", task.id, task.queue)
+
+    seconds = task.lease_ms / 1000
+    left = max(0.0, min(task.lease_expires_ms / 1000 - time.time(), seconds))
+    return Lease(lambda: finish.Extend(task.id, task.token, task.lease_ms), seconds, left, lost)
+
+
+class _Heartbeat:
+    """The renewal of leases."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._leases: dict[Lease, Any] = {}
+
+    def _beat(self, lease: Lease) -> Plan[None]:
+        """Renew *lease* once, and forget it if it is lost."""
+        began = time.monotonic()
+        try:
+            held = yield lease.renewal()
+        except Unavailable:
+            lease.unanswered()
+        except EventkitError:
+            self._leases.pop(lease, None)
+        else:
+            with self._changed:
+                if lease in self._leases and not lease.answered(began, held):
+                    del self._leases[lease]
+
+
+class Heartbeat(_Heartbeat):
+    """A thread that renews each lease when a third of its time has passed."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        # A strong reference would let the thread keep alive a kit that is never closed.
+        self._connection = ref(connection)
+        self._wakes_at = 0.0
+        self._thread: threading.Thread | None = None
+
+    def add(self, lease: Lease) -> None:
+        """Renew *lease* from now on."""
+        with self._changed:
+            self._leases[lease] = self._thread
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="eventkit-heartbeat", daemon=True)
+                self._thread.start()
+            elif lease.due < self._wakes_at:
+                self._changed.notify()
+
+    def remove(self, lease: Lease) -> None:
+        """Stop renewing *lease*."""
+        with self._changed:
+            self._leases.pop(lease, None)
+
+    def stop(self) -> None:
+        """Stop renewing all leases."""
+        with self._changed:
+            self._leases.clear()
+            self._thread = None
+            self._changed.notify()
+
+    def _run(self) -> None:
+        me = threading.current_thread()
+        while True:
+            with self._changed:
+                if self._thread is not me or self._connection() is None:
+                    return
+                now = time.monotonic()
+                due = [lease for lease in self._leases if lease.due <= now]
+                if not due:
+                    self._wakes_at = min((lease.due for lease in self._leases), default=now + 60)
+                    self._changed.wait(self._wakes_at - now)
+                    continue
+            for lease in due:
+                self._renew(lease)
+
+    def _renew(self, lease: Lease) -> None:
+        if (connection := self._connection()) is not None:
+            run(self._beat(lease), connection.execute)
+
+
+class AsyncHeartbeat(_Heartbeat):
+    """`Heartbeat` for asyncio: a timer for each lease, and a task once it has to be renewed."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def add(self, lease: Lease) -> None:
+        """Renew *lease* from now on."""
+        loop = asyncio.get_running_loop()
+        self._leases[lease] = loop.call_later(max(0.0, lease.due - time.monotonic()), self._start, lease)
+
+    def remove(self, lease: Lease) -> None:
+        """Stop renewing *lease*."""
+        if (beat := self._leases.pop(lease, None)) is not None:
+            beat.cancel()
+
+    def stop(self) -> None:
+        """Stop renewing all leases."""
+        for lease in list(self._leases):
+            self.remove(lease)
+
+    def _start(self, lease: Lease) -> None:
+        self._leases[lease] = asyncio.ensure_future(self._keep(lease))
+
+    async def _keep(self, lease: Lease) -> None:
+        while lease in self._leases:
+            await run_async(self._beat(lease), self._connection.execute)
+            await asyncio.sleep(max(0.0, lease.due - time.monotonic()))
+
+
+class _Handling:
+    """The work on a task: its lease is kept meanwhile, and its end is that of the work, with *done* for the ack."""
+
+    def __init__(self, loops: Any, task: Task[Any], done: Operation[bool] | None) -> None:
+        self._loops = loops
+        self._task = task
+        self._lease = lease_of(task)
+        self._done = done
+        self._tracing = tracing(task)
+
+    def begin(self) -> Task[Any]:
+        """Keep the lease from now on."""
+        self._loops.heartbeat.add(self._lease)
+        self._tracing.__enter__()
+        return self._task
+
+    def end(self, error: BaseException | None) -> Any:
+        """Ack the task, or do what *error* requests; return whether it is handled."""
+        self._tracing.__exit__(None, None, None)
+        return self._loops.complete(self._end(error))
+
+    def _end(self, error: BaseException | None) -> Plan[bool]:
+        try:
+            while True:
+                try:
+                    still_ours = yield outcome(self._task, error, self._done)
+                    break
+                except PASSING:
+                    continue  # The work is done; giving up would repeat it.
+        finally:
+            self._loops.heartbeat.remove(self._lease)
+        report(self._task, error, still_ours)
+        return isinstance(error, Exception)
+
+
+class Handling(_Handling):
+    """The context manager of `TaskQueue.handling`."""
+
+    def __enter__(self) -> Task[Any]:
+        return self.begin()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        handled: bool = self.end(error)
+        return handled
+
+
+class AsyncHandling(_Handling):
+    """`Handling` for asyncio."""
+
+    async def __aenter__(self) -> Task[Any]:
+        return self.begin()
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        handled: bool = await self.end(error)
+        return handled

@@ -1,7 +1,5 @@
 """Connecting: from a URL to a kit, and from a kit to its handles."""
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from functools import cache
 from importlib.metadata import entry_points
@@ -9,24 +7,24 @@ from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 from . import checks, locks
-from .channel import Channel, origin
+from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
-from .feeds import Notifications, Tasks
+from .handling import Rota
 from .locks import AsyncLock, Lock
-from .loops import Deliveries, Housekeeping, Loops, Scheduler
-from .loops_async import AsyncDeliveries, AsyncHousekeeping, AsyncLoops, AsyncScheduler
+from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
-from .operations.claim import ReadOutlooks
-from .operations.coordination import ListWorkers
-from .outbox import PREFIX, Inbox, Outbox, Tally
-from .plans import completed
-from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit
-from .queue import Queue
-from .results import AsyncResults, Results
-from .rota import Rota
-from .schedules import Schedules
+from .operations.claim import ReadOutlooks, fresh_token
+from .operations.coordination import AcquireLock, ListWorkers, LockAhead
+from .operations.schedule import SchedulesAhead
+from .operations.tables import upkeep
+from .outbox import PREFIX, AsyncDeliveries, Deliveries, Inbox, Outbox
+from .plans import Call, Plan, repeat
+from .protocols import AsyncConnection, AsyncEventKit, Backend, Connection, EventKit, documented
+from .queue import Queue, Tasks
+from .results import Results
+from .schedules import Schedules, tick
 from .stream import Stream
 from .values import Message
 
@@ -72,17 +70,27 @@ def _backend(scheme: str) -> Backend:
         ) from error
 
 
+_MAINTENANCE = "eventkit:maintenance"
+"""The holder of this lock does the maintenance.  The lock expires instead of being released, once in each interval."""
+
+
+def _take_turn(every: int) -> Plan[None]:
+    """Maintain, unless a process has begun that in the last *every* milliseconds."""
+    turn = AcquireLock(_MAINTENANCE, fresh_token(), checks.default_worker(), every)
+    if (yield turn) is not None:
+        yield from upkeep()
+
+
+@documented(EventKit)
 class _Handles:
     """The handles of kits, which are made without I/O."""
 
-    _connection: Any
-    _loops: Any
-    _deliveries: Any
-    _scheduler: Any
-    _housekeeping: Any
-    _tallies: defaultdict[str, Tally]
     _lock: Any
-    _results: Any
+
+    def __init__(self, loops: Any, deliveries: Any) -> None:
+        self._connection = loops.connection
+        self._loops = loops
+        self._deliveries = deliveries
 
     def stream(self, topic: str, *, type: Any = None) -> Any:
         """Return the stream of a topic."""
@@ -97,7 +105,6 @@ class _Handles:
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
     def listen(self, *channels: str, start: str | int = "now") -> Any:
-        """Listen to several channels at once."""
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(checks.name("channel", name) for name in channels)
@@ -112,7 +119,6 @@ class _Handles:
         batch: int = 1,
         lease: Duration | None = None,
     ) -> Any:
-        """Iterate over the tasks of several queues for ever."""
         weights = _weights(queues)
         rota = Rota.of(weights, worker, batch, lease, self._codec(None), strict)
         return self._loops.iterate(Tasks(rota, ReadOutlooks(tuple(weights))))
@@ -128,87 +134,80 @@ class _Handles:
         """Return an outbox, which stores its messages in a queue."""
         checks.name("outbox", name, 255 - len(PREFIX))
         queue, execute = self.queue(PREFIX + name, type=type), self._connection.execute
-        return Outbox(execute, self._deliveries, queue, self._codec(type), deliver, ordered, self._tallies[name])
+        return Outbox(execute, self._deliveries, queue, self._codec(type), deliver, ordered)
 
     def inbox(self, consumer: str) -> Any:
         """Return a consumer's inbox."""
         return Inbox(self._connection.execute, consumer)
 
     def lock(self, name: str, ttl: Duration = 60) -> Any:
-        """Return a lock, which is not held yet."""
         return self._lock(self._connection.execute, self._loops, name, ttl)
 
     def rate_limit(self, name: str, limit: int, per: Duration) -> Any:
-        """Count the call in a fixed window; return False if the window is full."""
         return self._connection.execute(locks.window(name, limit, per))
 
     def token_bucket(self, name: str, rate: float, burst: float | None = None) -> Any:
-        """Take a token from a bucket; return False if it is empty."""
         return self._connection.execute(locks.bucket(name, rate, burst))
 
     @property
     def results(self) -> Any:
-        """The results of tasks, and other named values."""
-        return self._results(self._connection, self._loops, self._codec(None))
+        return Results(self._connection, self._loops, self._codec(None))
 
     @property
     def schedules(self) -> Any:
-        """The schedules of the database."""
-        return Schedules(self._connection.execute, self._scheduler, self._codec(None))
+        return Schedules(self._connection.execute, self._loops, self._codec(None))
 
     def run_scheduler(self) -> Any:
-        """Fire schedules until the kit is closed."""
-        return self._scheduler.run()
+        return self._loops.run(repeat(self._connection, tick, SchedulesAhead()))
 
     def maintain(self) -> Any:
-        """Move due and expired tasks, and delete expired rows."""
-        return self._housekeeping.maintain()
+        return self._loops.run(upkeep())
 
     def run_maintenance(self, every: Duration = 60) -> Any:
-        """Run `maintain` from time to time, until the kit is closed."""
-        return self._housekeeping.run(checks.milliseconds("every", every, least=1))
+        interval = checks.milliseconds("every", every, least=1)
+        return self._loops.run(repeat(self._connection, lambda: _take_turn(interval), LockAhead(_MAINTENANCE)))
 
     def overview(self) -> Any:
-        """Return all numbers."""
         return self._connection.execute(ReadOverview())
 
     def workers(self) -> Any:
-        """Return the workers, by name."""
         return self._connection.execute(ListWorkers())
 
     def limits(self, limit: int = 1000) -> Any:
-        """Return the rate limit windows and token buckets that hold a count at present, by name."""
         return self._connection.execute(ListLimits(checks.count("limit", limit, least=1)))
 
     def transaction(self) -> Any:
-        """Open a transaction for ``tx=``."""
         return self._connection.transaction()
 
     def _codec(self, type: Any) -> Codec:
         return Codec(type, self._connection.max_payload)
 
+    def _end(self) -> Plan[None]:
+        """End all that waits, and then the connection."""
+        self._connection.end_sleep()
+        return self._ending(self._deliveries.caller())
 
+    def _ending(self, caller: Any) -> Plan[None]:
+        try:
+            yield Call(self._deliveries.close, caller)
+            yield Call(self._loops.close)
+        finally:
+            yield Call(self._connection.close)
+
+
+@documented(EventKit)
 class Kit(_Handles):
     """The implementation of `protocols.EventKit`."""
 
     _lock = Lock
-    _results = Results
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._loops = Loops(connection)
-        self._deliveries = Deliveries(connection, self._loops)
-        self._scheduler = Scheduler(connection, self._loops)
-        self._housekeeping = Housekeeping(connection, self._loops)
-        self._tallies = defaultdict(Tally)
+        loops = Loops(connection)
+        super().__init__(loops, Deliveries(loops))
 
     def close(self) -> None:
-        """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
-            self._connection.end_sleep()
-            self._deliveries.close()
-            self._loops.close()
-            self._connection.close()
+            self._loops.complete(self._end())
 
     def __enter__(self) -> Self:
         return self
@@ -217,32 +216,19 @@ class Kit(_Handles):
         self.close()
 
 
+@documented(EventKit)
 class AsyncKit(_Handles):
     """The implementation of `protocols.AsyncEventKit`."""
 
     _lock = AsyncLock
-    _results = AsyncResults
 
     def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-        self._loops = AsyncLoops(connection)
-        self._deliveries = AsyncDeliveries(connection, self._loops)
-        self._scheduler = AsyncScheduler(connection, self._loops)
-        self._housekeeping = AsyncHousekeeping(connection, self._loops)
-        self._tallies = defaultdict(Tally)
+        loops = AsyncLoops(connection)
+        super().__init__(loops, AsyncDeliveries(loops))
 
     async def close(self) -> None:
-        """Save the consumers' offsets, end every iterator, and close the database."""
         if not self._connection.closing:
-            self._connection.end_sleep()
-            await completed(self._close(asyncio.current_task()))
-
-    async def _close(self, caller: "asyncio.Task[Any] | None") -> None:
-        try:
-            await self._deliveries.close(caller)
-            await self._loops.close()
-        finally:
-            await self._connection.close()
+            await self._loops.complete(self._end())
 
     async def __aenter__(self) -> Self:
         return self

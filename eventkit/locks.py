@@ -4,13 +4,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
-from . import checks
+from . import checks, protocols
 from .checks import Duration
 from .errors import PASSING, LockHeld
 from .handling import logger
 from .operations.claim import fresh_token
 from .operations.coordination import AcquireLock, CountCall, LockAhead, ReadHolder, ReleaseLock, RenewLock, TakeToken
-from .plans import completed
+from .plans import Plan, attempt
 
 
 def window(name: Any, limit: Any, per: Any) -> CountCall:
@@ -33,7 +33,8 @@ class Hold(NamedTuple):
     fence: int
 
 
-class _Handle:
+@protocols.documented(protocols.Lock)
+class _Lock:
     """The common part of locks of both flavours."""
 
     def __init__(self, execute: Callable[..., Any], loops: Any, name: str, ttl: Duration) -> None:
@@ -46,19 +47,42 @@ class _Handle:
 
     @property
     def fence(self) -> int | None:
-        """The number of this holder; None while the handle does not hold the lock."""
         hold = self._hold
         return None if hold is None else hold.fence
 
-    def _attempt(self) -> AcquireLock:
-        return AcquireLock(self.name, fresh_token(), checks.default_worker(), self._ttl)
+    def acquire(self, wait: Duration = 0) -> Any:
+        return self._loops.run(self._acquire(checks.milliseconds("wait", wait) / 1000))
 
-    def _note(self, attempt: AcquireLock, fence: int | None) -> bool:
-        """Record the lock as held if the attempt succeeded; return whether it did."""
+    def renew(self) -> Any:
+        return self._loops.run(self._renew())
+
+    def release(self) -> Any:
+        return self._loops.run(self._release())
+
+    def _acquire(self, wait: float) -> Plan[bool]:
+        request = AcquireLock(self.name, fresh_token(), checks.default_worker(), self._ttl)
+        fence = yield from attempt(request, LockAhead(self.name), wait)
         if fence is not None:
             with self._mutex:
-                self._hold = Hold(attempt.token, fence)
+                self._hold = Hold(request.token, fence)
         return fence is not None
+
+    def _renew(self) -> Plan[bool]:
+        hold = self._hold
+        if hold is None:
+            return False
+        renewed: bool = yield RenewLock(self.name, hold.token, self._ttl)
+        if not renewed:
+            self._forget(hold)
+        return renewed
+
+    def _release(self) -> Plan[bool]:
+        hold = self._hold
+        if hold is None:
+            return False
+        released: bool = yield ReleaseLock(self.name, hold.token)
+        self._forget(hold)
+        return released
 
     def _forget(self, hold: Hold) -> None:
         """Record the lock as not held, unless another thread has acquired it by this handle since."""
@@ -66,92 +90,37 @@ class _Handle:
             if self._hold is hold:
                 self._hold = None
 
-    def _report(self, released: bool) -> None:
-        if not released:
-            logger.warning("lock %r was no longer held when its work ended: use a longer ttl, or renew()", self.name)
+    def _enter(self) -> Plan[None]:
+        if not (yield from self._acquire(0)):
+            raise LockHeld(self.name, *(yield ReadHolder(self.name)))
 
-    def _report_failure(self) -> None:
-        logger.warning("lock %r could not be released, and is held until it expires", self.name, exc_info=True)
+    def _exit(self) -> Plan[None]:
+        try:
+            if not (yield from self._release()):
+                logger.warning(
+                    "lock %r was no longer held when its work ended: use a longer ttl, or renew()", self.name
+                )
+        except PASSING:
+            logger.warning("lock %r could not be released, and is held until it expires", self.name, exc_info=True)
 
 
-class Lock(_Handle):
+class Lock(_Lock):
     """The implementation of `protocols.Lock`."""
 
-    def acquire(self, wait: Duration = 0) -> bool:
-        """Acquire the lock, waiting up to *wait* seconds."""
-        seconds = checks.milliseconds("wait", wait) / 1000
-        attempt = self._attempt()
-        return self._note(attempt, self._loops.attempt(attempt, LockAhead(self.name), seconds))
-
-    def renew(self) -> bool:
-        """Restart the ttl; return False if the lock is lost."""
-        hold = self._hold
-        if hold is None:
-            return False
-        renewed: bool = self._execute(RenewLock(self.name, hold.token, self._ttl))
-        if not renewed:
-            self._forget(hold)
-        return renewed
-
-    def release(self) -> bool:
-        """Release the lock."""
-        hold = self._hold
-        if hold is None:
-            return False
-        released: bool = self._execute(ReleaseLock(self.name, hold.token))
-        self._forget(hold)
-        return released
-
     def __enter__(self) -> Self:
-        if not self.acquire():
-            raise LockHeld(self.name, *self._execute(ReadHolder(self.name)))
+        self._loops.run(self._enter())
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
-            self._report(self.release())
-        except PASSING:
-            self._report_failure()
+        self._loops.run(self._exit())
 
 
-class AsyncLock(_Handle):
+class AsyncLock(_Lock):
     """The implementation of `protocols.AsyncLock`."""
 
-    async def acquire(self, wait: Duration = 0) -> bool:
-        """Acquire the lock, waiting up to *wait* seconds."""
-        seconds = checks.milliseconds("wait", wait) / 1000
-        attempt = self._attempt()
-        return self._note(attempt, await self._loops.attempt(attempt, LockAhead(self.name), seconds))
-
-    async def renew(self) -> bool:
-        """Restart the ttl; return False if the lock is lost."""
-        hold = self._hold
-        if hold is None:
-            return False
-        renewed: bool = await self._execute(RenewLock(self.name, hold.token, self._ttl))
-        if not renewed:
-            self._forget(hold)
-        return renewed
-
-    async def release(self) -> bool:
-        """Release the lock."""
-        hold = self._hold
-        if hold is None:
-            return False
-        released: bool = await self._execute(ReleaseLock(self.name, hold.token))
-        self._forget(hold)
-        return released
-
     async def __aenter__(self) -> Self:
-        if not await self.acquire():
-            raise LockHeld(self.name, *await self._execute(ReadHolder(self.name)))
+        await self._loops.run(self._enter())
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await completed(self._leave())
-
-    async def _leave(self) -> None:
-        try:
-            self._report(await self.release())
-        except PASSING:
-            self._report_failure()
+        await self._loops.complete(self._exit())

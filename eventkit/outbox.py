@@ -1,18 +1,20 @@
 """`Outbox` and `Inbox`: messages that leave with a transaction, and messages that arrive once."""
 
+import asyncio
 import inspect
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
-from . import checks
-from .checks import KEEP, Duration
+from . import checks, protocols
+from .checks import KEEP, Duration, Headers
 from .codec import Codec, encode_headers
-from .errors import Closed
-from .operations import Operation
+from .errors import PASSING, Closed
+from .handling import Rota
+from .loops import END
 from .operations.claim import Claim, fresh_token
 from .operations.coordination import (
     AckInLane,
@@ -26,8 +28,9 @@ from .operations.coordination import (
     ReadOutbox,
     See,
 )
+from .plans import Call, Plan
+from .queue import Tasks
 from .retry import Exponential, encode
-from .rota import Rota
 from .telemetry import with_trace
 from .values import Message, Task
 
@@ -70,35 +73,85 @@ class Tally:
         return delivered, sum(failures for _, _, failures, _ in recent), latency
 
 
-class Round(NamedTuple):
-    """The settings of an outbox's worker."""
+class Deliveries:
+    """The workers of a kit's outboxes.  Closing the kit waits for deliveries in progress."""
 
-    opening: OpenOutbox
-    rota: Rota
-    lookout: Lookout
-    deliver: Callable[[Message[Any]], Any]
-    ordered: bool
-    tally: Tally
+    awaits = False
+    """True if a callable may be a coroutine function."""
+    event: Any = threading.Event
+
+    def __init__(self, loops: Any) -> None:
+        self.loops = loops
+        self.tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        self.running: dict[Any, tuple[Any, Any]] = {}
+        """The iterators of the workers, each with its thread or its task, and an event that says that it has ended."""
+
+    def close(self, caller: Any) -> Any:
+        """Release claimed messages, and wait for deliveries in progress, except one that *caller* makes."""
+        return self.loops.run(self._close(caller))
+
+    def _close(self, caller: Any) -> Plan[None]:
+        running = list(self.running.items())
+        for tasks, _ in running:
+            yield Call(tasks.settle)
+        for _, (worker, ended) in running:
+            if worker != caller:
+                yield Call(ended.wait)
+
+    def caller(self) -> Any:
+        """Return the identity of the caller's thread or task."""
+        return threading.get_ident()
+
+    def leave(self, tasks: Any) -> Any:
+        """End an iterator."""
+        tasks.close()
+
+    def call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> Any:
+        """Deliver the message; return whether the call was cancelled meanwhile."""
+        answer = deliver(message)
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise TypeError("deliver returned an awaitable, which a sync kit cannot await: use connect_async")
+        return False
 
 
-def message_of(task: Task[Any]) -> Message[Any]:
-    """Return the message of *task*.  One enqueued by plain SQL has no message id, and gets its task's."""
-    headers = dict(task.headers)
-    message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
-    outbox = task.queue.removeprefix(PREFIX)
-    return Message(message_id, outbox, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
+class AsyncDeliveries(Deliveries):
+    """`Deliveries` for asyncio."""
+
+    awaits = True
+    event = asyncio.Event
+
+    def caller(self) -> Any:
+        """Return the identity of the caller's task."""
+        return asyncio.current_task()
+
+    async def leave(self, tasks: Any) -> None:
+        """End an iterator."""
+        await tasks.aclose()
+
+    async def call(self, deliver: Callable[[Message[Any]], Any], message: Message[Any]) -> bool:
+        """Deliver the message; return whether the call was cancelled meanwhile.  A blocking callable runs in a thread.
+
+        A thread cannot be stopped, so its result counts: a message being delivered is not released to another worker.
+        """
+        cancelled = False
+        if inspect.iscoroutinefunction(deliver):
+            await deliver(message)
+            return cancelled
+        work = asyncio.ensure_future(asyncio.to_thread(deliver, message))
+        try:
+            answer = await asyncio.shield(work)
+        except asyncio.CancelledError:
+            cancelled = True
+            await asyncio.wait({work})
+            answer = work.result()
+        if inspect.isawaitable(answer):
+            await answer
+        return cancelled
 
 
-def when_delivered(task: Task[Any], ordered: bool) -> Operation[bool] | None:
-    """Return the operation to use instead of the ack, for an ordered *task* that others wait for."""
-    return AckInLane(task.id, task.token, task.queue, task.key) if ordered and task.key is not None else None
-
-
-def age_when_claimed(task: Task[Any]) -> float:
-    """Return how many seconds ago *task* was added when it was claimed, by the database's clock."""
-    return max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
-
-
+@protocols.documented(protocols.Inbox)
 class Inbox:
     """The implementation of `protocols.Inbox` and `AsyncInbox`."""
 
@@ -107,7 +160,6 @@ class Inbox:
         self._execute = execute
 
     def once(self, message_id: str, tx: Any) -> Any:
-        """Return whether the consumer sees the message for the first time; recorded inside the caller's transaction."""
         if tx is None:
             raise ValueError(
                 "once() runs inside the transaction of the message's effects: pass your session, "
@@ -116,16 +168,13 @@ class Inbox:
         return self._execute(See(self.consumer, checks.name("message", message_id, 1000)), tx)
 
     def prune(self, *, older_than: Duration) -> Any:
-        """Forget messages seen longer ago; return their number."""
         return self._execute(PruneInbox(self.consumer, checks.milliseconds("older_than", older_than)))
 
     def configure(self, *, retain: Duration | None = KEEP) -> Any:
-        """Store how long `EventKit.maintain` keeps the ids of seen messages; None means for ever."""
         given = checks.settings(retain=(retain, checks.milliseconds))
         return self._execute(ConfigureInbox(self.consumer, list(given), **given))
 
     def settings(self) -> Any:
-        """Return the inbox's settings."""
         return self._execute(ReadInboxSettings(self.consumer))
 
 
@@ -133,6 +182,7 @@ _ATTEMPTS = 5
 _RETRY = encode(Exponential(base=5.0, jitter=0.0))
 
 
+@protocols.documented(protocols.Outbox)
 class Outbox:
     """The implementation of `protocols.Outbox` and `AsyncOutbox`."""
 
@@ -144,7 +194,6 @@ class Outbox:
         codec: Codec,
         deliver: Callable[[Message[Any]], Any] | None,
         ordered: bool,
-        tally: Tally,
     ) -> None:
         self.name = queue.name.removeprefix(PREFIX)
         self.queue = queue
@@ -153,15 +202,14 @@ class Outbox:
         self._codec = codec
         self._deliver = deliver
         self._ordered = ordered
-        self._tally = tally
+        self._tally = deliveries.tallies[self.name]
         self._stopped = threading.Event()
         if deliver is not None and not callable(deliver):
             raise TypeError(f"deliver is a callable that takes a message, not {type(deliver).__name__}")
         if inspect.iscoroutinefunction(deliver) and not deliveries.awaits:
             raise TypeError("deliver is a coroutine function, which a sync kit cannot await: use connect_async")
 
-    def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Mapping[str, str] | None = None) -> Any:
-        """Add a message inside the caller's transaction; return its id."""
+    def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Headers = None) -> Any:
         if tx is None:
             raise ValueError("add() runs inside a transaction: pass your session, or the one of kit.transaction()")
         if headers is not None and MESSAGE_ID in headers:
@@ -173,7 +221,6 @@ class Outbox:
         return self._execute(AddMessage(self.queue.name, self._codec.encode(payload), text, key, message_id), tx)
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> Any:
-        """Deliver messages until the outbox is stopped or the kit is closed."""
         if self._deliver is None:
             raise ValueError(f"outbox {self.name!r} has no deliver function: kit.outbox({self.name!r}, deliver=…)")
         worker = checks.default_worker() if worker is None else checks.name("worker", worker)
@@ -185,16 +232,62 @@ class Outbox:
                 raise Closed(f"outbox {self.name!r} was stopped")
             return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
-        opening, lookout = OpenOutbox(queue, _ATTEMPTS, _RETRY), Lookout(queue, self._stopped)
-        rota = Rota({queue: 1}, claim)
-        return self._deliveries.run(Round(opening, rota, lookout, self._deliver, self._ordered, self._tally))
+        return self._deliveries.loops.run(self._work(Rota({queue: 1}, claim)))
+
+    def _work(self, rota: Rota) -> Plan[None]:
+        deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
+        while not connection.closing:
+            try:
+                yield OpenOutbox(queue, _ATTEMPTS, _RETRY)
+                break
+            except PASSING:
+                continue  # A transient error does not end a loop.
+        tasks, ended = deliveries.loops.iterate(Tasks(rota, Lookout(queue, self._stopped))), deliveries.event()
+        deliveries.running[tasks] = deliveries.caller(), ended
+        try:
+            while (task := (yield Call(tasks.take))) is not END:
+                yield from self._handle(task)
+                if connection.closing or self._stopped.is_set():
+                    return
+        finally:
+            try:
+                yield Call(deliveries.leave, tasks)
+            finally:
+                del deliveries.running[tasks]
+                ended.set()
+
+    def _handle(self, task: Task[Any]) -> Plan[None]:
+        done = None
+        if self._ordered and task.key is not None:
+            done = AckInLane(task.id, task.token, task.queue, task.key)
+        # One enqueued by plain SQL has no message id, and gets its task's.
+        headers = dict(task.headers)
+        message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")
+        message = Message(message_id, self.name, task.key, task.payload, headers, task.attempt, task.enqueued_ms)
+        # The time until the claim is the database's, and the time from there on that of this process.
+        age = max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
+        began = time.monotonic()
+        delivered = cancelled = False
+        handling = self._deliveries.loops.handling(task, done)
+        handling.begin()
+        try:
+            try:
+                cancelled = yield Call(self._deliveries.call, self._deliver, message)
+                delivered = True
+            except BaseException as error:
+                if not (yield Call(handling.end, error)):
+                    raise
+            else:
+                yield Call(handling.end, None)
+        finally:
+            self._tally.count(delivered, age + time.monotonic() - began)
+        if cancelled:
+            raise asyncio.CancelledError
 
     def stop(self) -> None:
-        """End every `run` of this handle after its current delivery."""
         self._stopped.set()
         # In a thread, because the code that a signal interrupted may hold the locks that this needs.
-        threading.Thread(target=self._deliveries.rouse, name="eventkit-stop", daemon=True).start()
+        threading.Thread(target=self._deliveries.loops.connection.rouse, name="eventkit-stop", daemon=True).start()
 
     def stats(self) -> Any:
-        """Return the outbox's numbers."""
         return self._execute(ReadOutbox(self.queue.name, self._tally.numbers()))

@@ -1,12 +1,18 @@
-"""Running the plan of an operation in each flavour, and ending its waits from outside."""
+"""Plans, and the two drivers that carry them out: one for threads, one for asyncio.
+
+A plan is a generator.  It yields steps, is sent the answer of each or has its error raised at the ``yield``, and
+returns an answer of its own.  The plan of an operation yields operations only, and is sent rows.  The plans of a kit
+yield operations, whose answers they are sent, and `Sleep` and `Call`; so all loops are written once for both flavours.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from .operations import Operation, Plan, Rows
+from .errors import PASSING, Closed
+from .operations import Operation, Probe
 
 T = TypeVar("T")
 
@@ -30,6 +36,71 @@ class Stop:
         self.ring()
 
 
+class Sleep(NamedTuple):
+    """A step: sleep until *probe* is ready (True), or until *until* on the monotonic clock or *stop* (False)."""
+
+    probe: Probe
+    until: float | None = None
+    stop: Stop | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds that are left; None for no limit."""
+        return None if self.until is None else max(0.0, self.until - monotonic())
+
+
+class Call:
+    """A step: call *function*, and in asyncio await what it returns."""
+
+    __slots__ = ("arguments", "function")
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.function = function
+        self.arguments = arguments
+
+
+class Hand:
+    """A step of an iterator: hand out items until there are none, or until `Feed.look_at`."""
+
+
+HAND: Final = Hand()
+Step = Operation[Any] | Sleep | Call | Hand
+Plan = Generator[Step, Any, T]
+"""A plan of a kit."""
+
+
+def run(plan: Generator[Any, Any, T], perform: Callable[[Any], Any]) -> T:
+    """Drive *plan* with *perform*, which carries out one step and returns its answer."""
+    try:
+        step = next(plan)
+        while True:
+            try:
+                answer = perform(step)
+            except BaseException as error:
+                step = plan.throw(error)
+            else:
+                step = plan.send(answer)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+async def run_async(plan: Generator[Any, Any, T], perform: Callable[[Any], Awaitable[Any]]) -> T:
+    """Drive *plan* with *perform*, awaiting each step."""
+    try:
+        step = next(plan)
+        while True:
+            try:
+                answer = await perform(step)
+            except BaseException as error:
+                step = plan.throw(error)
+            else:
+                step = plan.send(answer)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
 _PATIENCE = 10.0
 """Seconds that work has to end after its caller was cancelled."""
 
@@ -49,23 +120,24 @@ async def completed(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def run(plan: Plan[T], fetch: Callable[[Operation[Any]], Rows]) -> T:
-    """Drive *plan* with *fetch*, which executes one statement and returns its rows."""
-    try:
-        step = next(plan)
-        while True:
-            step = plan.send(fetch(step))
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
+def attempt(operation: Operation[T], probe: Probe, wait: float) -> Plan[T]:
+    """Return the answer of *operation*, retried when *probe* is ready, for *wait* seconds or until the kit closes."""
+    until = monotonic() + wait
+    answer: T = yield operation
+    with suppress(Closed):
+        while not answer and monotonic() < until and (yield Sleep(probe, until)):
+            answer = yield operation
+    return answer
 
 
-async def run_async(plan: Plan[T], fetch: Callable[[Operation[Any]], Awaitable[Rows]]) -> T:
-    """Drive *plan* with *fetch*, awaiting each statement."""
-    try:
-        step = next(plan)
-        while True:
-            step = plan.send(await fetch(step))
-    except StopIteration as done:
-        answer: T = done.value
-        return answer
+def repeat(connection: Any, work: Callable[[], Plan[Any]], probe: Probe) -> Plan[None]:
+    """Carry out the plan *work* whenever *probe* is ready, until the kit of *connection* is closed."""
+    yield probe  # Raises `Closed` for a closed kit; from here on, closing it ends the loop.
+    with suppress(Closed):
+        while not connection.closing:
+            try:
+                yield from work()
+            except PASSING:
+                continue
+            if not (yield Sleep(probe)):
+                return

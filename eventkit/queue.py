@@ -1,23 +1,26 @@
-"""`TaskQueue`: one queue of the database, as a handle."""
+"""`TaskQueue`: one queue of the database, as a handle, and the tasks that its workers claim."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
+from time import monotonic
 from typing import Any
 
 import msgspec
 
-from . import checks, retry
-from .checks import KEEP, Duration
+from . import checks, protocols, retry
+from .checks import NO_RESULT, Duration, Headers
 from .codec import Codec, Encoded, encode_headers
-from .feeds import Tasks
-from .operations import Operation, finish
+from .errors import PASSING, QueueFull
+from .handling import Lease, Rota, logger
+from .loops import Feed
+from .operations import Operation, Probe, finish
 from .operations import queue as operations
 from .operations.bulk import AckThen, CollectedTask
 from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
 from .operations.coordination import AckManyWithResults, AckWithResult, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
-from .rota import Rota
+from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
 from .values import NewTask, Task
 
@@ -60,10 +63,10 @@ def checked_priority(value: Any) -> int:
     return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
 
 
-_NO_RESULT: Any = object()
 _STATES = ("scheduled", "ready", "leased", "dead", "done")
 
 
+@protocols.documented(protocols.TaskQueue)
 class Queue:
     """The implementation of `protocols.TaskQueue` and `AsyncTaskQueue`."""
 
@@ -83,11 +86,10 @@ class Queue:
         max_attempts: int | None = None,
         expires: Duration | datetime | None = None,
         key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers = None,
         wait: Duration | None = None,
         tx: Any = None,
     ) -> Any:
-        """Add a task; return its id, and whether it is new."""
         operation: Any
         if delay is None and run_at is None and expires is None and key is None:
             if priority != 0:
@@ -103,7 +105,6 @@ class Queue:
         return self._enqueue(operation, 1, wait, tx)
 
     def enqueue_many(self, items: Iterable[Any], tx: Any = None, *, wait: Duration | None = None) -> Any:
-        """Add tasks in one transaction, after waiting for room for all of them; return an answer for each, in order."""
         items = list(items)
         headers = with_trace(None)
         operation: Any
@@ -120,35 +121,16 @@ class Queue:
         if tx is not None:
             raise ValueError("wait= cannot be combined with tx=: a worker that makes room may wait for it")
         seconds = checks.milliseconds("wait", wait) / 1000
-        return self._loops.enqueue(operation, RoomAhead(self.name, count), seconds)
+        return self._loops.run(_enqueue(operation, RoomAhead(self.name, count), monotonic() + seconds))
 
-    def new(
-        self,
-        payload: Any,
-        *,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> NewTask:
-        """Return a task of this queue that is not enqueued yet."""
-        task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers, self.name)
+    def new(self, payload: Any, **given: Any) -> NewTask:
+        task = NewTask(payload, queue=self.name, **given)
         text, *_ = task_row(self._codec, self.name, task)
         return msgspec.structs.replace(task, payload=Encoded(text))
 
     def claim(
-        self,
-        worker: str,
-        limit: int = 1,
-        *,
-        lease: Duration | None = None,
-        wait: Duration = 0,
-        tx: Any = None,
+        self, worker: str, limit: int = 1, *, lease: Duration | None = None, wait: Duration = 0, tx: Any = None
     ) -> Any:
-        """Lease the first ready tasks, waiting up to *wait* seconds for the first."""
         checks.name("worker", worker)
         checks.count("limit", limit, least=1)
         length = None if lease is None else checks.milliseconds("lease", lease)
@@ -161,21 +143,18 @@ class Queue:
         return self._loops.attempt(operation, ReadOutlook(self.name), seconds)
 
     def receive(self, limit: int = 1, tx: Any = None) -> Any:
-        """Claim and delete in one step."""
         checks.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
-    def ack(self, task: Task[Any], *, result: Any = _NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
-        """Finish a task, save its result and enqueue *then*; return False if its lease has run out."""
+    def ack(self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
         operation: Operation[bool] = finish.Ack(task.id, task.token)
-        if result is not _NO_RESULT:
+        if result is not NO_RESULT:
             operation = AckWithResult(task.id, task.token, task.queue, self._any.encode(result))
         if following := [following_row(self._any, task) for task in then]:
             operation = AckThen(operation, following)
         return self._execute(operation, tx)
 
     def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None) -> Any:
-        """Finish tasks, and save the results of some; return the ids of those whose lease had not run out."""
         batch = sorted(tasks, key=attrgetter("id"))
         careful = tx is not None or any(task.key is not None for task in batch)
         held = [(task.id, task.token) for task in batch]
@@ -185,144 +164,89 @@ class Queue:
         return self._execute(operation(held), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
-        """Put a task back for another attempt; it is dead if it has used them up."""
         pause = None if delay is None else checks.milliseconds("delay", delay)
         return self._execute(
             finish.Retry(task.id, task.token, pause, None if error is None else checks.text(error)), tx
         )
 
     def fail(self, task: Task[Any], error: str, tx: Any = None) -> Any:
-        """Make a task a dead letter now."""
         return self._execute(finish.Fail(task.id, task.token, checks.text(error)), tx)
 
     def release(self, task: Task[Any], tx: Any = None) -> Any:
-        """Put a task back as if it had not been claimed."""
         return self._execute(finish.Release(task.id, task.token), tx)
 
     def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> Any:
-        """Put a task back for later as if it had not been claimed."""
         pause = checks.milliseconds("delay", delay)
         return self._execute(finish.Snooze(task.id, task.token, pause), tx)
 
     def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> Any:
-        """Set the lease to end so many seconds from now."""
         lease = checks.milliseconds("seconds", seconds)
         return self._execute(finish.Extend(task.id, task.token, lease), tx)
 
     def cancel(self, id: int, running: bool = False, tx: Any = None) -> Any:
-        """Delete a waiting task, or with *running* a leased one."""
         return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
-        """Iterate over the queue's tasks for ever."""
         rota = Rota.of({self.name: 1}, worker, batch, lease, self._codec)
         return self._loops.iterate(Tasks(rota, ReadOutlook(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
-        """Keep the lease while the body runs, then ack or retry the task."""
         return self._loops.handling(task)
 
     def get(self, id: int) -> Any:
-        """Return a task, in any state."""
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
     def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
-        """Return tasks by id."""
         if state is not None:
             checks.choice("state", state, _STATES)
         checks.count("limit", limit, least=1)
         return self._execute(operations.ListTasks(self.name, limit, self._codec, state, checks.count("after", after)))
 
     def peek(self, limit: int = 1) -> Any:
-        """Return the tasks that a claim would return, in its order."""
         return self._execute(operations.PeekTasks(self.name, checks.count("limit", limit, least=1), self._codec))
 
     def dead(self, limit: int = 100) -> Any:
-        """Return the dead letters, newest first."""
         return self._execute(operations.ListDead(self.name, checks.count("limit", limit, least=1), self._codec))
 
     def stats(self) -> Any:
-        """Return the queue's numbers."""
         return self._execute(operations.ReadStats(self.name))
 
     def size(self) -> Any:
-        """Return the number of scheduled, ready and leased tasks."""
         return self._execute(operations.ReadSize(self.name))
 
     def next_due(self) -> Any:
-        """Return when the next task is due."""
         return self._execute(operations.ReadNextDue(self.name))
 
     def sweep(self) -> Any:
-        """Move all due and expired tasks; return their number."""
         return self._execute(Sweep(self.name))
 
     def purge(self, state: str = "ready") -> Any:
-        """Delete the tasks in one state; return their number."""
         return self._execute(operations.Purge(self.name, checks.choice("state", state, _STATES), None))
 
     def purge_dead(self, older_than: Duration | None = None) -> Any:
-        """Delete dead letters; return their number."""
         age = None if older_than is None else checks.milliseconds("older_than", older_than)
         return self._execute(operations.Purge(self.name, "dead", age))
 
     def requeue(self, ids: Iterable[int] | None = None) -> Any:
-        """Make dead tasks ready again; return their number."""
         chosen = [] if ids is None else [checks.count("id", id) for id in ids]
         return self._execute(operations.Requeue(self.name, ids is None, chosen))
 
     def pause(self) -> Any:
-        """Stop handing out tasks until `resume`."""
         return self._execute(operations.SetPaused(self.name, True))
 
     def resume(self) -> Any:
-        """Hand out tasks again."""
         return self._execute(operations.SetPaused(self.name, False))
 
-    def configure(
-        self,
-        *,
-        max_attempts: int | None = KEEP,
-        lease: Duration | None = KEEP,
-        retry: Any = KEEP,
-        max_size: int | None = KEEP,
-        rate: float | None = KEEP,
-        burst: float | None = KEEP,
-        max_running: int | None = KEEP,
-        keep_done: Duration | None = KEEP,
-        keep_dead: Duration | None = KEEP,
-        key_ttl: Duration | None = KEEP,
-        dead_letter_to: str | None = KEEP,
-        history: bool | None = KEEP,
-    ) -> Any:
-        """Store settings for every process; None restores the default, and omitted settings stay as they are."""
-        changes = changes_of(
-            self.name,
-            max_attempts=max_attempts,
-            lease=lease,
-            retry=retry,
-            max_size=max_size,
-            rate=rate,
-            burst=burst,
-            max_running=max_running,
-            keep_done=keep_done,
-            keep_dead=keep_dead,
-            key_ttl=key_ttl,
-            dead_letter_to=dead_letter_to,
-            history=history,
-        )
-        return self._execute(operations.Configure(self.name, changes))
+    def configure(self, **given: Any) -> Any:
+        return self._execute(operations.Configure(self.name, changes_of(self.name, **given)))
 
     def settings(self) -> Any:
-        """Return the queue's settings."""
         return self._execute(operations.ReadSettings(self.name))
 
     def dead_by_error(self, limit: int = 100) -> Any:
-        """Return the number of dead letters for each error."""
         return self._execute(operations.ListDeadByError(self.name, checks.count("limit", limit, least=1)))
 
     def drop(self, *, force: bool = False) -> Any:
-        """Delete the queue; return False if there are tasks in it, and not *force*."""
         return self._execute(operations.Drop(self.name, bool(force)))
 
     @property
@@ -331,37 +255,44 @@ class Queue:
         return Codec(largest=self._codec.largest)
 
 
+def _enqueue(operation: Operation[Any], probe: Probe, until: float) -> Plan[Any]:
+    """Enqueue, retrying until then when there may be room."""
+    while True:
+        try:
+            return (yield operation)
+        except QueueFull as error:
+            if not (error.fits and (yield Sleep(probe, until))):
+                raise
+
+
 def changes_of(queue: str, **given: Any) -> dict[str, Any]:
     """Return the validated arguments of `configure` for the database; those that are `KEEP` are left out."""
+
+    def at_least_one(setting: str, value: Any) -> int:
+        return checks.count(setting, value, least=1)
+
+    def other_queue(setting: str, name: Any) -> str:
+        if checks.name("queue", name) == queue:
+            raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
+        return str(name)
+
     parsers: dict[str, Callable[[str, Any], Any]] = {
-        "max_attempts": _at_least_one,
+        "max_attempts": at_least_one,
         "lease": lambda name, value: checks.milliseconds(name, value, least=1),
-        "retry": _policy,
-        "max_size": _at_least_one,
+        "retry": lambda name, value: retry.encode(retry.policy(value)),
+        "max_size": at_least_one,
         "rate": checks.positive,
         "burst": lambda name, value: checks.burst(value),
-        "max_running": _at_least_one,
+        "max_running": at_least_one,
         "keep_done": checks.milliseconds,
         "keep_dead": checks.milliseconds,
         "key_ttl": checks.milliseconds,
-        "dead_letter_to": lambda name, value: _other_queue(queue, value),
+        "dead_letter_to": other_queue,
         "history": checks.flag,
     }
+    if unknown := given.keys() - parsers.keys():
+        raise TypeError(f"a queue has no setting {min(unknown)!r}: it has {', '.join(parsers)}")
     return checks.settings(**{name: (value, parsers[name]) for name, value in given.items()})
-
-
-def _other_queue(queue: str, name: str) -> str:
-    if checks.name("queue", name) == queue:
-        raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
-    return name
-
-
-def _at_least_one(setting: str, value: Any) -> int:
-    return checks.count(setting, value, least=1)
-
-
-def _policy(setting: str, value: Any) -> str:
-    return retry.encode(retry.policy(value))
 
 
 def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any]) -> list[TaskResult]:
@@ -369,3 +300,105 @@ def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any
     if strangers := results.keys() - queues.keys():
         raise ValueError(f"results= is for the tasks that the call acks, by their ids, not for {sorted(strangers)}")
     return [(id, codec.encode(results[id]), queues[id]) for id in sorted(results)]
+
+
+class Tasks(Feed[Task[Any]]):
+    """The tasks of the queues of *rota*, claimed as needed.
+
+    While the first tasks of a batch are processed, the leases of the others are renewed; a task whose lease may have
+    run out, because this process was suspended, is not handed out.
+    """
+
+    def __init__(self, rota: Rota, probe: Probe) -> None:
+        super().__init__()
+        self._rota = rota
+        self._probe = probe
+        self._lease: _BatchLease | None = None
+
+    def steps(self) -> Plan[None]:
+        """Claim and hand out."""
+        while True:
+            try:
+                yield from self._claim()
+                while self.items:
+                    yield HAND
+                    self._drop_lapsed()
+            except PASSING:
+                continue
+
+    def leave(self) -> Plan[None]:
+        """Release tasks that were claimed and not handed out."""
+        self._end_lease()
+        held = []
+        while (task := self._first()) is not None:
+            held.append((task.id, task.token))
+        if held:
+            yield finish.ReleaseMany(held)
+
+    def _claim(self) -> Plan[None]:
+        for claim in self._rota:
+            tasks = yield claim
+            self._rota.note(claim, len(tasks))
+            if tasks:
+                self._end_lease()
+                self._lease = _BatchLease(self, tasks[0].lease_ms)
+                self.look_at = self._lease.until
+                self.items.extend(tasks)
+                if len(tasks) > 1:
+                    self.heartbeat.add(self._lease)
+                return
+        yield Sleep(self._probe)
+
+    def _drop_lapsed(self) -> None:
+        """Drop the tasks that may be another worker's by now, and set when to check the others."""
+        lease = self._lease
+        if not self.items or lease is None:
+            return
+        self.look_at = lease.until  # Set before `lost` is read; a lease lost later would otherwise wait for that time.
+        now, lost, kept = monotonic(), lease.lost, list[Task[Any]]()
+        if now < lease.until and not lost:
+            return
+        while (task := self._first()) is not None:
+            if now < lease.until and task.id not in lost:
+                kept.append(task)
+            else:
+                logger.warning("the lease of task %s of queue %r was lost before it began", task.id, task.queue)
+        self.items.extend(kept)
+
+    def _end_lease(self) -> None:
+        if self._lease is not None:
+            self.heartbeat.remove(self._lease)
+            self._lease = None
+
+    def _first(self) -> Task[Any] | None:
+        """Return the next task, unless another thread has taken it."""
+        try:
+            return self.items.popleft()
+        except IndexError:
+            return None
+
+
+class _BatchLease(Lease):
+    """The leases of the tasks of a batch that were not handed out."""
+
+    def __init__(self, tasks: Tasks, milliseconds: int) -> None:
+        seconds = milliseconds / 1000
+        super().__init__(self._extend, seconds, tasks.asked_at + seconds - monotonic(), lambda: None)
+        self._milliseconds = milliseconds
+        self._tasks = tasks
+        self.lost: frozenset[int] = frozenset()
+
+    def answered(self, began: float, held: list[int]) -> bool:
+        """Continue with the held tasks; let the plan drop the others."""
+        super().answered(began, True)
+        lost = {task.id for task in self._held()}.difference(held)
+        if lost:
+            self.lost |= lost
+            self._tasks.look_at = 0.0
+        return bool(held)
+
+    def _extend(self) -> finish.ExtendMany:
+        return finish.ExtendMany(sorted((task.id, task.token) for task in self._held()), self._milliseconds)
+
+    def _held(self) -> list[Task[Any]]:
+        return [task for task in list(self._tasks.items) if task.id not in self.lost]

@@ -1,7 +1,6 @@
 """Retry policies: when to run a failed task again.
 
-A policy is a value, stored with the queue as JSON, so every process follows the same one.  Attempt 1 is the first run;
-the delay after it is ``policy.delay(1)``.
+A policy is a value, stored with the queue as JSON, so every process follows the same one.  Attempt 1 is the first run.
 """
 
 import random
@@ -13,40 +12,22 @@ import msgspec
 from .checks import positive
 
 
-class Exponential(msgspec.Struct, frozen=True, tag="exponential"):
+class _Growth(msgspec.Struct, frozen=True):
+    base: float = 1.0
+    jitter: float = 0.3
+    cap: float = 300.0
+
+
+class Exponential(_Growth, frozen=True, tag="exponential"):
     """A delay of ``base · 2^(n-1)`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
 
-    base: float = 1.0
-    jitter: float = 0.3
-    cap: float = 300.0
 
-    def plain(self, attempt: int) -> float:
-        """Return the delay before jitter and cap."""
-        return self.base * 2.0 ** min(attempt - 1, 1000)
-
-
-class Linear(msgspec.Struct, frozen=True, tag="linear"):
+class Linear(_Growth, frozen=True, tag="linear"):
     """A delay of ``base · n`` seconds after attempt *n*, ± *jitter* of it, at most *cap*."""
 
-    base: float = 1.0
-    jitter: float = 0.3
-    cap: float = 300.0
 
-    def plain(self, attempt: int) -> float:
-        """Return the delay before jitter and cap."""
-        return self.base * attempt
-
-
-class Fixed(msgspec.Struct, frozen=True, tag="fixed"):
+class Fixed(_Growth, frozen=True, tag="fixed"):
     """A delay of *base* seconds after every attempt, ± *jitter* of it, at most *cap*."""
-
-    base: float = 1.0
-    jitter: float = 0.3
-    cap: float = 300.0
-
-    def plain(self, attempt: int) -> float:
-        """Return the delay before jitter and cap."""
-        return self.base
 
 
 class Delays(msgspec.Struct, frozen=True, tag="delays"):
@@ -55,10 +36,6 @@ class Delays(msgspec.Struct, frozen=True, tag="delays"):
     seconds: tuple[float, ...]
     jitter: float = 0.3
     cap: float = 300.0
-
-    def plain(self, attempt: int) -> float:
-        """Return the delay before jitter and cap."""
-        return self.seconds[min(attempt, len(self.seconds)) - 1]
 
 
 Policy = Exponential | Linear | Fixed | Delays
@@ -97,5 +74,14 @@ def encode(value: Policy) -> str:
 def delay_after(attempt: int, stored: str | None) -> int:
     """Return the milliseconds to wait after run *attempt*, by the *stored* policy of the queue (NULL: exponential)."""
     policy = decode(stored) if stored else _NAMED["exponential"]
-    jittered = policy.plain(attempt) * random.uniform(1 - policy.jitter, 1 + policy.jitter)
+    match policy:
+        case Exponential():
+            delay = policy.base * 2.0 ** min(attempt - 1, 1000)
+        case Linear():
+            delay = policy.base * attempt
+        case Fixed():
+            delay = policy.base
+        case _:
+            delay = policy.seconds[min(attempt, len(policy.seconds)) - 1]
+    jittered = delay * random.uniform(1 - policy.jitter, 1 + policy.jitter)
     return round(min(jittered, policy.cap) * 1000)

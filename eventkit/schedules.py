@@ -1,25 +1,29 @@
 """`Schedules`: tasks at certain times."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from . import checks
-from .checks import KEEP, Duration
+from . import checks, protocols
+from .checks import KEEP
 from .codec import Codec, encode_headers
 from .cron import parse
 from .operations import schedule as operations
-from .values import FIRE, SCHEDULE
+from .plans import Plan
+from .values import FIRE, SCHEDULE, Fire
 
 _CATCH_UP = ("all", "latest", "none")
+_DEFAULTS = {"tz": "UTC", "priority": 0, "expires": None, "max_attempts": None, "catch_up": "all", "headers": None}
+"""The settings of a new schedule that may be left out."""
 
 
+@protocols.documented(protocols.Schedules)
 class Schedules:
     """The implementation of `protocols.Schedules` and `AsyncSchedules`."""
 
-    def __init__(self, execute: Callable[..., Any], scheduler: Any, codec: Codec) -> None:
+    def __init__(self, execute: Callable[..., Any], loops: Any, codec: Codec) -> None:
         self._execute = execute
-        self._scheduler = scheduler
+        self._loops = loops
         self._codec = codec
 
     def add(
@@ -29,101 +33,48 @@ class Schedules:
         queue: str,
         payload: Any = None,
         *,
-        tz: str = "UTC",
-        priority: int = 0,
-        expires: Duration | None = None,
-        max_attempts: int | None = None,
-        catch_up: str = "all",
         paused: bool = False,
-        headers: Mapping[str, str] | None = None,
         tx: Any = None,
+        **given: Any,
     ) -> Any:
-        """Add a schedule, or replace the one with the same name."""
         checks.name("schedule", name)
-        settings = self._checked(
-            when=when,
-            tz=tz,
-            queue=queue,
-            payload=payload,
-            priority=priority,
-            expires=expires,
-            max_attempts=max_attempts,
-            catch_up=catch_up,
-            headers=headers,
-        )
+        settings = self._checked(when=when, queue=queue, payload=payload, **{**_DEFAULTS, **given})
         return self._execute(
             operations.AddSchedule(name, operations.Settings(**settings), checks.flag("paused", paused)), tx
         )
 
     def remove(self, name: str, tx: Any = None) -> Any:
-        """Delete a schedule; return False if there is none with that name."""
         return self._execute(operations.RemoveSchedule(checks.name("schedule", name)), tx)
 
     def pause(self, name: str, tx: Any = None) -> Any:
-        """Stop a schedule until `resume`; return False if there is none with that name."""
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, True), tx)
 
     def resume(self, name: str, tx: Any = None) -> Any:
-        """Let a schedule fire again; return False if there is none with that name."""
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, False), tx)
 
-    def update(
-        self,
-        name: str,
-        *,
-        when: str = KEEP,
-        tz: str = KEEP,
-        queue: str = KEEP,
-        payload: Any = KEEP,
-        priority: int = KEEP,
-        expires: Duration | None = KEEP,
-        max_attempts: int | None = KEEP,
-        catch_up: str = KEEP,
-        paused: bool = KEEP,
-        headers: Mapping[str, str] | None = KEEP,
-        tx: Any = None,
-    ) -> Any:
-        """Change the given settings; return False if there is no schedule with that name."""
+    def update(self, name: str, *, paused: bool = KEEP, tx: Any = None, **given: Any) -> Any:
         checks.name("schedule", name)
-        changes = self._checked(
-            when=when,
-            tz=tz,
-            queue=queue,
-            payload=payload,
-            priority=priority,
-            expires=expires,
-            max_attempts=max_attempts,
-            catch_up=catch_up,
-            headers=headers,
-        )
-        return self._execute(
-            operations.ChangeSchedule(name, changes, None if paused is KEEP else checks.flag("paused", paused)), tx
-        )
+        stops = None if paused is KEEP else checks.flag("paused", paused)
+        return self._execute(operations.ChangeSchedule(name, self._checked(**given), stops), tx)
 
     def get(self, name: str) -> Any:
-        """Return a schedule; None if there is none with that name."""
         return self._execute(operations.GetSchedule(checks.name("schedule", name), self._codec))
 
     def soonest(self) -> Any:
-        """Return when the next schedule fires."""
         return self._execute(operations.ReadSoonest())
 
     def upcoming(self, name: str, count: int = 10) -> Any:
-        """Return the next times at which a schedule fires."""
         checks.count("count", count, least=1)
         return self._execute(operations.ReadUpcoming(checks.name("schedule", name), count, self._codec))
 
     def tick(self, now: datetime | None = None) -> Any:
-        """Fire all due schedules."""
-        return self._scheduler.tick(None if now is None else checks.moment("now", now))
+        return self._loops.run(tick(None if now is None else checks.moment("now", now)))
 
     def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime:
-        """Return the first fire after a time."""
         checks.moment("moment", moment)
         return parse(_when(when), tz).after(moment)
 
     def list(self) -> Any:
-        """Return all schedules, by name."""
         return self._execute(operations.ListSchedules(self._codec))
 
     def _checked(self, **given: Any) -> dict[str, Any]:
@@ -139,7 +90,20 @@ class Schedules:
             "catch_up": lambda value: checks.choice("catch_up", value, _CATCH_UP),
             "headers": _headers,
         }
+        if unknown := given.keys() - parsers.keys():
+            raise TypeError(f"a schedule has no setting {min(unknown)!r}: it has {', '.join(parsers)} and paused")
         return {name: parsers[name](value) for name, value in given.items() if value is not KEEP}
+
+
+def tick(now: int | None = None) -> Plan[list[Fire]]:
+    """Fire everything that is due at *now*, or at present."""
+    fires: list[Fire] = []
+    while True:
+        ticked = yield operations.Tick(now)
+        fires += ticked.fires
+        if not ticked.more:
+            return fires
+        now = ticked.moment
 
 
 def _when(value: Any) -> str:

@@ -1,23 +1,35 @@
-"""`EventStream`: one topic of the database, as a handle.
+"""`EventStream`: one topic of the database, as a handle, and the events that its subscribers receive.
 
 A handle validates its arguments and makes an operation of them.  It passes on the result of executing it, an answer or
-an awaitable, so the same class serves both flavours.
+an awaitable, so the same class serves both flavours; `protocols` documents its methods.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
-from . import checks
-from .checks import KEEP, Duration
+from . import checks, protocols
+from .checks import KEEP, Duration, Headers, default_worker
 from .codec import Codec, encode_headers
-from .feeds import Events
+from .errors import PASSING, LeaseLost
+from .handling import Lease, logger
+from .loops import Feed, located
+from .operations import Operation
 from .operations import stream as operations
+from .operations.claim import fresh_token
+from .operations.position import Position, ReadPosition
 from .operations.queue import ConfigureStream, ReadStreamSettings
+from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
-from .values import NewEvent
+from .values import Event, NewEvent
+
+_LINGER = 0.1
+"""Seconds without an event after which the offset is saved."""
 
 
+@protocols.documented(protocols.EventStream)
 class Stream:
     """The implementation of `protocols.EventStream` and `AsyncEventStream`."""
 
@@ -28,15 +40,8 @@ class Stream:
         self._codec = codec
 
     def publish(
-        self,
-        payload: Any,
-        *,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        dedup: str | None = None,
-        tx: Any = None,
+        self, payload: Any, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
     ) -> Any:
-        """Append an event; return its offset."""
         if dedup is not None:
             row = event_row(self._codec, NewEvent(payload, key, headers, dedup))
             return self._execute(operations.PublishOne(self.topic, row), tx)
@@ -47,7 +52,6 @@ class Stream:
         return self._execute(operations.Publish(self.topic, key, self._codec.encode(payload), text), tx)
 
     def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
-        """Append events, all or none; return their offsets, in order."""
         items = list(items)
         headers = with_trace(None)
         if headers is None and NewEvent not in set(map(type, items)):
@@ -56,7 +60,6 @@ class Stream:
         return self._execute(operations.PublishMany(self.topic, rows), tx)
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> Any:
-        """Return the events after an offset, in order."""
         checks.count("after", after)
         checks.count("limit", limit, least=1)
         skip = checks.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
@@ -73,7 +76,6 @@ class Stream:
         on_truncated: str = "raise",
         exclusive: bool = True,
     ) -> Any:
-        """Iterate over the existing events, and then over the new ones."""
         if consumer is not None:
             checks.name("consumer", consumer)
         checks.count("batch", batch, least=1)
@@ -95,50 +97,34 @@ class Stream:
         return self._loops.iterate(feed)
 
     def offset(self, consumer: str) -> Any:
-        """Return the consumer's offset."""
         return self._execute(operations.ReadOffset(self.topic, checks.name("consumer", consumer)))
 
     def save_offset(self, consumer: str, offset: int, tx: Any = None) -> Any:
-        """Move the consumer forward; return False if it is already at or beyond *offset*."""
         checks.name("consumer", consumer)
         return self._execute(operations.SaveOffset(self.topic, consumer, checks.count("offset", offset)), tx)
 
     def seek(self, consumer: str, offset: int, tx: Any = None) -> Any:
-        """Move the consumer to any offset."""
         checks.name("consumer", consumer)
         return self._execute(operations.Seek(self.topic, consumer, checks.count("offset", offset)), tx)
 
     def head(self) -> Any:
-        """Return the highest settled offset."""
         return self._execute(operations.ReadHead(self.topic))
 
     def offset_at(self, moment: datetime) -> Any:
-        """Return the offset after which everything created at or after the time lies."""
         return self._execute(operations.FindOffset(self.topic, checks.moment("moment", moment)))
 
     def consumers(self) -> Any:
-        """Return the consumers of the topic, by name."""
         return self._execute(operations.ListConsumers(self.topic))
 
     def prune(
-        self,
-        *,
-        older_than: Duration | None = None,
-        max_keep: int | None = None,
-        keep_unconsumed: bool = True,
+        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
     ) -> Any:
-        """Delete the oldest events; return their number."""
         age, keep = checks.retention(older_than, max_keep)
         return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
 
     def configure(
-        self,
-        *,
-        retain: Duration | None = KEEP,
-        max_keep: int | None = KEEP,
-        keep_unconsumed: bool | None = KEEP,
+        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> Any:
-        """Store what `EventKit.maintain` prunes; None restores the default, and omitted settings stay as they are."""
         given = checks.settings(
             retain=(retain, checks.milliseconds),
             max_keep=(max_keep, checks.count),
@@ -147,7 +133,6 @@ class Stream:
         return self._execute(ConfigureStream(self.topic, list(given), **given))
 
     def settings(self) -> Any:
-        """Return the stream's settings."""
         return self._execute(ReadStreamSettings(self.topic))
 
     def _origin(self, consumer: str | None, start: str | int | datetime) -> Any:
@@ -172,3 +157,200 @@ def event_row(codec: Codec, item: NewEvent) -> operations.EventRow:
         encode_headers(with_trace(item.headers)),
         None if item.dedup is None else checks.key(item.dedup),
     )
+
+
+HOLD_MS = 12_000
+"""The milliseconds after which a dead holder of a consumer's name is replaced."""
+
+
+class Events(Feed[Event[Any]]):
+    """The events after *origin*, and then the new ones; with *exclusive*, only while the consumer's name is held."""
+
+    def __init__(
+        self,
+        topic: str,
+        codec: Codec,
+        consumer: str | None,
+        origin: Operation[Any] | int,
+        *,
+        batch: int,
+        every_n: int,
+        every_s: float,
+        skip: bool,
+        exclusive: bool,
+    ) -> None:
+        super().__init__()
+        self._topic = topic
+        self._codec = codec
+        self._consumer = consumer
+        self._origin = origin
+        self._batch = batch
+        self._automatic = consumer is not None and (every_n > 0 or every_s > 0)
+        self._window = every_n if self._automatic and every_n else sys.maxsize
+        self._every_s = every_s if self._automatic and every_s else float("inf")
+        self._skip = skip
+        self._name = (topic, consumer, 0) if consumer is not None and exclusive else None
+        """The consumer's name as a lease, if it has one holder at a time."""
+        self._holder = default_worker()
+        self._token = fresh_token()
+        self._lease: Lease | None = None
+        self._placed = False
+        self._follows = False
+        """True if another process may have moved the consumer since the position was read."""
+        self._position: Position | None = None
+        self._saved = -1
+        self._seen: frozenset[int] = frozenset()
+        self._save_at = self.look_at = monotonic() + self._every_s
+
+    def attach(self) -> Plan[None]:
+        """Find the offset after which to start."""
+        if self._position is None:
+            after, self._seen = yield from located(self._origin)
+            position: Any = yield ReadPosition(self._topic, after)
+            self._position, self._saved = position, after
+
+    def steps(self) -> Plan[None]:
+        """Acquire the consumer's name; then read, hand out, and save from time to time and when idle."""
+        left = self._window
+        while True:
+            try:
+                if not self._placed:
+                    yield from self._take_place()
+                wanted = min(self._batch, left)
+                assert self._position is not None
+                page = yield operations.FollowEvents(
+                    self._topic, self._consumer, self._position, wanted, self._codec, self._skip
+                )
+                if page.rewound is not None:
+                    self._rewind(page.rewound)
+                found = page.events
+                self.items.extend([event for event in found if event.offset not in self._seen] if self._seen else found)
+                while self.items:
+                    yield HAND
+                    yield from self._look()
+                self._position = position = page.position
+                left -= len(found)
+                if not left:
+                    yield from self._save()
+                    left = self._window
+                if len(found) < wanted:
+                    ahead = operations.EventsAhead.of(self._topic, position)
+                    # Wait for events that follow at once: a save for each few events of a busy stream would be costly.
+                    if self._unsaved[0] and (yield Sleep(ahead, monotonic() + _LINGER)):
+                        continue
+                    yield from self._save()
+                    yield Sleep(ahead)
+            except PASSING:
+                continue
+
+    def leave(self) -> Plan[None]:
+        """Save the offset of handled events, and release the name; later events are read again."""
+        if self._position is not None and self.current is not None and self.current.offset > self._position.offset:
+            self._position = self._position.at(self.current.offset, self.current.created_ms)
+        self.items.clear()
+        lease, self._lease = self._lease, None
+        if self._name is None:
+            yield from self._save()
+        elif lease is not None:
+            self.heartbeat.remove(lease)
+            self._placed, self._follows = False, True
+            unsaved = self._unsaved
+            self._saved = max(self._saved, unsaved[0])
+            yield operations.LeaveConsumer(*self._name, self._token, *unsaved)
+
+    @property
+    def _unsaved(self) -> tuple[int, int]:
+        """The offset to save, and the time of its event; 0 and 0 for none."""
+        handled = self.handled
+        if self._automatic and handled is not None and handled.offset > self._saved:
+            return handled.offset, handled.created_ms
+        return 0, 0
+
+    def _rewind(self, saved: Position) -> None:
+        """Move back to the saved position, after the database has gone back."""
+        logger.warning(
+            "the database has gone back, to a backup or a standby's state: consumer %r of topic %r continues after "
+            "its saved offset %s",
+            self._consumer,
+            self._topic,
+            saved.offset,
+        )
+        self._position, self._saved = saved, saved.offset
+        self._seen = frozenset()
+        self.current = self.handled = None
+
+    def _take_place(self) -> Plan[None]:
+        yield from self.attach()
+        if self._name is not None and self._lease is None:
+            yield from self._take_name(self._name)
+        if self._name is not None and (self._follows or isinstance(self._origin, operations.ReadOffset)):
+            # An earlier holder may have moved it until now.
+            saved: Any = yield operations.ReadOffset(*self._name[:2])
+            assert self._position is not None
+            ours = self._position.offset
+            after = (saved or ours) if self.current is None else max(ours, saved)
+            if after != ours:
+                position: Any = yield ReadPosition(self._topic, after)
+                self._position = position
+            self._saved = saved if self.current is None else max(self._saved, saved)
+        self._placed = True
+
+    def _take_name(self, name: tuple[str, str, int]) -> Plan[None]:
+        began, self._token = monotonic(), fresh_token()
+        while not (yield operations.AcquireConsumer(*name, self._holder, self._token, HOLD_MS)):
+            if not self._follows:
+                self._follows = True
+                logger.warning(
+                    "consumer %r of stream %r is held by %s: this subscriber waits as a standby until it is free",
+                    self._consumer,
+                    self._topic,
+                    (yield operations.ReadConsumerHolder(*name)),
+                )
+            yield Sleep(operations.ConsumerAhead(*name, HOLD_MS))
+            began, self._token = monotonic(), fresh_token()
+        seconds = HOLD_MS / 1000
+        self._lease = Lease(lambda: self._keep(0, 0), seconds, began + seconds - monotonic(), self._lost)
+        self.heartbeat.add(self._lease)
+        self._look_later()
+
+    def _keep(self, offset: int, created: int) -> operations.KeepConsumer:
+        assert self._name is not None
+        return operations.KeepConsumer(*self._name, self._token, HOLD_MS, offset, created)
+
+    def _lost(self) -> None:
+        """Fail: another process has or had the name."""
+        if self._lease is not None:
+            self._lease = None
+            self.failure = LeaseLost(
+                f"consumer {self._consumer!r} of stream {self._topic!r} was taken over by another process: "
+                f"its offset is saved no more; subscribe again to wait until the name is free"
+            )
+            self.stop.set()
+            self.look_at = 0.0
+
+    def _look(self) -> Any:
+        """Save if it is time; and hand out no event that may be another holder's by now."""
+        if monotonic() >= self._save_at:
+            yield from self._save()
+        while self._lease is not None and monotonic() >= self._lease.until:
+            yield from self._save(renew=True)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self.failure is None:
+            self.look_at = self._save_at if self._lease is None else min(self._save_at, self._lease.until)
+
+    def _save(self, renew: bool = False) -> Any:
+        self._save_at = monotonic() + self._every_s
+        self._look_later()
+        (offset, created), lease, began = self._unsaved, self._lease, monotonic()
+        if self._consumer is None or not (offset or renew) or (self._name and lease is None):
+            return
+        try:
+            if self._name is None:
+                yield operations.SaveHandled(self._topic, self._consumer, offset, created)
+            elif lease is not None and not lease.answered(began, (yield self._keep(offset, created))):
+                return
+            self._saved = max(self._saved, offset)
+        except PASSING:
+            pass  # The next save includes it; until then, events would only be delivered again.

@@ -1,10 +1,13 @@
-"""The values that a database holds: events, tasks, notifications, settings."""
+"""The values that a database holds (events, tasks, notifications, settings), and its numbers and diagnostics.
+
+The module is long because it only lists values.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
@@ -12,6 +15,24 @@ from .checks import Duration, as_datetime
 from .retry import Policy
 
 P = TypeVar("P", covariant=True)
+D = TypeVar("D")
+
+
+class Moment(Generic[D]):
+    """A time that a field holds in milliseconds since 1970, as a datetime; None where the field is None."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    @overload
+    def __get__(self, row: None, kind: Any = None) -> Self: ...
+    @overload
+    def __get__(self, row: object, kind: Any = None) -> D: ...
+    def __get__(self, row: object, kind: Any = None) -> Any:
+        if row is None:
+            return self
+        milliseconds = getattr(row, self._field)
+        return None if milliseconds is None else as_datetime(milliseconds)
 
 
 class Event(msgspec.Struct, Generic[P], frozen=True, gc=False):
@@ -24,10 +45,8 @@ class Event(msgspec.Struct, Generic[P], frozen=True, gc=False):
     headers: dict[str, str]
     created_ms: int
 
-    @property
-    def created_at(self) -> datetime:
-        """The time at which it was published, by the database's clock."""
-        return as_datetime(self.created_ms)
+    created_at = Moment[datetime]("created_ms")
+    """The time at which it was published, by the database's clock."""
 
 
 class Notification(msgspec.Struct, Generic[P], frozen=True, gc=False):
@@ -39,10 +58,8 @@ class Notification(msgspec.Struct, Generic[P], frozen=True, gc=False):
     headers: dict[str, str]
     created_ms: int
 
-    @property
-    def created_at(self) -> datetime:
-        """The time at which it was sent, by the database's clock."""
-        return as_datetime(self.created_ms)
+    created_at = Moment[datetime]("created_ms")
+    """The time at which it was sent, by the database's clock."""
 
 
 class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
@@ -67,25 +84,14 @@ class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
     lease_ms: int
     lapsed: bool = False
 
-    @property
-    def run_at(self) -> datetime:
-        """The time at which it was due."""
-        return as_datetime(self.run_ms)
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """The time at which it was enqueued."""
-        return as_datetime(self.enqueued_ms)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """The time after which no worker would have got it."""
-        return _optional(self.expires_ms)
-
-    @property
-    def lease_expires_at(self) -> datetime:
-        """The time until which the task is leased, unless it is extended."""
-        return as_datetime(self.lease_expires_ms)
+    run_at = Moment[datetime]("run_ms")
+    """The time at which it was due."""
+    enqueued_at = Moment[datetime]("enqueued_ms")
+    """The time at which it was enqueued."""
+    expires_at = Moment[datetime | None]("expires_ms")
+    """The time after which no worker would have got it."""
+    lease_expires_at = Moment[datetime]("lease_expires_ms")
+    """The time until which the task is leased, unless it is extended."""
 
 
 class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
@@ -114,35 +120,18 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
     error: str | None
     result: Any
 
-    @property
-    def run_at(self) -> datetime:
-        """The time at which it is or was due."""
-        return as_datetime(self.run_ms)
-
-    @property
-    def enqueued_at(self) -> datetime:
-        """The time at which it was enqueued."""
-        return as_datetime(self.enqueued_ms)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """The time after which no worker gets it."""
-        return _optional(self.expires_ms)
-
-    @property
-    def lease_expires_at(self) -> datetime | None:
-        """The time until which its worker holds it, while it is leased."""
-        return _optional(self.lease_expires_ms)
-
-    @property
-    def claimed_at(self) -> datetime | None:
-        """The time at which its latest run began."""
-        return _optional(self.claimed_ms)
-
-    @property
-    def finished_at(self) -> datetime | None:
-        """The time at which it was done, or died."""
-        return _optional(self.finished_ms)
+    run_at = Moment[datetime]("run_ms")
+    """The time at which it is or was due."""
+    enqueued_at = Moment[datetime]("enqueued_ms")
+    """The time at which it was enqueued."""
+    expires_at = Moment[datetime | None]("expires_ms")
+    """The time after which no worker gets it."""
+    lease_expires_at = Moment[datetime | None]("lease_expires_ms")
+    """The time until which its worker holds it, while it is leased."""
+    claimed_at = Moment[datetime | None]("claimed_ms")
+    """The time at which its latest run began."""
+    finished_at = Moment[datetime | None]("finished_ms")
+    """The time at which it was done, or died."""
 
     @property
     def died_at(self) -> datetime | None:
@@ -158,10 +147,8 @@ class Consumer(msgspec.Struct, frozen=True):
     lag: int
     updated_ms: int
 
-    @property
-    def updated_at(self) -> datetime:
-        """The time at which the offset was last saved."""
-        return as_datetime(self.updated_ms)
+    updated_at = Moment[datetime]("updated_ms")
+    """The time at which the offset was last saved."""
 
 
 class PipelineInfo(msgspec.Struct, frozen=True):
@@ -181,15 +168,10 @@ class PipelineInfo(msgspec.Struct, frozen=True):
     started_ms: int
     updated_ms: int
 
-    @property
-    def started_at(self) -> datetime:
-        """The time at which it was last started."""
-        return as_datetime(self.started_ms)
-
-    @property
-    def updated_at(self) -> datetime:
-        """The time at which it last reported."""
-        return as_datetime(self.updated_ms)
+    started_at = Moment[datetime]("started_ms")
+    """The time at which it was last started."""
+    updated_at = Moment[datetime]("updated_ms")
+    """The time at which it last reported."""
 
 
 class Message(msgspec.Struct, Generic[P], frozen=True):
@@ -203,10 +185,8 @@ class Message(msgspec.Struct, Generic[P], frozen=True):
     attempt: int
     enqueued_ms: int
 
-    @property
-    def enqueued_at(self) -> datetime:
-        """The time at which it was added, by the database's clock."""
-        return as_datetime(self.enqueued_ms)
+    enqueued_at = Moment[datetime]("enqueued_ms")
+    """The time at which it was added, by the database's clock."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -231,15 +211,10 @@ class Schedule(msgspec.Struct, frozen=True):
     fired: int
     skipped: int
 
-    @property
-    def next_at(self) -> datetime | None:
-        """The time at which it fires next; None while it is paused."""
-        return _optional(self.next_ms)
-
-    @property
-    def last_at(self) -> datetime | None:
-        """The time of its last fire, which is the task's ``run_at``."""
-        return _optional(self.last_ms)
+    next_at = Moment[datetime | None]("next_ms")
+    """The time at which it fires next; None while it is paused."""
+    last_at = Moment[datetime | None]("last_ms")
+    """The time of its last fire, which is the task's ``run_at``."""
 
 
 SCHEDULE, FIRE = "eventkit-schedule", "eventkit-fire"
@@ -254,10 +229,8 @@ class Fire(msgspec.Struct, frozen=True):
     fire_ms: int
     task_id: int
 
-    @property
-    def moment(self) -> datetime:
-        """The time at which it was due."""
-        return as_datetime(self.fire_ms)
+    moment = Moment[datetime]("fire_ms")
+    """The time at which it was due."""
 
 
 class Enqueued(NamedTuple):
@@ -291,10 +264,6 @@ class NewTask(msgspec.Struct, frozen=True):
     key: str | None = None
     headers: Mapping[str, str] | None = None
     queue: str | None = None
-
-
-def _optional(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else as_datetime(milliseconds)
 
 
 DAY = 86_400.0
@@ -344,3 +313,216 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 def seconds(milliseconds: int | None) -> float | None:
     """Return a duration of the database in seconds."""
     return None if milliseconds is None else milliseconds / 1000
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A diagnostic of a database: *level* is ``good``, ``doubtful`` or ``bad``, *remedy* says what to do about it."""
+
+    level: str
+    what: str
+    remedy: str = ""
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """The dead tasks of a queue with the same *reason* and *error*: their *number*, and the id of the last."""
+
+    reason: str
+    error: str | None
+    number: int
+    first_ms: int
+    last_ms: int
+    last_id: int
+
+    first_at = Moment[datetime]("first_ms")
+    """The time at which the first of them died."""
+    last_at = Moment[datetime]("last_ms")
+    """The time at which the last of them died."""
+
+
+class Maintained(msgspec.Struct, frozen=True):
+    """The result of `EventKit.maintain`.
+
+    It counts the due, lapsed or expired tasks that were *moved*, and the deleted rows: *done* and *dead* tasks whose
+    retention has ended, *results*, rate limit windows and token buckets (*limits*), reservations of *keys*, *events*
+    and *notifications*, ids of messages in an *inbox*, rows *staged* for a batch that was never written, and marks of
+    *written* batches.
+    """
+
+    moved: int
+    done: int
+    dead: int
+    results: int
+    limits: int
+    keys: int
+    events: int
+    notifications: int
+    inbox: int
+    staged: int
+    written: int
+
+
+class TaskLook(msgspec.Struct, frozen=True):
+    """A task as shown in a list, with the beginning of its payload's JSON text and of its error."""
+
+    id: int
+    state: str
+    key: str | None
+    payload: str
+    payload_length: int
+    priority: int
+    attempt: int
+    max_attempts: int
+    run_ms: int
+    enqueued_ms: int
+    lease_expires_ms: int | None
+    worker: str | None
+    claimed_ms: int | None
+    finished_ms: int | None
+    reason: str | None
+    error: str | None
+
+
+class EventLook(msgspec.Struct, frozen=True):
+    """An event as shown in a list, with the beginning of its payload's JSON text."""
+
+    offset: int
+    key: str | None
+    payload: str
+    payload_length: int
+    headers: Mapping[str, str]
+    created_ms: int
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """A worker: the *queues* it claims from, its *slots*, and how many of its tasks are *running*.
+
+    *leased* is the number of tasks leased to it; of all workers together, 10,000 are counted.  A worker outside an
+    `App` has only that number, and neither slots nor times.
+    """
+
+    name: str
+    queues: list[str]
+    slots: int | None
+    running: int | None
+    leased: int
+    started_ms: int | None
+    seen_ms: int | None
+    oldest_claim_ms: int | None
+    alive: bool
+
+    started_at = Moment[datetime | None]("started_ms")
+    """The time at which it began."""
+    seen_at = Moment[datetime | None]("seen_ms")
+    """The time at which it last reported, which it does every ten seconds while it is *alive*."""
+    oldest_claim_at = Moment[datetime | None]("oldest_claim_ms")
+    """The time at which it claimed the task that it has held longest."""
+
+
+class LimitInfo(msgspec.Struct, frozen=True):
+    """A limit that holds a count: a window of *per* seconds, or a token bucket, for which *per* is None.
+
+    *amount* is how many calls the window has counted, or how many tokens the bucket had when it was last used; *until*
+    is when the window ends, or when the bucket is full again at the latest.
+    """
+
+    name: str
+    per: float | None
+    amount: float
+    counted_ms: int
+    until_ms: int
+
+    counted_at = Moment[datetime]("counted_ms")
+    """The time at which it was last used."""
+    until = Moment[datetime]("until_ms")
+    """The time at which the window ends, or the bucket is full again."""
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """The numbers of a queue.  *oldest_ready_age* is in seconds, None if no task is ready.
+
+    Each state is counted up to 10,000.  *approximate* says that a count was cut off: a 10,000 then means "at least so
+    many", and due tasks that were not moved yet are counted in part.  `TaskQueue.size` counts all.
+    """
+
+    scheduled: int
+    ready: int
+    leased: int
+    dead: int
+    done: int
+    oldest_ready_age: float | None
+    paused: bool
+    approximate: bool
+
+
+class OutboxStats(msgspec.Struct, frozen=True):
+    """The numbers of an outbox.  *oldest_age* is that of the oldest message that is not delivered, in seconds.
+
+    For the last minute, in this kit: how many messages were *delivered*, how many attempts *failed*, and the mean
+    *latency* of those delivered, in seconds from `add`.
+    """
+
+    pending: int
+    delivering: int
+    dead: int
+    oldest_age: float | None
+    delivered: int
+    failed: int
+    latency: float | None
+
+
+class TopicStats(msgspec.Struct, frozen=True):
+    """The numbers of a topic: its *head*, the number of *events* it keeps, and its *consumers* by name.
+
+    Events, and the lag of each consumer, are counted up to 10,000; *approximate* says that a count was cut off.
+    """
+
+    head: int
+    events: int
+    consumers: list[Consumer]
+    approximate: bool
+
+
+class ScheduleStats(msgspec.Struct, frozen=True):
+    """The numbers of a schedule: the *queue* of its tasks, and how many of its fires were *fired* and *skipped*."""
+
+    queue: str
+    next_ms: int | None
+    last_ms: int | None
+    fired: int
+    skipped: int
+
+    @property
+    def paused(self) -> bool:
+        """True if it does not fire."""
+        return self.next_ms is None
+
+    next_at = Moment[datetime | None]("next_ms")
+    """The time at which it fires next; None while it is paused."""
+    last_at = Moment[datetime | None]("last_ms")
+    """The time of its last fire; None before the first."""
+
+
+class HeldLock(msgspec.Struct, frozen=True):
+    """A held lock: the *holder*'s worker name and *fence*."""
+
+    holder: str
+    fence: int
+    until_ms: int
+
+    until = Moment[datetime]("until_ms")
+    """The time at which it expires, unless it is renewed."""
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """The numbers of a whole kit, each by name.
+
+    *queues* that have tasks or settings; *topics* that have or had events, or have consumers; *schedules*; held
+    *locks*; and the number of *results*, up to 10,000.  *approximate* says that a count was cut off.
+    """
+
+    queues: dict[str, QueueStats]
+    topics: dict[str, TopicStats]
+    schedules: dict[str, ScheduleStats]
+    locks: dict[str, HeldLock]
+    results: int
+    approximate: bool

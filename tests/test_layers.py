@@ -16,16 +16,15 @@ FLOORS = (
     {"new_file", "transaction"},
     {"codec", "retry", "fork", "cron"},
     {"values"},
-    {"stats"},
     {"operations"},
     {"plans", "statements"},
+    {"backend"},
+    {"protocols_async"},
     {"protocols"},
-    {"handling", "rota"},
-    {"heartbeat"},
-    {"messages"},
-    {"feeds"},
-    {"stream", "queue", "channel", "outbox", "locks", "results", "schedules"},
-    {"loops", "loops_async", "functions"},
+    {"handling"},
+    {"loops"},
+    {"stream", "queue", "channel", "locks", "results", "schedules"},
+    {"outbox", "functions"},
     {"kit"},
     {"transfer", "app", "arrow", "rollup"},
     {"testing", "lake", "webhooks", "access"},
@@ -39,6 +38,7 @@ FLOORS = (
 """From the ground up; rooms of a floor do not import each other.  ``""`` is the package itself."""
 
 FOR_BACKENDS = {
+    "backend",
     "checks",
     "codec",
     "errors",
@@ -49,7 +49,6 @@ FOR_BACKENDS = {
     "plans",
     "protocols",
     "statements",
-    "stats",
     "transaction",
     "values",
 }

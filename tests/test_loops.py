@@ -1,8 +1,7 @@
-"""`loops` and `loops_async` are one text in two flavours.
+"""Plans are one text for both flavours; the drivers, and what calls them, are two texts that agree.
 
-They are written twice because a mechanism that writes them once would be harder to read than both.  This holds
-them together: without ``async``, ``await`` and the word Async, each method that both have is the same, except
-where the flavours differ by nature, and those places are listed here.
+Without ``async``, ``await`` and the word Async, each function or method that exists twice is the same, except where the
+flavours differ by nature, and those places are listed here.
 """
 
 import ast
@@ -14,82 +13,106 @@ from typing import Any, cast
 import pytest
 
 import eventkit
-from eventkit.loops import Loops
-from eventkit.loops_async import AsyncLoops
+from eventkit.loops import AsyncLoops, Loops
+from eventkit.operations.enqueue import RoomAhead
+from eventkit.operations.stream import ReadHead
 
 FOLDER = Path(eventkit.__file__).parent
 
 DIFFERENT = {
-    "iterate": "an async loop that is left needs a task to give back",
+    "run": "in asyncio it returns a coroutine",
+    "complete": "a cancellation waits for the end",
+    "_perform": "a step may call a coroutine function or another one",
     "close": "an async kit waits for what loops that were left have begun",
 }
 """The methods of the loops whose bodies differ, and the reasons."""
+
+
+def alike(text: str) -> str:
+    """Return the code without its asynchrony."""
+    text = re.sub(r"\basync (?=def|for|with)|\bawait |Async|(?<=__)a(?=enter__|exit__)", "", text)
+    return re.sub(r"\brun_async\b", "run", text)
 
 
 def methods(file: str, of: str) -> dict[str, ast.FunctionDef]:
     """Return the methods of the class, without their asynchrony and their comments."""
     module = ast.parse((FOLDER / file).read_text("utf-8"))
     [text] = [ast.unparse(node) for node in module.body if isinstance(node, ast.ClassDef) and node.name == of]
-    text = re.sub(r"\basync (?=def|for|with)|\bawait |Async|\ba(?=iter\(|next\()", "", text)
-    text = re.sub(r"\bcompleted\((run)_async(.*)\)", r"\1\2", text)
-    [loops] = ast.parse(text).body
-    assert isinstance(loops, ast.ClassDef)
-    return {node.name: node for node in loops.body if isinstance(node, ast.FunctionDef)}
+    [found] = ast.parse(alike(text)).body
+    assert isinstance(found, ast.ClassDef)
+    return {node.name: node for node in found.body if isinstance(node, ast.FunctionDef)}
 
 
-SYNC, ASYNC = methods("loops.py", "Loops"), methods("loops_async.py", "AsyncLoops")
+def statements(function: ast.FunctionDef) -> list[str]:
+    """Return the body of a function, without its docstring."""
+    return [ast.unparse(node) for node in function.body if not isinstance(node, ast.Expr | ast.AnnAssign)]
+
+
+SYNC, ASYNC = methods("loops.py", "Loops"), methods("loops.py", "AsyncLoops")
 
 
 def test_both_loops_have_the_same_methods() -> None:
-    """Each waiting method exists in both flavours, with the same arguments."""
-    assert SYNC.keys() == ASYNC.keys()
+    """Each method exists in both flavours, with the same arguments."""
+    assert {*SYNC, "complete"} == ASYNC.keys()
     for name in SYNC.keys() - {"__init__"}:
         assert ast.unparse(SYNC[name].args) == ast.unparse(ASYNC[name].args), name
 
 
-@pytest.mark.parametrize("name", sorted(SYNC.keys() - DIFFERENT.keys() - {"__init__"}))
-def test_methods_are_alike(name: str) -> None:
-    """Their bodies differ only by ``async`` and ``await``."""
-    assert ast.unparse(SYNC[name]) == ast.unparse(ASYNC[name])
-
-
-@pytest.mark.parametrize("name", ["_walk", "_end", "_leave"])
-def test_iterators_are_alike(name: str) -> None:
-    """Both carry out the same steps in the same way."""
-    blocking, awaited = methods("messages.py", "Messages"), methods("messages.py", "AsyncMessages")
-    assert ast.unparse(blocking[name]) == ast.unparse(awaited[name])
+def test_other_methods_are_one_text() -> None:
+    """Only what is listed as different has a text for each flavour."""
+    assert SYNC.keys() - {"__init__"} == DIFFERENT.keys() - {"complete"}
+    assert {"attempt", "iterate", "handling"} <= methods("loops.py", "_Loops").keys()
 
 
 def test_the_list_of_differences_is_true() -> None:
     """A method that is listed as different must differ."""
-    for name in DIFFERENT:
+    for name in DIFFERENT.keys() & SYNC.keys():
         assert ast.unparse(SYNC[name]) != ast.unparse(ASYNC[name]), name
 
 
-@pytest.mark.parametrize("name", ["Scheduler", "Housekeeping"])
-def test_schedulers_and_housekeeping_are_alike(name: str) -> None:
-    """Schedulers and housekeeping are the same in both flavours."""
-    blocking, awaited = methods("loops.py", name), methods("loops_async.py", f"Async{name}")
-    assert blocking.keys() == awaited.keys()
-    for method in blocking.keys() - {"__init__"}:
-        assert ast.unparse(blocking[method]) == ast.unparse(awaited[method]), method
+def test_both_drivers_carry_out_the_same_steps() -> None:
+    """The drivers of plans differ only by ``async`` and ``await``."""
+    module = ast.parse((FOLDER / "plans.py").read_text("utf-8"))
+    blocking, awaited = (
+        ast.parse(alike(ast.unparse(node))).body[0]
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in ("run", "run_async")
+    )
+    assert isinstance(blocking, ast.FunctionDef)
+    assert isinstance(awaited, ast.FunctionDef)
+    assert statements(blocking) == statements(awaited)
+
+
+def test_an_iterator_takes_its_steps_from_one_text() -> None:
+    """Neither iterator has a way of its own to carry out steps, to end, or to leave."""
+    blocking, awaited = methods("loops.py", "Messages"), methods("loops.py", "AsyncMessages")
+    shared = methods("loops.py", "_Iterator").keys()
+    assert {"_walk", "_sleep", "_end", "_leave"} <= shared
+    assert not shared & (blocking.keys() | awaited.keys()) - {"__init__"}
+
+
+@pytest.mark.parametrize(
+    ("file", "blocking", "awaited"),
+    [("handling.py", "Handling", "AsyncHandling"), ("locks.py", "Lock", "AsyncLock")],
+)
+def test_contexts_are_alike(file: str, blocking: str, awaited: str) -> None:
+    """Entering and leaving differ only by ``async`` and ``await``, and by a cancellation that waits for the end."""
+    sync, asynchronous = methods(file, blocking), methods(file, awaited)
+    assert sync.keys() == asynchronous.keys()
+    for name in sync:
+        one, other = ast.unparse(sync[name]), ast.unparse(asynchronous[name])
+        assert one.replace("_loops.complete(", "_loops.run(") == other.replace("_loops.complete(", "_loops.run("), name
 
 
 def test_deliveries_are_alike() -> None:
-    """The workers of outboxes have the same methods in both flavours, and deliver alike but for a cancellation.
+    """The workers of outboxes deliver by one plan; only what waits, or runs a thread, has two texts.
 
     Closing a kit of asyncio is a task of its own, which a cancellation does not end, so it is given its caller.
     """
-    blocking, awaited = methods("loops.py", "Deliveries"), methods("loops_async.py", "AsyncDeliveries")
-    assert blocking.keys() == awaited.keys()
-    for name in blocking.keys() - {"__init__", "close"}:
+    blocking, awaited = methods("outbox.py", "Deliveries"), methods("outbox.py", "AsyncDeliveries")
+    assert awaited.keys() == {"caller", "leave", "call"}
+    for name in awaited:
         assert ast.unparse(blocking[name].args) == ast.unparse(awaited[name].args), name
-    assert loops_of(blocking["run"]) == loops_of(awaited["run"])
-
-
-def loops_of(function: ast.FunctionDef) -> list[str]:
-    """Return the loops of *function*."""
-    return [ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.For | ast.While)]
 
 
 class Closing:
@@ -104,7 +127,7 @@ class Closing:
             raise eventkit.Closed("the kit is closed: connect again")
         return []
 
-    def sleep(self, probe: object, timeout: float) -> bool:
+    def sleep(self, probe: object, timeout: float | None, stop: object) -> bool:
         """Report that another look is due."""
         return True
 
@@ -116,14 +139,14 @@ class AsyncClosing(Closing):
         """Find nothing, once."""
         return super().execute(operation)
 
-    async def sleep(self, probe: object, timeout: float) -> bool:  # type: ignore[override]
+    async def sleep(self, probe: object, timeout: float | None, stop: object) -> bool:  # type: ignore[override]
         """Report that another look is due."""
         return True
 
 
 def test_a_wait_whose_kit_is_closed_before_the_next_look_finds_nothing() -> None:
     """The call does not fail, like one whose kit is closed while it sleeps."""
-    nothing: Any = None
+    nothing, probe = ReadHead("t"), RoomAhead("q", 1)
     blocking, awaited = Loops(cast(Any, Closing())), AsyncLoops(cast(Any, AsyncClosing()))
-    assert blocking.attempt(nothing, nothing, 60) == []
-    assert asyncio.run(awaited.attempt(nothing, nothing, 60)) == []
+    assert blocking.attempt(nothing, probe, 60) == []
+    assert asyncio.run(awaited.attempt(nothing, probe, 60)) == []

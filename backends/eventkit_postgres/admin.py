@@ -8,7 +8,7 @@ from typing import Any
 import eventkit_migrations
 import psycopg
 
-from eventkit.stats import Finding
+from eventkit.values import Finding
 
 from .address import Address, parse
 from .errors import translated

@@ -13,7 +13,7 @@ import eventkit_migrations
 
 from eventkit.errors import Unavailable
 from eventkit.new_file import new_file
-from eventkit.stats import Finding
+from eventkit.values import Finding
 
 from .address import Address, parse
 from .file import reserved

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from .. import checks, retry
 from ..cron import parse
-from ..rota import APPS
+from ..handling import APPS
 from ..values import Schedule
 from .declarations import ListenerDeclaration, ScheduleDeclaration, Signature, SubscriberDeclaration, TaskDeclaration
 from .task import Function

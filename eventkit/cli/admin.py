@@ -18,7 +18,7 @@ from .settings import Json, Url, duration
 
 if TYPE_CHECKING:
     from eventkit import EventKit
-    from eventkit.stats import Finding
+    from eventkit.values import Finding
 
 
 def migrate(
@@ -227,7 +227,7 @@ _LATE = 60
 def examine(url: str) -> "list[Finding]":
     """Return all diagnostics, in reading order."""
     from eventkit.errors import EventkitError
-    from eventkit.stats import Finding
+    from eventkit.values import Finding
 
     found = [*_distributions(), *backend_function(url, "diagnose")(url)]
     try:
@@ -242,7 +242,7 @@ def _distributions() -> "Iterator[Finding]":
     """Report other distributions that install a package named eventkit."""
     from importlib.metadata import packages_distributions
 
-    from eventkit.stats import Finding
+    from eventkit.values import Finding
 
     for name in sorted({*packages_distributions().get("eventkit", ())} - {"eventkit-db"}):
         yield Finding(
@@ -253,7 +253,7 @@ def _distributions() -> "Iterator[Finding]":
 
 
 def _queues(kit: "EventKit") -> "Iterator[Finding]":
-    from eventkit.stats import Finding
+    from eventkit.values import Finding
 
     for name, stats in kit.overview().queues.items():
         waiting = stats.oldest_ready_age or 0
@@ -278,7 +278,7 @@ def _queues(kit: "EventKit") -> "Iterator[Finding]":
 
 
 def _consumers(kit: "EventKit") -> "Iterator[Finding]":
-    from eventkit.stats import Finding
+    from eventkit.values import Finding
 
     for topic, stats in kit.overview().topics.items():
         for consumer in stats.consumers:
@@ -294,7 +294,7 @@ def _consumers(kit: "EventKit") -> "Iterator[Finding]":
 
 
 def _schedules(kit: "EventKit") -> "Iterator[Finding]":
-    from eventkit.stats import Finding
+    from eventkit.values import Finding
 
     for schedule in kit.schedules.list():
         if schedule.next_at is not None:

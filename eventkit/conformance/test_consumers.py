@@ -342,7 +342,7 @@ def test_a_holder_that_was_replaced_while_it_sleeps_is_woken(
     kit: EventKit, connect: Callable[..., Any], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It wakes when it should have renewed its lease."""
-    monkeypatch.setattr("eventkit.feeds.HOLD_MS", 1500)
+    monkeypatch.setattr("eventkit.stream.HOLD_MS", 1500)
     waiting = in_thread(next, _subscribe(kit))
     time.sleep(0.2)
     with _subscribe(connect(url)) as second:
@@ -359,7 +359,7 @@ def test_a_name_is_kept_while_an_event_is_handled_for_long(
     kit: EventKit, connect: Callable[..., Any], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder renews its lease while it handles an event and while it is idle."""
-    monkeypatch.setattr("eventkit.feeds.HOLD_MS", 900)
+    monkeypatch.setattr("eventkit.stream.HOLD_MS", 900)
     stream = kit.stream("t")
     stream.publish_many(range(2))
     with _subscribe(kit) as first:

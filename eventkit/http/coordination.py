@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody
 from .. import checks
 from ..operations.claim import fresh_token
 from ..operations.coordination import AcquireLock, LockAhead, ReadHolder, ReleaseLock, RenewLock
-from ..stats import HeldLock
+from ..values import HeldLock
 from .events import while_connected
 from .requests import AtLeastOne, Name, Refusal, Token, token
 from .routing import route

@@ -14,7 +14,7 @@ from ..operations.admin import CountDeaths, Deaths, ReadOverview
 from ..operations.coordination import ListWorkers
 from ..plans import Stop
 from ..protocols import AsyncConnection
-from ..stats import Overview, WorkerInfo
+from ..values import Overview, WorkerInfo
 
 STATES = ("scheduled", "ready", "leased", "dead", "done")
 

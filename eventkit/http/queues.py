@@ -11,8 +11,7 @@ from .. import checks
 from ..operations.queue import CreateQueue
 from ..queue import changes_of
 from ..retry import Policy
-from ..stats import QueueStats
-from ..values import QueueSettings
+from ..values import QueueSettings, QueueStats
 from .keys import require
 from .requests import AtLeastOne, Count, Name, Refusal, Seconds
 from .routing import route

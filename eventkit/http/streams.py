@@ -13,8 +13,7 @@ from ..operations.channel import FindNotification, FindNow, FollowNotifications,
 from ..operations.position import Position as Proof
 from ..operations.position import ReadPosition
 from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
-from ..stats import TopicStats
-from ..values import Consumer, Event, NewEvent, Notification, StreamSettings
+from ..values import Consumer, Event, NewEvent, Notification, StreamSettings, TopicStats
 from .events import Live, live, while_connected
 from .requests import IS_NAME, IS_NUMBER, Count, Key, Number, Seconds
 from .routing import route

@@ -10,8 +10,18 @@ import msgspec
 
 from ..checks import as_datetime
 from ..codec import decode_headers
-from ..stats import EventLook, HeldLock, LimitInfo, Overview, QueueStats, ScheduleStats, TaskLook, TopicStats
-from ..values import Consumer, PipelineInfo
+from ..values import (
+    Consumer,
+    EventLook,
+    HeldLock,
+    LimitInfo,
+    Overview,
+    PipelineInfo,
+    QueueStats,
+    ScheduleStats,
+    TaskLook,
+    TopicStats,
+)
 from . import Operation, Plan, Read, Rows, column, each, flag, nothing, one_or_none, step
 from .claim import Sweep
 from .finish import Remove, unblock

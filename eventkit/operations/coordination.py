@@ -14,8 +14,7 @@ import msgspec
 
 from ..checks import as_datetime
 from ..errors import TaskFailed
-from ..stats import OutboxStats, WorkerInfo
-from ..values import InboxSettings, seconds
+from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
 from . import Operation, Outlook, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, outlook, step
 from .claim import Claim, ReadOutlook, Sweep, through_the_gate
 from .finish import Ack, AckMany, Ended, Finish, Held, unblock

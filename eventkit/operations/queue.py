@@ -10,8 +10,7 @@ import msgspec
 from .. import retry
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
-from ..stats import DeadLetters, QueueStats
-from ..values import ChannelSettings, QueueSettings, StreamSettings, TaskInfo, seconds
+from ..values import ChannelSettings, DeadLetters, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
 from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, step
 from .channel import Notify
 from .claim import Sweep

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, ClassVar, NamedTuple
 
-from ..stats import Maintained
+from ..values import Maintained
 from . import Operation, Plan, Read, ReadStep, Rows, Step, all_rows, column, first, nothing, one, step
 from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, Promote

@@ -16,8 +16,7 @@ commit then takes one statement for all events, one for all tasks and one for al
 `emits` publishes an event for each changed row of a mapped class.
 """
 
-from .handles import CollectedChannel, CollectedQueue, CollectedStream, Collector, collect
 from .models import emits
-from .session import bind
+from .session import CollectedChannel, CollectedQueue, CollectedStream, Collector, bind, collect
 
 __all__ = ["CollectedChannel", "CollectedQueue", "CollectedStream", "Collector", "bind", "collect", "emits"]

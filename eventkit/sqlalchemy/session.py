@@ -1,22 +1,31 @@
-"""The events and tasks that a session has collected, and the kit that it writes them to."""
+"""The streams, queues and channels of a session, whose calls are collected, and the kit that the commit writes to."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event
-from sqlalchemy.exc import UnboundExecutionError
+from sqlalchemy.exc import MissingGreenlet, UnboundExecutionError
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionmaker
 from sqlalchemy.util import await_only
 
-from ..codec import Codec
+from .. import checks
+from ..checks import Duration, Headers
+from ..codec import Codec, encode_headers
 from ..kit import AsyncKit, Kit
 from ..operations import Operation
-from ..operations.bulk import CollectedEvent, enqueue, notify, publish
+from ..operations.bulk import CollectedEvent, CollectedTask, enqueue, notify, publish
+from ..operations.enqueue import PLAIN
 from ..protocols import AsyncEventKit, EventKit
+from ..queue import task_row
+from ..stream import event_row
+from ..telemetry import with_trace
+from ..values import NewEvent, NewTask
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
@@ -26,6 +35,8 @@ if TYPE_CHECKING:
         | type[AsyncSession] | AsyncSession | async_sessionmaker[Any] | async_scoped_session[Any]
     )  # fmt: skip
     """A session, or an object that makes sessions."""
+
+P = TypeVar("P")
 
 
 class Binding(NamedTuple):
@@ -94,40 +105,46 @@ def find(session: Session) -> Binding | None:
     return None
 
 
+def _asyncio() -> Any:
+    """Return SQLAlchemy's asyncio extension, if the application has imported it."""
+    if "sqlalchemy.ext.asyncio" not in sys.modules:
+        return None
+    import sqlalchemy.ext.asyncio as extension
+
+    return extension
+
+
 def _holder(sessions: Any, kit: Any) -> type[Session] | Session:
+    """Return the class or the session that a binding of *sessions* is for."""
     if isinstance(sessions, scoped_session):
         return _holder(sessions.session_factory, kit)
     if isinstance(sessions, sessionmaker):
         return sessions.class_
     if isinstance(sessions, Session) or (isinstance(sessions, type) and issubclass(sessions, Session)):
         return sessions
-    if "sqlalchemy.ext.asyncio" in sys.modules and (holder := _async_holder(sessions, kit)) is not None:
-        return holder
-    raise TypeError(
-        f"bind() takes a sessionmaker, a scoped_session, a Session or a class of them, or the asyncio counterpart of "
-        f"one, not {type(sessions).__name__}"
-    )
-
-
-def _async_holder(sessions: Any, kit: Any) -> type[Session] | Session | None:
-    from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
-
-    if isinstance(sessions, async_scoped_session):
-        return _async_holder(sessions.session_factory, kit)
-    is_class = isinstance(sessions, type) and issubclass(sessions, AsyncSession)
-    if not is_class and not isinstance(sessions, AsyncSession | async_sessionmaker):
-        return None
+    extension = _asyncio()
+    if extension is not None and isinstance(sessions, extension.async_scoped_session):
+        return _holder(sessions.session_factory, kit)
+    is_class = extension is not None and isinstance(sessions, type) and issubclass(sessions, extension.AsyncSession)
+    if extension is None or not (
+        is_class or isinstance(sessions, extension.AsyncSession | extension.async_sessionmaker)
+    ):
+        raise TypeError(
+            f"bind() takes a sessionmaker, a scoped_session, a Session or a class of them, or the asyncio counterpart "
+            f"of one, not {type(sessions).__name__}"
+        )
     if not isinstance(kit, AsyncKit):
         raise TypeError("async sessions write to an async kit: bind them to one from eventkit.connect_async()")
-    if isinstance(sessions, AsyncSession):
-        return sessions.sync_session
-    if isinstance(sessions, async_sessionmaker):
+    if isinstance(sessions, extension.AsyncSession):
+        inner: Session = sessions.sync_session
+        return inner
+    if is_class:
+        sessions.sync_session_class = _inner_class(sessions, sessions.sync_session_class)
+    else:
         given = sessions.kw.get("sync_session_class", sessions.class_.sync_session_class)
         if isinstance(given, sessionmaker):
             return given.class_
         sessions.configure(sync_session_class=_inner_class(sessions, given))
-    else:
-        sessions.sync_session_class = _inner_class(sessions, sessions.sync_session_class)
     return _inner[sessions]
 
 
@@ -139,11 +156,8 @@ def _inner_class(outer: Any, given: type[Session]) -> type[Session]:
 
 
 def _async_session(session: Session) -> Any:
-    if "sqlalchemy.ext.asyncio" not in sys.modules:
-        return None
-    from sqlalchemy.ext.asyncio import async_session
-
-    return async_session(session)
+    """Return the async session that *session* is the inside of, if it is one's."""
+    return None if _asyncio() is None else _asyncio().async_session(session)
 
 
 EVENTS, TASKS, NOTIFICATIONS = range(3)
@@ -287,3 +301,155 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
         elif transaction.parent is None:
             pending.over = True
             del session.info[Pending]
+
+
+def collect(session: Session | scoped_session[Any] | AsyncSession | async_scoped_session[Any]) -> Collector:
+    """Return the streams, queues and channels of *session*, which `bind` has bound to a kit.
+
+    No call waits, so with an AsyncSession none is awaited either.
+    """
+    return Collector(_session(session))
+
+
+class Collector:
+    """The kit of a session: calls are collected in the session's transaction, which begins with the first.
+
+    Each call checks its arguments, as on the kit's own handles.  Errors that only the database detects, such as a full
+    queue, are raised by the commit.
+    """
+
+    def __init__(self, session: Session) -> None:
+        Pending.of(session)
+        self._session = session
+
+    @overload
+    def stream(self, topic: str) -> CollectedStream[Any]: ...
+    @overload
+    def stream(self, topic: str, *, type: type[P]) -> CollectedStream[P]: ...
+
+    def stream(self, topic: str, *, type: Any = None) -> CollectedStream[Any]:
+        """Return a topic, to publish to."""
+        return CollectedStream(self._session, topic, type)
+
+    @overload
+    def queue(self, name: str) -> CollectedQueue[Any]: ...
+    @overload
+    def queue(self, name: str, *, type: type[P]) -> CollectedQueue[P]: ...
+
+    def queue(self, name: str, *, type: Any = None) -> CollectedQueue[Any]:
+        """Return a queue, to put tasks into."""
+        return CollectedQueue(self._session, name, type)
+
+    @overload
+    def channel(self, name: str) -> CollectedChannel[Any]: ...
+    @overload
+    def channel(self, name: str, *, type: type[P]) -> CollectedChannel[P]: ...
+
+    def channel(self, name: str, *, type: Any = None) -> CollectedChannel[Any]:
+        """Return a channel, to notify."""
+        return CollectedChannel(self._session, name, type)
+
+
+class _Handle:
+    """A handle that collects rows of one kind for a session."""
+
+    def __init__(self, session: Session, kind: int, type: Any) -> None:
+        self._session = session
+        self._kind = kind
+        self._pending = Pending.of(session)
+        codec = self._pending.codec
+        self._codec = codec if type is None else Codec(type, codec.largest)
+
+    def _collect(self, *rows: tuple[Any, ...]) -> None:
+        pending = self._pending
+        if pending.over:
+            pending = self._pending = Pending.of(self._session)
+        pending.rows[self._kind].extend(rows)
+        if pending.committing:
+            with suppress(MissingGreenlet):  # The commit has failed, and the next one writes.
+                pending.write(self._session)
+
+
+class CollectedStream(_Handle, Generic[P]):
+    """A topic in a session."""
+
+    def __init__(self, session: Session, topic: str, type: Any) -> None:
+        self.topic = checks.name("topic", topic)
+        super().__init__(session, EVENTS, type)
+
+    def publish(self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None) -> None:
+        """Append an event when the session commits.  It has no offset until then, so nothing is returned."""
+        row: CollectedEvent
+        if key is None and dedup is None and with_trace(headers) is None:
+            row = (self.topic, self._codec.encode(payload), None, None, None)
+        else:
+            row = (self.topic, *event_row(self._codec, NewEvent(payload, key, headers, dedup)))
+        self._collect(row)
+
+    def publish_many(self, items: Iterable[P | NewEvent]) -> None:
+        """Append events, in this order, when the session commits."""
+        events = [item if isinstance(item, NewEvent) else NewEvent(item) for item in items]
+        self._collect(*[(self.topic, *event_row(self._codec, event)) for event in events])
+
+
+class CollectedQueue(_Handle, Generic[P]):
+    """A queue in a session."""
+
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.name = checks.name("queue", name)
+        super().__init__(session, TASKS, type)
+
+    def enqueue(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Headers = None,
+    ) -> None:
+        """Add a task when the session commits, unless its *key* is taken.  Durations start at the commit."""
+        row: CollectedTask
+        plain = delay is None and run_at is None and max_attempts is None and expires is None and key is None
+        if plain and priority == 0 and with_trace(headers) is None:
+            row = (self.name, self._codec.encode(payload), *PLAIN)
+        else:
+            task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
+            row = (self.name, *task_row(self._codec, self.name, task))
+        self._collect(row)
+
+    def enqueue_many(self, items: Iterable[P | NewTask]) -> None:
+        """Add tasks when the session commits."""
+        tasks = [item if isinstance(item, NewTask) else NewTask(item) for item in items]
+        self._collect(*[(self.name, *task_row(self._codec, self.name, task)) for task in tasks])
+
+
+class CollectedChannel(_Handle, Generic[P]):
+    """A channel in a session."""
+
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.name = checks.name("channel", name)
+        super().__init__(session, NOTIFICATIONS, type)
+
+    def notify(self, payload: P, *, headers: Headers = None) -> None:
+        """Send a notification to all listeners when the session commits."""
+        self._collect((self.name, self._codec.encode(payload), encode_headers(with_trace(headers))))
+
+
+def _session(session: Any) -> Session:
+    if isinstance(session, Session):
+        return session
+    if isinstance(session, scoped_session):
+        return _session(session())
+    if (extension := _asyncio()) is not None:
+        if isinstance(session, extension.async_scoped_session):
+            session = session()
+        if isinstance(session, extension.AsyncSession):
+            inner: Session = session.sync_session
+            return inner
+    raise TypeError(
+        f"collect() takes a Session, scoped_session, AsyncSession or async_scoped_session, not {type(session).__name__}"
+    )

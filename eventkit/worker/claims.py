@@ -7,9 +7,9 @@ from time import monotonic
 from typing import Any
 
 from ..codec import Codec
+from ..handling import Rota
 from ..operations.claim import Claim, ReadOutlooks, fresh_token
 from ..protocols import AsyncConnection
-from ..rota import Rota
 from ..values import Task
 from .executor import Executor
 from .leases import Acks

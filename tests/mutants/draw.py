@@ -17,7 +17,14 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 
 AREAS = {
-    "plans": ["eventkit/operations/*.py", "eventkit/feeds.py", "eventkit/messages.py"],
+    "plans": [
+        "eventkit/operations/*.py",
+        "eventkit/channel.py",
+        "eventkit/loops.py",
+        "eventkit/plans.py",
+        "eventkit/queue.py",
+        "eventkit/stream.py",
+    ],
     "sql": ["backends/eventkit_sqlite/*.sql", "backends/eventkit_postgres/*.sql"],
     "plpgsql": ["migrations/eventkit_migrations/versions/*postgres*.sql"],
     "wake": [
@@ -26,7 +33,7 @@ AREAS = {
         "backends/eventkit_sqlite/writer.py",
         "backends/eventkit_postgres/waking.py",
     ],
-    "worker": ["eventkit/worker/*.py", "eventkit/heartbeat.py", "eventkit/handling.py", "eventkit/rota.py"],
+    "worker": ["eventkit/worker/*.py", "eventkit/handling.py"],
     "http": [
         "eventkit/access/*.py",
         "eventkit/http/keys.py",

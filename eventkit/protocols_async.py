@@ -1,0 +1,440 @@
+"""The types of an asyncio kit: those of `protocols`, awaited.
+
+The methods are documented there; a docstring here says what differs.  The signatures are written out, because type
+checkers cannot derive them.
+"""
+
+# A method of a protocol has no body, for which pyright would ask for an ellipsis after the docstring.
+# pyright: reportReturnType=false
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any, Protocol, Self, TypeVar, overload
+
+from .checks import KEEP, NO_RESULT, Duration, Headers
+from .retry import Policy
+from .values import (
+    ChannelSettings,
+    Consumer,
+    DeadLetters,
+    Enqueued,
+    Event,
+    Fire,
+    InboxSettings,
+    LimitInfo,
+    Maintained,
+    Message,
+    NewEvent,
+    NewTask,
+    Notification,
+    OutboxStats,
+    Overview,
+    QueueSettings,
+    QueueStats,
+    Schedule,
+    StreamSettings,
+    Task,
+    TaskInfo,
+    WorkerInfo,
+)
+
+P = TypeVar("P")
+M_co = TypeVar("M_co", covariant=True)
+
+
+class AsyncSubscription(Protocol[M_co]):
+    """`Subscription`, awaited.
+
+    It attaches at its first step, or when it is awaited.  Cancelling a step loses no item: the next step returns it.
+    """
+
+    def __await__(self) -> Generator[Any, Any, Self]: ...
+    def __aiter__(self) -> AsyncIterator[M_co]: ...
+    async def __anext__(self) -> M_co: ...
+
+    async def next(self, timeout: Duration | None = None) -> M_co: ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AsyncEventKit(Protocol):
+    """`EventKit`, awaited."""
+
+    @overload
+    def stream(self, topic: str) -> AsyncEventStream[Any]: ...
+    @overload
+    def stream(self, topic: str, *, type: type[P]) -> AsyncEventStream[P]: ...
+
+    @overload
+    def queue(self, name: str) -> AsyncTaskQueue[Any]: ...
+    @overload
+    def queue(self, name: str, *, type: type[P]) -> AsyncTaskQueue[P]: ...
+
+    @overload
+    def channel(self, name: str) -> AsyncNotificationChannel[Any]: ...
+    @overload
+    def channel(self, name: str, *, type: type[P]) -> AsyncNotificationChannel[P]: ...
+
+    @overload
+    def outbox(
+        self, name: str, *, deliver: Callable[[Message[Any]], object] | None = None, ordered: bool = False
+    ) -> AsyncOutbox[Any]: ...
+    @overload
+    def outbox(
+        self, name: str, *, deliver: Callable[[Message[P]], object] | None = None, ordered: bool = False, type: type[P]
+    ) -> AsyncOutbox[P]: ...
+
+    def work(
+        self,
+        queues: Iterable[str | tuple[str, float]],
+        worker: str | None = None,
+        *,
+        strict: bool = False,
+        batch: int = 1,
+        lease: Duration | None = None,
+    ) -> AsyncSubscription[Task[Any]]: ...
+
+    def inbox(self, consumer: str) -> AsyncInbox: ...
+
+    def lock(self, name: str, ttl: Duration = 60) -> AsyncLock: ...
+
+    async def rate_limit(self, name: str, limit: int, per: Duration) -> bool: ...
+
+    async def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool: ...
+
+    @property
+    def results(self) -> AsyncResults: ...
+
+    @property
+    def schedules(self) -> AsyncSchedules: ...
+
+    async def run_scheduler(self) -> None: ...
+
+    async def maintain(self) -> Maintained: ...
+
+    async def run_maintenance(self, every: Duration = 60) -> None: ...
+
+    async def overview(self) -> Overview: ...
+
+    async def workers(self) -> list[WorkerInfo]: ...
+
+    async def limits(self, limit: int = 1000) -> list[LimitInfo]: ...
+
+    def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+class AsyncEventStream(Protocol[P]):
+    """`EventStream`, awaited."""
+
+    topic: str
+
+    async def publish(
+        self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
+    ) -> int: ...
+
+    async def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]: ...
+
+    async def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]: ...
+
+    def subscribe(
+        self,
+        consumer: str | None = None,
+        *,
+        start: str | int | datetime = "committed",
+        batch: int = 1000,
+        save_every_n: int = 1000,
+        save_every_s: Duration = 1.0,
+        on_truncated: str = "raise",
+        exclusive: bool = True,
+    ) -> AsyncSubscription[Event[P]]: ...
+
+    async def offset(self, consumer: str) -> int: ...
+
+    async def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool: ...
+
+    async def seek(self, consumer: str, offset: int, tx: Any = None) -> None: ...
+
+    async def head(self) -> int: ...
+
+    async def offset_at(self, moment: datetime) -> int: ...
+
+    async def consumers(self) -> list[Consumer]: ...
+
+    async def prune(
+        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+    ) -> int: ...
+
+    async def configure(
+        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
+    ) -> None: ...
+
+    async def settings(self) -> StreamSettings: ...
+
+
+class AsyncTaskQueue(Protocol[P]):
+    """`TaskQueue`, awaited."""
+
+    name: str
+
+    async def enqueue(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Headers = None,
+        wait: Duration | None = None,
+        tx: Any = None,
+    ) -> Enqueued: ...
+
+    async def enqueue_many(
+        self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
+    ) -> list[Enqueued]: ...
+
+    async def claim(
+        self, worker: str, limit: int = 1, *, lease: Duration | None = None, wait: Duration = 0, tx: Any = None
+    ) -> list[Task[P]]: ...
+
+    async def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]: ...
+
+    def new(
+        self,
+        payload: P,
+        *,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Headers = None,
+    ) -> NewTask: ...
+
+    async def ack(
+        self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None
+    ) -> bool: ...
+
+    async def ack_many(
+        self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None
+    ) -> list[int]: ...
+
+    async def retry(
+        self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
+    ) -> bool: ...
+
+    async def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool: ...
+
+    async def release(self, task: Task[Any], tx: Any = None) -> bool: ...
+
+    async def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool: ...
+
+    async def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool: ...
+
+    async def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool: ...
+
+    def work(
+        self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None
+    ) -> AsyncSubscription[Task[P]]: ...
+
+    def handling(self, task: Task[P]) -> AbstractAsyncContextManager[Task[P], bool]: ...
+
+    async def get(self, id: int) -> TaskInfo[P] | None: ...
+
+    async def peek(self, limit: int = 1) -> list[TaskInfo[P]]: ...
+
+    async def dead(self, limit: int = 100) -> list[TaskInfo[P]]: ...
+
+    async def dead_by_error(self, limit: int = 100) -> list[DeadLetters]: ...
+
+    async def stats(self) -> QueueStats: ...
+
+    async def size(self) -> int: ...
+
+    async def next_due(self) -> datetime | None: ...
+
+    async def sweep(self) -> int: ...
+
+    async def purge(self, state: str = "ready") -> int: ...
+
+    async def purge_dead(self, older_than: Duration | None = None) -> int: ...
+
+    async def requeue(self, ids: Iterable[int] | None = None) -> int: ...
+
+    async def pause(self) -> None: ...
+
+    async def resume(self) -> None: ...
+
+    async def configure(
+        self,
+        *,
+        max_attempts: int | None = KEEP,
+        lease: Duration | None = KEEP,
+        retry: Policy | str | Sequence[float] | None = KEEP,
+        max_size: int | None = KEEP,
+        rate: float | None = KEEP,
+        burst: float | None = KEEP,
+        max_running: int | None = KEEP,
+        keep_done: Duration | None = KEEP,
+        keep_dead: Duration | None = KEEP,
+        key_ttl: Duration | None = KEEP,
+        dead_letter_to: str | None = KEEP,
+        history: bool | None = KEEP,
+    ) -> None: ...
+
+    async def settings(self) -> QueueSettings: ...
+
+    async def drop(self, *, force: bool = False) -> bool: ...
+
+    # Last, because below it ``list`` would mean this method to a type checker.
+    async def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
+
+
+class AsyncNotificationChannel(Protocol[P]):
+    """`NotificationChannel`, awaited."""
+
+    name: str
+
+    async def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int: ...
+
+    def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
+
+    async def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int: ...
+
+    async def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> None: ...
+
+    async def settings(self) -> ChannelSettings: ...
+
+
+class AsyncOutbox(Protocol[P]):
+    """`Outbox`, awaited.  *deliver* may be a coroutine function; a callable that blocks runs in a thread."""
+
+    name: str
+
+    @property
+    def queue(self) -> AsyncTaskQueue[P]: ...
+
+    async def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str: ...
+
+    async def run(self, worker: str | None = None, *, batch: int = 1) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def stats(self) -> OutboxStats: ...
+
+
+class AsyncInbox(Protocol):
+    """`Inbox`, awaited."""
+
+    consumer: str
+
+    async def once(self, message_id: str, tx: Any) -> bool: ...
+
+    async def prune(self, *, older_than: Duration) -> int: ...
+
+    async def configure(self, *, retain: Duration | None = KEEP) -> None: ...
+
+    async def settings(self) -> InboxSettings: ...
+
+
+class AsyncSchedules(Protocol):
+    """`Schedules`, awaited."""
+
+    async def add(
+        self,
+        name: str,
+        when: str,
+        queue: str,
+        payload: Any = None,
+        *,
+        tz: str = "UTC",
+        priority: int = 0,
+        expires: Duration | None = None,
+        max_attempts: int | None = None,
+        catch_up: str = "all",
+        paused: bool = False,
+        headers: Headers = None,
+        tx: Any = None,
+    ) -> None: ...
+
+    async def remove(self, name: str, tx: Any = None) -> bool: ...
+
+    async def pause(self, name: str, tx: Any = None) -> bool: ...
+
+    async def resume(self, name: str, tx: Any = None) -> bool: ...
+
+    async def update(
+        self,
+        name: str,
+        *,
+        when: str = KEEP,
+        tz: str = KEEP,
+        queue: str = KEEP,
+        payload: Any = KEEP,
+        priority: int = KEEP,
+        expires: Duration | None = KEEP,
+        max_attempts: int | None = KEEP,
+        catch_up: str = KEEP,
+        paused: bool = KEEP,
+        headers: Headers = KEEP,
+        tx: Any = None,
+    ) -> bool: ...
+
+    async def get(self, name: str) -> Schedule | None: ...
+
+    async def soonest(self) -> datetime | None: ...
+
+    async def upcoming(self, name: str, count: int = 10) -> list[datetime]: ...
+
+    async def tick(self, now: datetime | None = None) -> list[Fire]: ...
+
+    def next_after(self, when: str, moment: datetime, tz: str = "UTC") -> datetime: ...
+
+    # Last, because a type checker would take ``list`` for this method below it.
+    async def list(self) -> list[Schedule]: ...
+
+
+class AsyncLock(Protocol):
+    """`Lock`, awaited."""
+
+    name: str
+
+    @property
+    def fence(self) -> int | None: ...
+
+    async def acquire(self, wait: Duration = 0) -> bool: ...
+
+    async def renew(self) -> bool: ...
+
+    async def release(self) -> bool: ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *error: object) -> None: ...
+
+
+class AsyncResults(Protocol):
+    """`Results`, awaited."""
+
+    async def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> None: ...
+
+    async def get(self, id: int | str, default: Any = None) -> Any: ...
+
+    async def wait(self, id: int | str, timeout: Duration) -> Any: ...
+
+    async def sweep(self) -> int: ...
