@@ -22,9 +22,9 @@ from .admin import backup, compact, diagnose
 from .connection import Connection
 from .connection_async import AsyncConnection
 from .file import reserved
-from .functions import register
 from .library import OLDEST, Error, open_connection, translate, use_wal
 from .statements import fetch
+from .transaction import register
 
 __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register"]
 

@@ -1,26 +1,27 @@
-"""The sync connection to a SQLite file: a writer, readers beside it, and a watcher to wait on."""
+"""The sync connection to a SQLite file: a writer for all threads, readers beside it, and a watcher to wait on."""
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from time import monotonic
-from typing import Any, TypeVar
+from math import inf
+from time import monotonic, sleep
+from typing import Any, Generic, TypeVar
 
 from eventkit.errors import Closed
-from eventkit.fork import closed_or_forked, track
+from eventkit.fork import closed, closed_or_forked, track
 from eventkit.operations import Operation, Probe
-from eventkit.plans import Stop
+from eventkit.plans import Stop, run
 
 from .address import Address
 from .file import File, acquire
-from .library import Error, open_connection, translate
-from .reading import Spares, read
-from .transaction import begin_own, end_own, execute_in, raise_if_busy, unwrap
+from .library import Connection as Driver
+from .library import Error, open_connection
+from .statements import STATEMENTS, fetch
+from .transaction import OwnTransaction, execute_in, raise_if_busy, unwrap
 from .watcher import Waiter
-from .write_lock import WriteLock
-from .writer import GroupCommit, Writer
+from .writer import Job, Writer
 
 T = TypeVar("T")
 
@@ -28,29 +29,15 @@ _READERS = 16
 """The number of concurrent reads, which bounds the connections that many waiting threads open."""
 
 
-class Connection:
-    """A connection that executes operations; see `eventkit.protocols.Connection`."""
+class BaseConnection:
+    """The parts of a kit's connection that are the same for threads and for asyncio."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, file: File, driver: Driver) -> None:
         self._address = address
-        self._file = acquire(address)
-        try:
-            driver = open_connection(address.library, address.path, address.synchronous, 0)
-            self._file.opened(driver)
-        except Error as error:
-            self._file.release()
-            raise translate(error, address.path) from error
-        self._writer = Writer(address, self._file, driver)
-        self._group_commit = GroupCommit(self._writer, address.busy_timeout)
-        self._readers = Spares(address, self._file, address.busy_timeout)
-        self._reading = threading.Semaphore(_READERS)
-        self._transactions = Spares(address, self._file, 0)
-        self._locks: list[WriteLock] = []
-        self._closing = False
+        self._file = file
+        self._writer = Writer(address, file, driver)
+        self._closing = self._closed = False
         self._process = os.getpid()
-        self._closed = False
-        self._release = partial(_release, self._file, driver, self._readers, self._transactions)
-        self._untrack = track(self, address.path, self._release)
 
     @property
     def max_payload(self) -> int:
@@ -61,6 +48,39 @@ class Connection:
     def closing(self) -> bool:
         """Whether `end_sleep` was called."""
         return self._closing
+
+    def rouse(self) -> None:
+        """Make every `sleep` check again."""
+        self._file.watcher.wake_all()
+
+    def forked(self) -> None:
+        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
+        self._closed = self._closing = True
+
+    def _reason(self) -> Closed:
+        return closed_or_forked(self._process)
+
+
+class Connection(BaseConnection):
+    """A connection that executes operations; see `eventkit.protocols.Connection`."""
+
+    def __init__(self, address: Address) -> None:
+        file = acquire(address)
+        try:
+            driver = _opened(address, file, 0)
+            file.opened(driver)
+        except BaseException as error:
+            file.release()
+            if isinstance(error, Error):
+                raise file.explain(error) from error
+            raise
+        super().__init__(address, file, driver)
+        self._group_commit = GroupCommit(self._writer)
+        self._readers = Spares(lambda: _opened(address, file, address.busy_timeout))
+        self._reading = threading.Semaphore(_READERS)
+        self._transactions = Spares(lambda: OwnTransaction(_opened(address, file, 0), file, address.busy_timeout))
+        self._release = partial(_release, file, driver, self._readers, self._transactions)
+        self._untrack = track(self, address.path, self._release)
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
@@ -81,7 +101,7 @@ class Connection:
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
         stop = stop or Stop()
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = inf if timeout is None else monotonic() + timeout
         bell = threading.Lock()
 
         def ring() -> None:
@@ -101,14 +121,13 @@ class Connection:
                     return False
                 if waiter.error is not None:
                     raise waiter.error
-                outlook = self._read(probe)
-                waiter.seen = outlook
+                waiter.seen = outlook = self._read(probe)
                 if outlook.ready:
                     return True
-                left = None if deadline is None else deadline - monotonic()
-                if left is not None and left <= 0:
+                left = deadline - monotonic()
+                if left <= 0:
                     return False
-                bell.acquire(timeout=shortest(left, outlook.delay))
+                bell.acquire(timeout=min(left, inf if outlook.delay is None else outlook.delay, threading.TIMEOUT_MAX))
                 if waiter.may_look and not (self._closing or stop.is_set):
                     return True
         finally:
@@ -119,29 +138,18 @@ class Connection:
         """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise self._reason()
-        caller = threading.get_ident()
-        driver = self._transactions.take()
+        own = self._transactions.take()
         try:
-            lock = self._locks.pop()
-        except IndexError:
-            lock = WriteLock(self._address.path)
-        try:
-            begin_own(driver, lock, self._file, caller, self._address.busy_timeout)
             try:
-                yield driver
+                own.begin(threading.get_ident())
+                yield own.driver
             except BaseException:
-                end_own(driver, lock, self._file, caller, False)
+                own.end(commit=False)
                 raise
-            end_own(driver, lock, self._file, caller, True)
+            own.end(commit=True)
         finally:
-            lock.release()
-            self._locks.append(lock)
-            self._transactions.give_back(driver)
+            self._transactions.give_back(own)
         self._file.watcher.committed()
-
-    def rouse(self) -> None:
-        """Make every `sleep` check again."""
-        self._file.watcher.wake_all()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
@@ -158,12 +166,7 @@ class Connection:
         self._group_commit.close()
         self._untrack()
         self._release()
-        for lock in (self._writer.lock, *self._locks):
-            lock.close()
-
-    def forked(self) -> None:
-        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
-        self._closed = self._closing = True
+        self._writer.lock.close()
 
     def _read(self, operation: Operation[T]) -> T:
         with self._reading:
@@ -175,11 +178,27 @@ class Connection:
             finally:
                 self._readers.give_back(driver)
 
-    def _reason(self) -> Closed:
-        return closed_or_forked(self._process)
+
+def read(driver: Driver, operation: Operation[T]) -> T:
+    """Return the result of *operation*, read from one snapshot."""
+    statement = STATEMENTS.get(type(operation))
+    if statement is not None and statement.single:
+        return operation.decode(fetch(driver, operation))
+    driver.execute("BEGIN")
+    try:
+        return run(operation.plan(), lambda step: fetch(driver, step))
+    finally:
+        driver.execute("COMMIT")
 
 
-def _release(file: File, writer: Any, *spares: Spares) -> None:
+def _opened(address: Address, file: File, busy_timeout: float) -> Driver:
+    try:
+        return open_connection(address.library, address.path, address.synchronous, busy_timeout)
+    except Error as error:
+        raise file.explain(error) from error
+
+
+def _release(file: File, writer: Driver, *spares: "Spares[Any]") -> None:
     """Close the connections of a kit, and then release the file for other libraries."""
     try:
         writer.close()
@@ -189,7 +208,120 @@ def _release(file: File, writer: Any, *spares: Spares) -> None:
         file.release()
 
 
-def shortest(left: float | None, delay: float | None) -> float:
-    """Return the shorter of two timeouts for a lock, where -1 means no limit."""
-    timeouts = [timeout for timeout in (left, delay) if timeout is not None]
-    return min(min(timeouts), threading.TIMEOUT_MAX) if timeouts else -1
+class Spares(Generic[T]):
+    """Idle connections, which *opened* makes."""
+
+    def __init__(self, opened: Callable[[], T]) -> None:
+        self._opened = opened
+        self._spares: list[Any] = []
+        self._closed = False
+
+    def take(self) -> T:
+        """Return a connection for the caller alone, until `give_back`."""
+        try:
+            spare: T = self._spares.pop()
+        except IndexError:
+            return self._opened()
+        return spare
+
+    def give_back(self, connection: Any) -> None:
+        """Return *connection*, which has no transaction open."""
+        if self._closed:
+            connection.close()
+        else:
+            self._spares.append(connection)
+
+    def close(self) -> None:
+        """Close the idle connections now, and the others in `give_back`."""
+        self._closed = True
+        while self._spares:
+            self._spares.pop().close()
+
+
+class GroupCommit:
+    """Group commit: runs operations of any thread, one transaction at a time."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._mutex = threading.Lock()
+        self._leader: object | None = None
+        self._closed = False
+        self._queue: list[Job] = []
+
+    def run(self, operation: Operation[Any]) -> Any:
+        """Run *operation*, and return its result after the commit."""
+        caller = threading.get_ident()
+        first = object()
+        job: Job | None = None
+        try:
+            with self._mutex:
+                if self._closed:
+                    raise closed()
+                if self._leader is None:
+                    self._leader = first
+                else:
+                    job = self._writer.job(operation, caller, threading.Lock())
+                    job.waiting.acquire()
+                    self._queue.append(job)
+            if job is None:
+                return self._writer.alone(operation, caller)
+            while not job.done:
+                job.waiting.acquire()
+                if self._leader is job:
+                    self._lead(job)
+            return job.result()
+        except BaseException:
+            if job is not None:
+                self._leave(job)
+            raise
+        finally:
+            if self._leader is first:
+                try:
+                    self._hand_over(first)
+                except BaseException:
+                    self._hand_over(first)
+                    raise
+
+    def close(self) -> None:
+        """Refuse new operations, and wait for the running ones."""
+        self._closed = True
+        while self._leader is not None:
+            sleep(0.001)
+
+    def _lead(self, leader: Job) -> None:
+        """Run the leader's job with all waiting jobs, then pass the lead on."""
+        batch: list[Job] = []
+        try:
+            with self._mutex:
+                batch, self._queue = self._queue, batch
+            self._writer.together(batch)
+        finally:
+            try:
+                self._dismiss(batch, leader)
+            except BaseException:
+                self._dismiss(batch, leader)
+                raise
+
+    def _dismiss(self, batch: list[Job], leader: Job) -> None:
+        """Wake the callers of finished jobs, and put the others back in the queue."""
+        with self._mutex:
+            self._queue[:0] = [job for job in batch if not job.done and job not in self._queue]
+        for job in batch:
+            if job.done and job is not leader and job.waiting.locked():
+                job.waiting.release()
+        self._hand_over(leader)
+
+    def _hand_over(self, leader: object) -> None:
+        """Make the first caller in the queue the leader, unless *leader* has done so already."""
+        with self._mutex:
+            if self._leader is leader:
+                self._leader = successor = self._queue[0] if self._queue else None
+                if successor is not None:
+                    successor.waiting.release()
+
+    def _leave(self, job: Job) -> None:
+        """Remove an interrupted caller from the queue, and pass on the lead if it had it."""
+        with self._mutex:
+            if job in self._queue:
+                self._queue.remove(job)
+        self._hand_over(job)
