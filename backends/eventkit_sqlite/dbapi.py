@@ -217,26 +217,25 @@ class Stream:
         self.description = cursor.description
         self.rowcount = cursor.rowcount
         self.lastrowid = cursor.lastrowid
-        self._connection = cursor.connection
+        self._connection: Any = cursor.connection
         self._cursor: Cursor | None = cursor
 
     def fetch(self, size: int | None = None) -> Awaitable[list[Any]]:
         """Return the next *size* rows, or all that are left."""
         if self._cursor is None:
             raise apsw.CursorClosedError("The result is closed")
-        return self._connection.async_run(self._fetch, self._cursor, size)  # type: ignore[attr-defined, no-any-return]
+        fetch = self._cursor.fetchall if size is None else partial(self._cursor.fetchmany, size)
+        rows: Awaitable[list[Any]] = self._connection.async_run(fetch)
+        return rows
 
     def close(self) -> None:
         """End the statement before the next one on the connection; return at once."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             with suppress(apsw.ConnectionClosedError):
-                self._connection.async_controller.post(partial(_close_cursor, cursor))  # type: ignore[attr-defined]
+                self._connection.async_controller.post(partial(cursor.close, True))
 
     __del__ = close
-
-    def _fetch(self, cursor: Cursor, size: int | None) -> list[Any]:
-        return cursor.fetchall() if size is None else cursor.fetchmany(size)
 
 
 class AsyncConnection(Connection):
@@ -263,26 +262,17 @@ class AsyncConnection(Connection):
     def begin(self) -> Awaitable[None]:  # type: ignore[override]
         """Begin a transaction, which belongs to the current task."""
         task = asyncio.current_task()
-        self._beginner = (ref(task) if task else _no_task, get_ident())
+        self._beginner = (ref(task) if task else lambda: None, get_ident())
         return self.async_run(super().begin)
 
     def commit(self) -> Awaitable[None]:  # type: ignore[override]
-        """Commit, if a transaction is open. After `apsw.BusyError` it is still open."""
         return self.async_run(super().commit)
 
     def rollback(self) -> Awaitable[None]:  # type: ignore[override]
-        """Roll back, if a transaction is open."""
         return self.async_run(super().rollback)
 
-    def run(self, execute: Callable[..., Any], statements: str, bindings: Any) -> Awaitable[Result]:
-        """Execute by a method of `Cursor`, and fetch all rows."""
-        return self.async_run(self._run, execute, statements, bindings)
-
-    def stream(self, statements: str, bindings: apsw.Bindings | None) -> Awaitable[Stream]:
-        """Execute, and produce rows as they are fetched."""
-        return self.async_run(self._stream, statements, bindings)
-
-    def _run(self, execute: Callable[..., Any], statements: str, bindings: Any) -> Result:
+    def run(self, execute: Callable[..., Any], statements: str, bindings: Any) -> Result:
+        """Execute by a method of `Cursor`, and fetch all rows.  Call it with `async_run`."""
         # apsw cannot create or free a cursor while the connection's thread uses another one, as when tasks share a
         # connection.  The event loop therefore sees only closed cursors.
         cursor: Any = self.cursor()
@@ -293,7 +283,8 @@ class AsyncConnection(Connection):
         finally:
             cursor.close(True)
 
-    def _stream(self, statements: str, bindings: apsw.Bindings | None) -> Stream:
+    def stream(self, statements: str, bindings: apsw.Bindings | None) -> Stream:
+        """Execute, and fetch rows on demand.  Call it with `async_run`."""
         cursor: Any = self.cursor()
         try:
             cursor.execute(statements, bindings)
@@ -322,15 +313,12 @@ class AsyncConnection(Connection):
         return closing
 
     def busy_timeout(self) -> float:
-        """Return how many seconds a statement waits for a lock."""
         return self._executor.timeout
 
     def set_patience(self, seconds: float) -> None:
-        """Set how many seconds statements wait for a lock."""
         self._executor.timeout = seconds
 
     def is_unwanted(self) -> bool:
-        """Return whether the running call was cancelled."""
         return self._executor.is_unwanted()
 
     def holds_up(self, caller: object) -> bool:
@@ -393,17 +381,9 @@ async def connect_async(database: str, **options: Any) -> AsyncConnection:
         raise
 
 
-def _close_cursor(cursor: Cursor) -> None:
-    cursor.close(True)
-
-
 def _close_unwanted(opening: asyncio.Future[AsyncConnection]) -> None:
     if opening.exception() is None:
         opening.result().abort_soon()
-
-
-def _no_task() -> None:
-    return None
 
 
 connect = Connection

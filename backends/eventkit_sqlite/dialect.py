@@ -204,20 +204,20 @@ class _Cursor(AsyncAdapt_dbapi_cursor):
         # SQLAlchemy's version asks the driver for a cursor and waits for a lock tied to an event loop; here the
         # connection's thread serializes the calls.
         self._adapt_connection = adapt_connection
-        self._connection = adapt_connection._connection
+        self._connection: Any = adapt_connection._connection
         self._cursor: Any = dbapi.Result([], None, -1, None)
         self._rows = deque()
         self._soft_closed_memoized: Any = {}
 
     def execute(self, operation: Any, parameters: Any = None) -> Any:
-        self._keep(await_(self._connection.run(dbapi.Cursor.execute, operation, parameters)))
+        self._run(dbapi.Cursor.execute, operation, parameters)
 
     def executemany(self, operation: Any, seq_of_parameters: Any) -> Any:
-        self._keep(await_(self._connection.run(dbapi.Cursor.executemany, operation, seq_of_parameters)))
+        self._run(dbapi.Cursor.executemany, operation, seq_of_parameters)
 
-    def _keep(self, result: dbapi.Result) -> None:
-        self._rows = deque(result.rows)
-        self._cursor = result
+    def _run(self, *call: Any) -> None:
+        self._cursor = await_(self._connection.async_run(self._connection.run, *call))
+        self._rows = deque(self._cursor.rows)
 
     def close(self) -> None:
         self._rows.clear()
@@ -230,11 +230,10 @@ class _StreamingCursor(_Cursor):
 
     def execute(self, operation: Any, parameters: Any = None) -> Any:
         self.close()
-        self._cursor = await_(self._connection.stream(operation, parameters))
+        self._cursor = await_(self._connection.async_run(self._connection.stream, operation, parameters))
 
     def fetchone(self) -> Any:
-        rows = self.fetchmany(1)
-        return rows[0] if rows else None
+        return next(iter(self.fetchmany(1)), None)
 
     def fetchmany(self, size: int | None = None) -> Any:
         return await_(self._cursor.fetch(self.arraysize if size is None else size))
@@ -243,8 +242,7 @@ class _StreamingCursor(_Cursor):
         return await_(self._cursor.fetch())
 
     def __iter__(self) -> Iterator[Any]:
-        while (row := self.fetchone()) is not None:
-            yield row
+        return iter(self.fetchone, None)
 
     def close(self) -> None:
         if isinstance(self._cursor, dbapi.Stream):
@@ -254,23 +252,17 @@ class _StreamingCursor(_Cursor):
 class _AdaptedConnection(AsyncAdapt_dbapi_connection):
     """A `dbapi.AsyncConnection` with the interface of `dbapi.Connection`."""
 
-    __slots__ = ()
     _connection: Any
     _cursor_cls: Any = _Cursor
     _ss_cursor_cls: Any = _StreamingCursor
 
-    @property
-    def autocommit(self) -> bool:
-        """Whether `begin` does nothing, so that each statement is a transaction of its own."""
-        return bool(self._connection.autocommit)
-
-    @autocommit.setter
-    def autocommit(self, value: bool) -> None:
-        self._connection.autocommit = value
+    autocommit = False
+    """Whether `begin` does nothing, so that each statement is a transaction of its own."""
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self.run_async(lambda connection: connection.begin())
+        if not self.autocommit:
+            self.run_async(lambda connection: connection.begin())
 
     def create_function(
         self, name: str, narg: int, func: Callable[..., Any] | None, *, deterministic: bool = False

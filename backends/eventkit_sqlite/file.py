@@ -20,7 +20,7 @@ from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction, Unavai
 from eventkit.fork import release_abandoned
 
 from .address import Address
-from .library import Connection, Error, is_damage, out_of_ids, translate
+from .library import DAMAGE, Connection, Error, result_code, translate
 from .watcher import Watcher
 
 Identity = tuple[int, int]
@@ -144,7 +144,7 @@ class File:
                 [(identity,)] = connection.execute("SELECT id FROM eventkit_identity").fetchall()
                 return Stored(identity, dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()))
         except Error as error:
-            return Stored(None, {}) if is_damage(error) or "no such table" in str(error) else None
+            return Stored(None, {}) if result_code(error) in DAMAGE or "no such table" in str(error) else None
 
     def explain(self, error: BaseException, connection: Connection | None = None) -> BaseException:
         """Return *error*, SQLite's or the system's, as a new eventkit error; return any other error unchanged."""
@@ -152,9 +152,9 @@ class File:
             return type(error)(*error.args)
         if not isinstance(error, Error):
             return error
-        if is_damage(error) and (content := self._read_stored()) and not content.continues(self._stored):
+        if result_code(error) in DAMAGE and (content := self._read_stored()) and not content.continues(self._stored):
             return self._overwritten()
-        known = (connection and out_of_ids(error, self.path, connection)) or translate(error, self.path)
+        known = translate(error, self.path, connection)
         known.__cause__ = error  # Another thread may raise it.
         return known
 

@@ -33,6 +33,9 @@ Worker = Any
 
 Error = (apsw.Error, sqlite3.Error)
 
+DAMAGE = (apsw.SQLITE_CORRUPT, apsw.SQLITE_NOTADB)
+"""The result codes of a damaged file."""
+
 OLDEST = (3, 38)
 """The oldest supported version of SQLite: the statements use the operator ``->>``."""
 
@@ -43,14 +46,14 @@ _CLOSING_TAKES = 5.0
 
 _LAST_ID = 2**63 - 1
 
-_BUSY = (
+_IS_BUSY = (
     "another connection is writing to {path} and did not finish in time: "
     "keep transactions short, try again, or raise busy_timeout in the URL"
 )
 _UNFINISHED = "SQLite could not finish the call on {path} ({error}): try again"
 _TEXTS = {
-    apsw.SQLITE_BUSY: _BUSY,
-    apsw.SQLITE_LOCKED: _BUSY,
+    apsw.SQLITE_BUSY: _IS_BUSY,
+    apsw.SQLITE_LOCKED: _IS_BUSY,
     apsw.SQLITE_FULL: "the disk of {path} is full: free some space; committed data is safe",
     apsw.SQLITE_READONLY: "{path} cannot be written: check the permissions of the file and its folder",
     apsw.SQLITE_CANTOPEN: "{path} cannot be opened: check that the folder exists and may be written",
@@ -71,13 +74,11 @@ def create_file(path: str, mode: int) -> None:
     On Linux it opens no descriptor: closing one would drop the locks of a connection that another thread has opened
     meanwhile.
     """
-    try:
+    with suppress(FileExistsError):
         if sys.platform == "linux":
             os.mknod(path, mode)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, mode))
-    except FileExistsError:
-        pass
 
 
 def open_connection(library: str, path: str, synchronous: str, busy_timeout: float) -> Connection:
@@ -128,19 +129,12 @@ def is_busy(error: BaseException) -> bool:
     return result_code(error) in (apsw.SQLITE_BUSY, apsw.SQLITE_LOCKED)
 
 
-def is_damage(error: BaseException) -> bool:
-    """Return whether the error means that the file is damaged."""
-    return result_code(error) in (apsw.SQLITE_CORRUPT, apsw.SQLITE_NOTADB)
-
-
 def result_code(error: BaseException) -> int:
     """Return SQLite's primary result code; 0 for an error that has none."""
-    if isinstance(error, apsw.Error):
-        return int(getattr(error, "result", 0)) & 0xFF
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+    return int(getattr(error, "result" if isinstance(error, apsw.Error) else "sqlite_errorcode", 0)) & 0xFF
 
 
-def translate(error: BaseException, path: str) -> EventkitError:
+def translate(error: BaseException, path: str, connection: Connection | None = None) -> EventkitError:
     """Return the library's *error* about the file at *path* as an eventkit error, with the remedy."""
     code = result_code(error)
     if code == apsw.SQLITE_ERROR and "no such table: eventkit_" in str(error):
@@ -151,20 +145,15 @@ def translate(error: BaseException, path: str) -> EventkitError:
         return DatabaseError(
             f"SQLite refused a statement on {path} ({error}): look for a constraint or trigger that refuses it"
         )
+    if code == apsw.SQLITE_FULL and connection is not None:
+        # SQLite reports the same for a table that has no higher id.
+        for (table,) in connection.execute(f"SELECT name FROM sqlite_sequence WHERE seq = {_LAST_ID}").fetchall():
+            return Unavailable(
+                f"{table} in {path} has a row with the id {_LAST_ID}, the highest there is, which a plain INSERT has "
+                f"chosen: delete that row, and then UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) "
+                f"FROM {table}) WHERE name = '{table}'"
+            )
     return (Busy if is_busy(error) else Unavailable)(_TEXTS[code].format(path=path, error=error))
-
-
-def out_of_ids(error: BaseException, path: str, connection: Connection) -> Unavailable | None:
-    """Return the error for a table that has no higher id, which SQLite reports as a full disk."""
-    if result_code(error) != apsw.SQLITE_FULL:
-        return None
-    for (table,) in connection.execute(f"SELECT name FROM sqlite_sequence WHERE seq = {_LAST_ID}").fetchall():
-        return Unavailable(
-            f"{table} in {path} has a row with the id {_LAST_ID}, the highest there is, which a plain INSERT has "
-            f"chosen: delete that row, and then UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) "
-            f"FROM {table}) WHERE name = '{table}'"
-        )
-    return None
 
 
 class ThreadExecutor:
@@ -174,8 +163,7 @@ class ThreadExecutor:
     """
 
     def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]] | None]
-        self._calls = queue.SimpleQueue()
+        self._calls = queue.SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]] | None]()
         threading.Thread(target=self._run, name="eventkit-sqlite", daemon=True).start()
 
     def configure(self, connection: apsw.Connection) -> None:
@@ -204,24 +192,19 @@ class ThreadExecutor:
             del item
 
     def _answer(self, future: asyncio.Future[Any] | None, call: Callable[[], Any]) -> None:
-        result: Any = None
-        failure: BaseException | None = None
+        outcome: tuple[str, Any]
         try:
-            result = call()
+            outcome = "set_result", call()
         except BaseException as error:
-            failure = error
+            outcome = "set_exception", error
         if future is not None:
             with suppress(RuntimeError):  # The loop may be closed by now.
-                future.get_loop().call_soon_threadsafe(_settle, future, result, failure)
+                future.get_loop().call_soon_threadsafe(_settle, future, *outcome)
 
 
-def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    if future.cancelled():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+def _settle(future: asyncio.Future[Any], method: str, outcome: Any) -> None:
+    if not future.cancelled():
+        getattr(future, method)(outcome)
 
 
 class StandardWorker:
@@ -253,9 +236,8 @@ async def open_worker(library: str, path: str, synchronous: str, busy_timeout: f
         await worker.async_run(configure, worker, synchronous, busy_timeout)
         return worker
     executor = ThreadExecutor()
-    return StandardWorker(
-        await executor.send(lambda: open_connection(library, path, synchronous, busy_timeout)), executor
-    )
+    connection = await executor.send(lambda: open_connection(library, path, synchronous, busy_timeout))
+    return StandardWorker(connection, executor)
 
 
 def open_in(

@@ -24,11 +24,13 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from time import monotonic, monotonic_ns, sleep
 from typing import Any
 from weakref import WeakSet
 
 import apsw
+import msgspec
 
 from eventkit.errors import Busy, Unavailable
 from eventkit.fork import closed
@@ -261,26 +263,21 @@ def begin(connection: Connection, lock: WriteLock, give_up: Callable[[Exception]
         pause = min(2 * pause, _LONGEST_RETRY)
 
 
-class Job:
+class Job(msgspec.Struct, eq=False):
     """An operation that waits for the writer, with its caller, and its result or error."""
 
-    __slots__ = ("answer", "caller", "deadline", "done", "error", "operation", "waiting")
-
-    def __init__(self, operation: Operation[Any], caller: object, deadline: float, waiting: Any = None) -> None:
-        self.operation = operation
-        self.caller = caller
-        self.deadline = deadline
-        self.waiting = waiting
-        """The lock that the calling thread sleeps on, or the future that the calling task awaits."""
-        self.answer: Any = None
-        self.error: BaseException | None = None
-        self.done = False
+    operation: Operation[Any]
+    caller: object
+    deadline: float
+    waiting: Any = None
+    """The lock that the calling thread sleeps on, or the future that the calling task awaits."""
+    answer: Any = None
+    error: BaseException | None = None
+    done: bool = False
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
         """Set the result or the error."""
-        self.answer = answer
-        self.error = error
-        self.done = True
+        self.answer, self.error, self.done = answer, error, True
 
     def result(self) -> Any:
         """Return the result, or raise the error."""
@@ -318,6 +315,7 @@ class Writer:
         self.lock = WriteLock(file.path)
         self.connection = connection
         self.closing = False
+        self._fetch = partial(fetch, connection)
 
     def job(self, operation: Operation[Any], caller: object, waiting: Any = None) -> Job:
         """Return a job that waits for the busy timeout from now on."""
@@ -419,9 +417,6 @@ class Writer:
             self.connection.execute("ROLLBACK TO eventkit_job")
             job.finish(error=self._file.explain(error, self.connection) if isinstance(error, Error) else error)
         self.connection.execute("RELEASE eventkit_job")
-
-    def _fetch(self, step: Operation[Any]) -> list[tuple[Any, ...]]:
-        return fetch(self.connection, step)
 
 
 def _close_all_in_child() -> None:
