@@ -2,14 +2,13 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import inf
 from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
-from eventkit.errors import Closed
 from eventkit.fork import closed, closed_or_forked, track
 from eventkit.operations import Operation, Probe
 from eventkit.plans import Stop, run
@@ -19,7 +18,7 @@ from .file import File, acquire
 from .library import Connection as Driver
 from .library import Error, open_connection
 from .statements import STATEMENTS, fetch
-from .transaction import OwnTransaction, execute_in, raise_if_busy, unwrap
+from .transaction import execute_in, raise_if_busy, unwrap
 from .watcher import Waiter
 from .writer import Job, Writer
 
@@ -33,21 +32,15 @@ class BaseConnection:
     """The parts of a kit's connection that are the same for threads and for asyncio."""
 
     def __init__(self, address: Address, file: File, driver: Driver) -> None:
+        self.max_payload = address.max_payload
+        """The maximum size of a payload in bytes of JSON text."""
+        self.closing = False
+        """Whether `end_sleep` was called."""
         self._address = address
         self._file = file
         self._writer = Writer(address, file, driver)
-        self._closing = self._closed = False
         self._process = os.getpid()
-
-    @property
-    def max_payload(self) -> int:
-        """The maximum size of a payload in bytes of JSON text."""
-        return self._address.max_payload
-
-    @property
-    def closing(self) -> bool:
-        """Whether `end_sleep` was called."""
-        return self._closing
+        self._closed = False
 
     def rouse(self) -> None:
         """Make every `sleep` check again."""
@@ -55,10 +48,33 @@ class BaseConnection:
 
     def forked(self) -> None:
         """Refuse further calls in a forked child, and leave the resources of the parent alone."""
-        self._closed = self._closing = True
+        self._closed = self.closing = True
 
-    def _reason(self) -> Closed:
-        return closed_or_forked(self._process)
+    def _looks(
+        self, waiter: Waiter, clear: Callable[[], object], timeout: float | None, stop: Stop | None
+    ) -> Generator[Any, Any, bool]:
+        """Yield the steps of `sleep`: the probe to read, and seconds to wait for a ring since *clear* was called."""
+        stop = stop or Stop()
+        deadline = inf if timeout is None else monotonic() + timeout
+        self._file.watcher.add(waiter)
+        stop.ring = waiter.wake
+        while True:
+            waiter.seen = waiter.answer = None
+            # Cleared before the conditions are checked: a ring in between must not be lost.
+            clear()
+            if self.closing or stop.is_set:
+                return False
+            if waiter.error is not None:
+                raise waiter.error
+            waiter.seen = outlook = yield waiter.probe
+            if outlook.ready:
+                return True
+            left = deadline - monotonic()
+            if left <= 0:
+                return False
+            yield left if outlook.delay is None else min(left, outlook.delay)
+            if waiter.may_look and not (self.closing or stop.is_set):
+                return True
 
 
 class Connection(BaseConnection):
@@ -78,14 +94,14 @@ class Connection(BaseConnection):
         self._group_commit = GroupCommit(self._writer)
         self._readers = Spares(lambda: _opened(address, file, address.busy_timeout))
         self._reading = threading.Semaphore(_READERS)
-        self._transactions = Spares(lambda: OwnTransaction(_opened(address, file, 0), file, address.busy_timeout))
-        self._release = partial(_release, file, driver, self._readers, self._transactions)
+        self._transactions = Spares(lambda: Writer(address, file, _opened(address, file, 0)))
+        self._release = partial(_release, file, self._writer, self._readers, self._transactions)
         self._untrack = track(self, address.path, self._release)
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
-            raise self._reason()
+            raise closed_or_forked(self._process)
         if tx is not None:
             try:
                 return execute_in(unwrap(tx, self._file), operation)
@@ -100,60 +116,44 @@ class Connection(BaseConnection):
 
     def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
-        stop = stop or Stop()
-        deadline = inf if timeout is None else monotonic() + timeout
         bell = threading.Lock()
 
         def ring() -> None:
             if bell.locked():
                 bell.release()
 
+        def step(probe_or_pause: Any) -> Any:
+            if probe_or_pause is probe:
+                return self._read(probe)
+            return bell.acquire(timeout=min(probe_or_pause, threading.TIMEOUT_MAX))
+
         waiter = Waiter(probe, ring)
-        watcher = self._file.watcher
-        watcher.add(waiter)
         try:
-            stop.ring = ring
-            while True:
-                waiter.seen = waiter.answer = None
-                # Cleared before the conditions are checked: a ring in between must not be lost.
-                bell.acquire(blocking=False)
-                if self._closing or stop.is_set:
-                    return False
-                if waiter.error is not None:
-                    raise waiter.error
-                waiter.seen = outlook = self._read(probe)
-                if outlook.ready:
-                    return True
-                left = deadline - monotonic()
-                if left <= 0:
-                    return False
-                bell.acquire(timeout=min(left, inf if outlook.delay is None else outlook.delay, threading.TIMEOUT_MAX))
-                if waiter.may_look and not (self._closing or stop.is_set):
-                    return True
+            return run(self._looks(waiter, lambda: bell.acquire(blocking=False), timeout, stop), step)
         finally:
-            watcher.remove(waiter)
+            self._file.watcher.remove(waiter)
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
-            raise self._reason()
-        own = self._transactions.take()
+            raise closed_or_forked(self._process)
+        writer = self._transactions.take()
         try:
             try:
-                own.begin(threading.get_ident())
-                yield own.driver
+                writer.begin(threading.get_ident())
+                yield writer.connection
             except BaseException:
-                own.end(commit=False)
+                writer.end(commit=False)
                 raise
-            own.end(commit=True)
+            writer.end(commit=True)
         finally:
-            self._transactions.give_back(own)
+            self._transactions.give_back(writer)
         self._file.watcher.committed()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
-        self._closing = True
+        self.closing = True
         self._file.watcher.wake_all()
 
     def close(self) -> None:
@@ -166,7 +166,6 @@ class Connection(BaseConnection):
         self._group_commit.close()
         self._untrack()
         self._release()
-        self._writer.lock.close()
 
     def _read(self, operation: Operation[T]) -> T:
         with self._reading:
@@ -198,12 +197,11 @@ def _opened(address: Address, file: File, busy_timeout: float) -> Driver:
         raise file.explain(error) from error
 
 
-def _release(file: File, writer: Driver, *spares: "Spares[Any]") -> None:
+def _release(file: File, *connections: "Writer | Spares[Any]") -> None:
     """Close the connections of a kit, and then release the file for other libraries."""
     try:
-        writer.close()
-        for connections in spares:
-            connections.close()
+        for each in connections:
+            each.close()
     finally:
         file.release()
 

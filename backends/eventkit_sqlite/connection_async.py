@@ -11,20 +11,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import Any, TypeVar
 
-from eventkit.fork import track
+from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe
-from eventkit.plans import Stop
+from eventkit.plans import Stop, run_async
 
 from .address import Address
 from .connection import BaseConnection, read
 from .file import File, acquire
 from .library import Error, Worker, close_from_outside, connection_of, open_worker
-from .transaction import OwnTransaction, execute_in_async, raise_if_busy
+from .transaction import execute_in_async, raise_if_busy
 from .watcher import Waiter
-from .writer import Job
+from .writer import Job, Writer
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ class AsyncConnection(BaseConnection):
         self._queue: list[Job] = []
         self._mutex = threading.Lock()
         self._writes: asyncio.Future[None] | None = None
-        self._spares: list[tuple[Worker, OwnTransaction]] = []
+        self._spares: list[tuple[Worker, Writer]] = []
         self._undoing: set[asyncio.Future[Any]] = set()
         self._sleepers: set[asyncio.Event] = set()
         self._untrack = track(self, address.path, partial(_release, file, writer, reader, self._spares))
@@ -70,7 +69,7 @@ class AsyncConnection(BaseConnection):
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
-            raise self._reason()
+            raise closed_or_forked(self._process)
         if tx is not None:
             try:
                 return await execute_in_async(tx, operation, self._file)
@@ -83,69 +82,54 @@ class AsyncConnection(BaseConnection):
 
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
-        stop = stop or Stop()
-        deadline = inf if timeout is None else monotonic() + timeout
         bell = asyncio.Event()
 
         def ring() -> None:
             with suppress(RuntimeError):  # The loop may be closed before the kit.
                 self._loop.call_soon_threadsafe(bell.set)
 
+        async def step(probe_or_pause: Any) -> Any:
+            if probe_or_pause is probe:
+                return await self._read(probe)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if probe_or_pause == inf else probe_or_pause):
+                    await bell.wait()
+            return None
+
         waiter = Waiter(probe, ring)
-        watcher = self._file.watcher
-        watcher.add(waiter)
         self._sleepers.add(bell)
         try:
-            stop.ring = ring
-            while not (self._closing or stop.is_set):
-                if waiter.error is not None:
-                    raise waiter.error
-                waiter.seen = waiter.answer = None
-                bell.clear()
-                waiter.seen = outlook = await self._read(probe)
-                if outlook.ready:
-                    return True
-                left = deadline - monotonic()
-                if left <= 0:
-                    return False
-                pause = min(left, inf if outlook.delay is None else outlook.delay)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(None if pause == inf else pause):
-                        await bell.wait()
-                if waiter.may_look and not (self._closing or stop.is_set):
-                    return True
-            return False
+            return await run_async(self._looks(waiter, bell.clear, timeout, stop), step)
         finally:
             self._sleepers.discard(bell)
-            watcher.remove(waiter)
+            self._file.watcher.remove(waiter)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
-            raise self._reason()
-        worker, own = self._spares.pop() if self._spares else await self._opened_for_transaction()
-        left = threading.Event()
+            raise closed_or_forked(self._process)
+        worker, writer = self._spares.pop() if self._spares else await self._opened_for_transaction()
         try:
             try:
-                await worker.async_run(own.begin, asyncio.current_task(), left.is_set)
+                await worker.async_run(writer.begin, asyncio.current_task())
                 yield worker
             except BaseException:
                 # BEGIN continues in the worker's thread even if this task was cancelled; the end is queued behind it.
-                left.set()
-                await worker.async_run(own.end, False)
+                writer.closing = True
+                await worker.async_run(writer.end, False)
                 raise
-            await worker.async_run(own.end, True)
+            await worker.async_run(writer.end, True)
         finally:
             if self._closed:
                 await worker.aclose()
             else:
-                self._spares.append((worker, own))
+                self._spares.append((worker, writer))
         self._file.watcher.committed()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
-        self._closing = True
+        self.closing = True
         for bell in self._sleepers:
             bell.set()
 
@@ -161,7 +145,7 @@ class AsyncConnection(BaseConnection):
             await asyncio.wait({self._writes})
         for worker in (self._writing, self._reading, *(worker for worker, _ in self._spares)):
             await worker.aclose()
-        for lock in (self._writer.lock, *(own.lock for _, own in self._spares)):
+        for lock in (self._writer.lock, *(writer.lock for _, writer in self._spares)):
             lock.close()
         self._spares.clear()
         self._untrack()
@@ -174,9 +158,9 @@ class AsyncConnection(BaseConnection):
             raise self._file.explain(error) from error
         return answer
 
-    async def _opened_for_transaction(self) -> tuple[Worker, OwnTransaction]:
+    async def _opened_for_transaction(self) -> tuple[Worker, Writer]:
         worker = await _opened(self._address, self._file, 0)
-        return worker, OwnTransaction(connection_of(worker), self._file, self._address.busy_timeout)
+        return worker, Writer(self._address, self._file, connection_of(worker))
 
     async def _write(self, operation: Operation[T]) -> T:
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -246,7 +230,7 @@ async def _opened(address: Address, file: File, busy_timeout: float) -> Worker:
         raise file.explain(error) from error
 
 
-def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, OwnTransaction]]) -> None:
+def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, Writer]]) -> None:
     """Close the connections of a collected kit, and then release the file for other libraries."""
     try:
         for worker in (writer, reader, *(worker for worker, _ in spares)):

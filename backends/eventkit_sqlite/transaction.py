@@ -7,10 +7,8 @@ calls it: in the open transaction, or in one of its own.  All of its statements 
 import sqlite3
 import sys
 import threading
-import time
 from asyncio import CancelledError
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 from weakref import WeakKeyDictionary, ref
@@ -25,9 +23,8 @@ from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
 from .file import File, Identity, identify, threads, two_libraries
 from .library import Connection as Driver
-from .library import Error, StandardWorker, Worker, connection_of, is_busy, translate
+from .library import StandardWorker, Worker, connection_of, is_busy
 from .statements import STATEMENTS, fetch
-from .writer import OWN_LOCK, WriteLock, begin
 
 T = TypeVar("T")
 
@@ -131,58 +128,6 @@ def raise_if_busy(error: Exception, file: File) -> None:
             f"roll back and try again; begin transactions that read before they write with BEGIN IMMEDIATE "
             f"(?begin=immediate in the URL of an engine), or raise the timeout of the connection"
         ) from error
-
-
-class OwnTransaction:
-    """A connection for ``kit.transaction()``, with its place in the order of writers."""
-
-    def __init__(self, driver: Driver, file: File, busy_timeout: float) -> None:
-        self.driver = driver
-        self.lock = WriteLock(file.path)
-        self._file = file
-        self._busy_timeout = busy_timeout
-        self._caller: object = None
-
-    def begin(self, caller: object, unwanted: Callable[[], bool] = lambda: False) -> None:
-        """Begin for *caller* when it is this connection's turn, unless *unwanted* returns true first.
-
-        `end` must follow, even if this fails.
-        """
-        file, deadline = self._file, time.monotonic() + self._busy_timeout
-
-        def give_up(error: Exception) -> bool:
-            if file.is_locked_by(caller):
-                raise Busy(OWN_LOCK)
-            if unwanted() or time.monotonic() >= deadline:
-                raise translate(error, file.path) from error
-            return False
-
-        if time.monotonic() >= file.check_at:
-            file.check_before_write(self.driver)
-        begin(self.driver, self.lock, give_up)
-        self._caller = caller
-        file.transactions.append(caller)
-
-    def end(self, commit: bool) -> None:
-        """Commit or roll back, unless the transaction was not begun or the user has ended it."""
-        if self._caller is not None:
-            with suppress(ValueError):
-                self._file.transactions.remove(self._caller)
-            self._caller = None
-        try:
-            if self.driver.in_transaction:
-                self.driver.execute("COMMIT" if commit else "ROLLBACK")
-        except Error as error:
-            if self.driver.in_transaction:
-                self.driver.execute("ROLLBACK")
-            raise translate(error, self._file.path) from error
-        finally:
-            self.lock.release()
-
-    def close(self) -> None:
-        """Close the connection and the lock."""
-        self.driver.close()
-        self.lock.close()
 
 
 def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:

@@ -39,7 +39,7 @@ from eventkit.plans import run
 
 from .address import Address
 from .file import File
-from .library import Connection, Error, is_busy
+from .library import Connection, Error, is_busy, translate
 from .statements import STATEMENTS, fetch
 
 if sys.platform == "linux":
@@ -74,7 +74,7 @@ _LONGEST_RETRY = 0.01
 """Pauses before BEGIN is tried again: the connection that writes does not use the lock file."""
 
 _INTERRUPTED = "the transaction was interrupted and rolled back: try again"
-OWN_LOCK = (
+_OWN_LOCK = (
     "this call would wait for the transaction that its own caller holds open: "
     "pass tx= to make it part of that transaction, or make the call after it"
 )
@@ -242,31 +242,10 @@ class WriteLock:
             )
 
 
-def begin(connection: Connection, lock: WriteLock, give_up: Callable[[Exception], bool]) -> bool:
-    """Begin a write transaction when it is this connection's turn.  Return False if *give_up* returned true.
-
-    The caller releases *lock* in either case.
-    """
-    if not lock.take(lambda: give_up(apsw.exception_for(apsw.SQLITE_BUSY))):
-        return False
-    pause = _FIRST_RETRY
-    while True:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return True
-        except Error as error:
-            if not is_busy(error):
-                raise
-            if give_up(error):
-                return False
-        sleep(pause)
-        pause = min(2 * pause, _LONGEST_RETRY)
-
-
 class Job(msgspec.Struct, eq=False):
     """An operation that waits for the writer, with its caller, and its result or error."""
 
-    operation: Operation[Any]
+    operation: Any
     caller: object
     deadline: float
     waiting: Any = None
@@ -303,7 +282,7 @@ class _Rest(Operation[Any], frozen=True):
 
 
 class Writer:
-    """An executor of operations on the one connection that writes.  Not thread-safe: one caller at a time.
+    """A connection that writes: that of a kit for its operations, or one for ``kit.transaction()``.  Not thread-safe.
 
     The connection has no busy timeout: `_begin` pauses while another process writes, so that a waiting call can be
     refused or ended.
@@ -316,8 +295,9 @@ class Writer:
         self.connection = connection
         self.closing = False
         self._fetch = partial(fetch, connection)
+        self._caller: object = None
 
-    def job(self, operation: Operation[Any], caller: object, waiting: Any = None) -> Job:
+    def job(self, operation: Any, caller: object, waiting: Any = None) -> Job:
         """Return a job that waits for the busy timeout from now on."""
         return Job(operation, caller, monotonic() + self._busy_timeout, waiting)
 
@@ -397,14 +377,58 @@ class Writer:
             now = monotonic()
             for job in jobs:
                 if self._file.is_locked_by(job.caller):
-                    job.finish(error=Busy(OWN_LOCK))
+                    job.finish(error=Busy(_OWN_LOCK))
                 elif self.closing:
                     job.finish(error=closed())
                 elif now >= job.deadline:
                     job.finish(error=self._file.explain(error, self.connection))
             return any(job.done for job in jobs)
 
-        return begin(self.connection, self.lock, give_up)
+        if not self.lock.take(lambda: give_up(apsw.exception_for(apsw.SQLITE_BUSY))):
+            return False
+        pause = _FIRST_RETRY
+        while True:
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+                return True
+            except Error as error:
+                if not is_busy(error):
+                    raise
+                if give_up(error):
+                    return False
+            sleep(pause)
+            pause = min(2 * pause, _LONGEST_RETRY)
+
+    def begin(self, caller: object) -> None:
+        """Begin ``kit.transaction()`` for *caller*, unless `closing` is set first; `end` must follow in any case."""
+        if monotonic() >= self._file.check_at:
+            self._file.check_before_write(self.connection)
+        job = self.job(None, caller)
+        if not self._begin([job]):
+            job.result()
+        self._caller = caller
+        self._file.transactions.append(caller)
+
+    def end(self, commit: bool) -> None:
+        """End ``kit.transaction()``, unless it was not begun or the user has ended it."""
+        self.closing = False
+        if self._caller is not None:
+            self._file.transactions.remove(self._caller)
+            self._caller = None
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("COMMIT" if commit else "ROLLBACK")
+        except Error as error:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise translate(error, self._file.path) from error
+        finally:
+            self.lock.release()
+
+    def close(self) -> None:
+        """Close the connection and the lock file."""
+        self.connection.close()
+        self.lock.close()
 
     def _run_in_savepoint(self, job: Job) -> None:
         self.connection.execute("SAVEPOINT eventkit_job")
