@@ -49,8 +49,8 @@ class AsyncConnection(BaseConnection):
         """Return a connection to the database at *address*."""
         file = acquire(address)
         try:
-            writer = await _opened(address, file, 0)
-            reader = await _opened(address, file, address.busy_timeout)
+            writer = await open_worker(address, 0)
+            reader = await open_worker(address, address.busy_timeout)
             await writer.async_run(file.opened, connection_of(writer))
         except BaseException as error:
             file.release()
@@ -109,7 +109,7 @@ class AsyncConnection(BaseConnection):
         """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
             raise closed_or_forked(self._process)
-        worker, writer = self._spares.pop() if self._spares else await self._opened_for_transaction()
+        worker, writer = self._spares.pop() if self._spares else await self._open_for_transaction()
         try:
             try:
                 await worker.async_run(writer.begin, asyncio.current_task())
@@ -158,8 +158,11 @@ class AsyncConnection(BaseConnection):
             raise self._file.explain(error) from error
         return answer
 
-    async def _opened_for_transaction(self) -> tuple[Worker, Writer]:
-        worker = await _opened(self._address, self._file, 0)
+    async def _open_for_transaction(self) -> tuple[Worker, Writer]:
+        try:
+            worker = await open_worker(self._address, 0)
+        except Error as error:
+            raise self._file.explain(error) from error
         return worker, Writer(self._address, self._file, connection_of(worker))
 
     async def _write(self, operation: Operation[T]) -> T:
@@ -221,13 +224,6 @@ class AsyncConnection(BaseConnection):
             undoing = asyncio.ensure_future(self._write(undo))
             self._undoing.add(undoing)
             undoing.add_done_callback(self._undoing.discard)
-
-
-async def _opened(address: Address, file: File, busy_timeout: float) -> Worker:
-    try:
-        return await open_worker(address.library, address.path, address.synchronous, busy_timeout)
-    except Error as error:
-        raise file.explain(error) from error
 
 
 def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, Writer]]) -> None:

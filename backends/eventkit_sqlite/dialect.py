@@ -10,25 +10,21 @@ committed rows without an error. This dialect is SQLAlchemy's own for SQLite, on
 `deferred` (the default), `immediate` or `exclusive`. With `uri=true` the database is an SQLite URI
 (`file:shop.db`), and all other options are parameters of that URI.
 
-Connections take turns to write, first come, first served, across processes (see `writer`): a transaction waits for
-its turn before its first write. One that has read before is not made to wait, because what others commit meanwhile
-outdates its snapshot; SQLite refuses it with `OperationalError` while another connection writes. So transactions that
-read before they write are better begun with `begin=immediate`.
+Connections of all processes write first come, first served (see `writer`): a transaction waits for its turn before its
+first write. One that has read before is not made to wait, because what others commit meanwhile outdates its snapshot;
+SQLite refuses it with `OperationalError` while another connection writes. So begin transactions that read before they
+write with `begin=immediate`.
 
-Unlike those of SQLAlchemy's `sqlite://`, transactions begin when SQLAlchemy says so. Therefore savepoints
-nest, a transaction sees one snapshot from its first SELECT on, and DDL is rolled back with it (for Alembic,
-say `transactional_ddl=True` in `context.configure`). A PRAGMA that SQLite ignores or refuses within a
-transaction, as `foreign_keys` and `journal_mode`, belongs into a listener for the event "connect", or into a
-connection with the isolation level AUTOCOMMIT.
+Unlike those of SQLAlchemy's `sqlite://`, transactions begin when SQLAlchemy says so. Therefore savepoints nest, a
+transaction sees one snapshot from its first SELECT on, and DDL is rolled back with it (for Alembic, say
+`transactional_ddl=True` in `context.configure`). A PRAGMA that SQLite refuses or ignores within a transaction, as
+`foreign_keys`, belongs into a listener for the event "connect", or into a connection with isolation level AUTOCOMMIT.
 
-`sqlite+apsw_async://` is the same for AsyncSession and AsyncConnection:
-
-    create_async_engine("sqlite+apsw_async:///shop.db?timeout=10&begin=immediate")
-
-A file has a pool of connections, each with a thread of its own; a database in memory has one connection for all. Rows
-are streamed if requested (`AsyncSession.stream()`). A connection whose statement was cancelled is closed, which rolls
-its transaction back, and the pool makes a new one. Functions given to a connection run in its thread. An engine may
-serve several event loops, one after another.
+`sqlite+apsw_async://` has the same options for AsyncSession and AsyncConnection. A file has a pool of connections, each
+with a thread of its own; a database in memory has one connection for all. Rows are streamed if requested
+(`AsyncSession.stream()`). A connection whose statement was cancelled is closed, which rolls its transaction back, and
+the pool makes a new one. Functions given to a connection run in its thread. An engine may serve several event loops,
+one after another.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class File:
         """The threads and tasks inside ``kit.transaction()``."""
         self.check_at = 0.0
         """The time of the next check before a write: a stat for every write would be too slow."""
-        self.watcher = Watcher(address, self.check_identity, self.explain)
+        self.watcher = Watcher(address, self)
         self._log: Identity | None = None
         self._stored: Stored | None = None
         self._look_at = 0.0
@@ -192,7 +192,7 @@ class File:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Return whether *connection* still sees the tables; if SQL dropped them, the file was not overwritten."""
+    # If SQL dropped the tables, the file was not overwritten.
     try:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'eventkit_identity'").fetchall())
     except Error:

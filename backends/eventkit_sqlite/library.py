@@ -18,12 +18,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import apsw
 import apsw.aio
 
 from eventkit.errors import Busy, DatabaseError, EventkitError, NotMigrated, Unavailable
+
+from .address import Address
 
 Connection = Any
 """A connection of either library."""
@@ -229,15 +232,15 @@ class StandardWorker:
         self.async_controller.close()
 
 
-async def open_worker(library: str, path: str, synchronous: str, busy_timeout: float) -> Worker:
-    """`open_connection`, for a connection in a thread of its own."""
-    if library == "apsw":
-        worker = await open_in(ThreadExecutor, apsw.Connection, path)
-        await worker.async_run(configure, worker, synchronous, busy_timeout)
+async def open_worker(address: Address, busy_timeout: float) -> Worker:
+    """Return a connection to the file, in a thread of its own."""
+    if address.library == "apsw":
+        worker = await open_in(ThreadExecutor, apsw.Connection, address.path)
+        await worker.async_run(configure, worker, address.synchronous, busy_timeout)
         return worker
     executor = ThreadExecutor()
-    connection = await executor.send(lambda: open_connection(library, path, synchronous, busy_timeout))
-    return StandardWorker(connection, executor)
+    opened = partial(open_connection, address.library, address.path, address.synchronous, busy_timeout)
+    return StandardWorker(await executor.send(opened), executor)
 
 
 def open_in(

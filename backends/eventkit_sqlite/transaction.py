@@ -30,6 +30,11 @@ T = TypeVar("T")
 
 _OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
 
+_UNBOUND = (
+    "tx= is a session with several engines, which does not say whose transaction is meant: pass "
+    'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
+)
+
 _main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = WeakKeyDictionary()
 
 
@@ -66,7 +71,7 @@ def unwrap(tx: Any, file: File) -> Driver:
             try:
                 tx = tx.connection()
             except UnboundExecutionError as error:
-                raise _unbound() from error
+                raise ValueError(_UNBOUND) from error
         if isinstance(tx, Connection):
             if tx.dialect.is_async:
                 raise TypeError(
@@ -101,7 +106,7 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
             try:
                 tx = await tx.connection()
             except UnboundExecutionError as error:
-                raise _unbound() from error
+                raise ValueError(_UNBOUND) from error
         if isinstance(tx, AsyncConnection):
             if not tx.in_transaction():
                 await tx.begin()
@@ -148,13 +153,6 @@ def _execute_on(driver: Driver, operation: Operation[T], file: File) -> T:
     return execute_in(_begun(driver, file, asyncio=True), operation)
 
 
-def _unbound() -> ValueError:
-    return ValueError(
-        "tx= is a session with several engines, which does not say whose transaction is meant: pass "
-        'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
-    )
-
-
 class Plain:
     """A connection whose rows are tuples, regardless of the row factory of its user.
 
@@ -166,16 +164,8 @@ class Plain:
         self._driver = driver
         self._cursors = adapted or driver
 
-    @property
-    def isolation_level(self) -> str | None:
-        """How the standard library begins transactions; None if it does not."""
-        level: str | None = self._driver.isolation_level
-        return level
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether the driver has begun a transaction."""
-        return bool(self._driver.in_transaction)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         """Execute *sql*, and return a cursor."""
@@ -267,25 +257,24 @@ def _sql_function(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _execute(driver: Driver, operation: Operation[T]) -> T:
     statement = STATEMENTS.get(type(operation))
-    if statement is not None and statement.single:
-        return operation.decode(fetch(driver, operation))
-    # The statements take effect together, which a savepoint cannot ensure inside a statement that writes.
-    begun = driver.in_transaction
-    try:
-        driver.execute("SAVEPOINT eventkit_function").close()
-    except apsw.BusyError as error:
-        raise apsw.SQLError(
-            "this call takes more than one step, and cannot be made within a statement that writes, nor in a trigger: "
-            "call it in a SELECT of its own, in the same transaction"
-        ) from error
-    driver.execute("RELEASE eventkit_function").close()
-    if begun or not operation.writes:
-        return execute_in(driver, operation)
-    driver.execute("BEGIN IMMEDIATE").close()
-    try:
-        answer = execute_in(driver, operation)
-        driver.execute("COMMIT").close()
-    finally:
-        if driver.in_transaction:
-            driver.execute("ROLLBACK").close()
-    return answer
+    if statement is None or not statement.single:
+        # The statements take effect together, which a savepoint cannot ensure inside a statement that writes.
+        begun = driver.in_transaction
+        try:
+            driver.execute("SAVEPOINT eventkit_function").close()
+        except apsw.BusyError as error:
+            raise apsw.SQLError(
+                "this call takes more than one step, and cannot be made within a statement that writes, nor in a "
+                "trigger: call it in a SELECT of its own, in the same transaction"
+            ) from error
+        driver.execute("RELEASE eventkit_function").close()
+        if operation.writes and not begun:
+            driver.execute("BEGIN IMMEDIATE").close()
+            try:
+                answer = execute_in(driver, operation)
+                driver.execute("COMMIT").close()
+            finally:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK").close()
+            return answer
+    return execute_in(driver, operation)

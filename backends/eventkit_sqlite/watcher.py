@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +20,9 @@ from eventkit.plans import run
 from .address import Address
 from .library import Connection, Error, open_connection
 from .statements import fetch
+
+if TYPE_CHECKING:
+    from .file import File
 
 MODIFIED = 0x2
 MOVED_OR_UNLINKED = 0x4 | 0x400 | 0x800
@@ -143,15 +147,9 @@ class Waiter(msgspec.Struct, eq=False):
 class Watcher:
     """The thread that wakes the waiters of one file."""
 
-    def __init__(
-        self,
-        address: Address,
-        check_identity: Callable[[Connection | None], None],
-        explain: Callable[[BaseException], BaseException],
-    ) -> None:
+    def __init__(self, address: Address, file: "File") -> None:
         self._address = address
-        self._check_identity = check_identity
-        self._explain = explain
+        self._file = file
         self._mutex = threading.Lock()
         self._waiters: dict[Probe, set[Waiter]] = {}
         self._alarm: ClockAlarm | None = None
@@ -174,7 +172,6 @@ class Watcher:
                 raise self._known(error) from error
 
     def remove(self, waiter: Waiter) -> None:
-        """Remove *waiter*."""
         with self._mutex:
             self._forget(waiter)
 
@@ -204,7 +201,7 @@ class Watcher:
     def _start(self) -> None:
         address = self._address
         # SQLite would create the file again if it is gone.
-        self._check_identity(None)
+        self._file.check_identity(None)
         connection = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
         version, alarm = _data_version(connection), ClockAlarm()
         if address.watch == "inotify":
@@ -240,7 +237,7 @@ class Watcher:
 
     def _known(self, error: Exception) -> EventkitError:
         """Return a new error for one waiter: an error raised in several threads would collect all tracebacks."""
-        known = self._explain(error)
+        known = self._file.explain(error)
         if isinstance(known, EventkitError):
             return known
         return Unavailable(f"watching {self._address.path} failed ({type(error).__name__}: {error}): try again")
@@ -263,7 +260,7 @@ class Watcher:
             else:
                 interval = min(2 * interval, alarm.longest or _SLOWEST_LOOK)
             if now >= check_at:
-                self._check_identity(connection)
+                self._file.check_identity(connection)
                 check_at = now + _IDENTITY_EVERY
             latest = _data_version(connection)
             if latest != version or now >= poll_at:

@@ -10,9 +10,8 @@ has to wait locks the byte whose number is the time at which it came, its ticket
 with all tickets before its own, which fails as long as any connection before it holds or waits.  The kernel releases
 the bytes of a process that has died.
 
-A waiting connection polls.  A blocking call has no timeout, and polling does not cost it its place, because the
-tickets decide the order.  The pauses grow with the time that it has waited, and are short only for the connection
-whose turn is next.
+A waiting connection polls: a blocking call has no timeout, and polling does not cost it its place.  The pauses grow
+with the time that it has waited, and are short only for the connection whose turn is next.
 
 A statement of the kit that commits by itself takes no lock while no other connection holds it or waits for it: the
 check costs a third of a microsecond once in a millisecond, and the lock one microsecond each time.
@@ -255,11 +254,9 @@ class Job(msgspec.Struct, eq=False):
     done: bool = False
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
-        """Set the result or the error."""
         self.answer, self.error, self.done = answer, error, True
 
     def result(self) -> Any:
-        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.answer
@@ -272,7 +269,6 @@ class _Rest(Operation[Any], frozen=True):
     step: Operation[Any]
 
     def plan(self) -> Plan[Any]:
-        """Return the remaining steps."""
         step = self.step
         try:
             while True:
@@ -426,7 +422,6 @@ class Writer:
             self.lock.release()
 
     def close(self) -> None:
-        """Close the connection and the lock file."""
         self.connection.close()
         self.lock.close()
 
