@@ -73,7 +73,8 @@ class BaseConnection:
             if left <= 0:
                 return False
             yield left if outlook.delay is None else min(left, outlook.delay)
-            if waiter.may_look and not (self.closing or stop.is_set):
+            # The watcher's own look justifies a read without another one.
+            if waiter.answer is not None and waiter.answer.ready and not (self.closing or stop.is_set):
                 return True
 
 

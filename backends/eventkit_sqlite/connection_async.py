@@ -143,10 +143,10 @@ class AsyncConnection(BaseConnection):
         while self._writes is not None:
             # Awaiting a future that is done does not run the loop, and so not the callback that clears it.
             await asyncio.wait({self._writes})
-        for worker in (self._writing, self._reading, *(worker for worker, _ in self._spares)):
+        await self._reading.aclose()
+        for worker, writer in ((self._writing, self._writer), *self._spares):
             await worker.aclose()
-        for lock in (self._writer.lock, *(writer.lock for _, writer in self._spares)):
-            lock.close()
+            writer.lock.close()
         self._spares.clear()
         self._untrack()
         self._file.release()

@@ -138,11 +138,6 @@ class Waiter(msgspec.Struct, eq=False):
     answer: Outlook | None = None
     error: EventkitError | None = None
 
-    @property
-    def may_look(self) -> bool:
-        """Whether the wake-up justifies a read without evaluating the probe again."""
-        return self.answer is not None and self.answer.ready
-
 
 class Watcher:
     """The thread that wakes the waiters of one file."""
