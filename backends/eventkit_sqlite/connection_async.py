@@ -61,10 +61,9 @@ class AsyncConnection(BaseConnection):
 
     def wal_size(self) -> int:
         """Return the size of the write-ahead log in bytes."""
-        try:
+        with suppress(OSError):
             return os.stat(self._address.path + "-wal").st_size
-        except OSError:
-            return 0
+        return 0
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
@@ -184,8 +183,9 @@ class AsyncConnection(BaseConnection):
         """Run the calls in the queue, if there are any, in the writer's thread."""
         self._writes = None
         if self._queue:
-            self._writes = asyncio.ensure_future(self._writing.async_run(self._work_off_queue))
-            self._writes.add_done_callback(self._start_work)
+            work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_queue))
+            work.add_done_callback(self._start_work)
+            self._writes = work
 
     def _work_off_queue(self) -> None:
         """Run arrived calls together in the writer's thread until none is left."""

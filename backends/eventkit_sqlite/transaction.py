@@ -206,9 +206,13 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     return known
 
 
+def _library(driver: Driver) -> str:
+    return "apsw" if isinstance(driver, apsw.Connection) else "sqlite3"
+
+
 def _begun(driver: Driver, file: File, *, asyncio: bool = False) -> Driver:
     """Return *driver* after checking that it is in a transaction on *file*, through the right library."""
-    library = "apsw" if isinstance(driver, apsw.Connection) else "sqlite3"
+    library = _library(driver)
     identity, path = _main_file(driver)
     if identity != file.identity:
         raise ForeignTransaction(

@@ -202,19 +202,11 @@ class WriteLock:
         """Open the lock file, which is created with the mode and the owner of the database; -1 if that fails."""
         if not self._usable:
             return -1
-        flags = os.O_RDWR | os.O_CLOEXEC
+        path, flags = f"{self._path}-lock", os.O_RDWR | os.O_CLOEXEC
         try:
             if sys.platform != "linux":
                 raise OSError(errno.ENOSYS, "this system has no open file description locks")
-            try:
-                database = os.stat(self._path)
-            except FileNotFoundError:
-                return -1  # SQLite creates the database with the first write to it.
-            path = f"{self._path}-lock"
-            try:
-                return os.open(path, flags | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                pass
+            database = os.stat(self._path)
             try:
                 descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, database.st_mode & 0o666)
             except FileExistsError:
@@ -223,6 +215,8 @@ class WriteLock:
             if os.geteuid() == 0:
                 os.fchown(descriptor, database.st_uid, database.st_gid)
             return descriptor
+        except FileNotFoundError:
+            return -1  # SQLite creates the database with the first write to it.
         except OSError as error:
             self._report(error)
             return -1
