@@ -29,3 +29,21 @@ def test_an_async_apsw_connection_shares_its_fate(tmp_path: Path) -> None:
             return [event.payload for event in await stream.read()]
 
     assert asyncio.run(main()) == ["COMMIT", 1, 2]
+
+
+def test_a_refused_transaction_leaves_that_of_its_caller(tmp_path: Path) -> None:
+    """After the refusal of a nested transaction, calls without ``tx=`` are still refused at once."""
+
+    async def main() -> None:
+        async with eventkit.connect_async(f"sqlite:///{tmp_path}/shop.db?busy_timeout=60") as kit:
+            async with kit.transaction() as tx:
+                await kit.stream("t").publish(1, tx=tx)
+                with pytest.raises(eventkit.Busy, match="its own caller"):
+                    async with kit.transaction():
+                        pass
+                async with asyncio.timeout(20):
+                    with pytest.raises(eventkit.Busy, match="its own caller"):
+                        await kit.stream("t").publish(2)
+            assert [event.payload for event in await kit.stream("t").read()] == [1]
+
+    asyncio.run(main())

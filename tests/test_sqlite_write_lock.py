@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-import eventkit_sqlite.write_lock
+import eventkit_sqlite.writer
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
@@ -338,7 +338,7 @@ def test_without_a_lock_file_writers_go_on(
     if why == "cannot be opened":
         lock.mkdir()
     elif why == "has no locks":
-        monkeypatch.setattr(eventkit_sqlite.write_lock, "fcntl", failing(OSError(errno.ENOLCK, why)))
+        monkeypatch.setattr(eventkit_sqlite.writer, "fcntl", failing(OSError(errno.ENOLCK, why)))
     else:
         refuse = failing(OSError(errno.EROFS, why))
         monkeypatch.setattr(os, "open", lambda name, *rest: (refuse if name == str(lock) else opened)(name, *rest))

@@ -9,7 +9,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 import eventkit_migrations
@@ -23,9 +23,9 @@ from .connection import Connection
 from .connection_async import AsyncConnection
 from .ddl import schema
 from .file import reserved
-from .functions import register
 from .library import OLDEST, Error, open_connection, translate, use_wal
 from .statements import fetch
+from .transaction import register
 
 __all__ = ["arrow", "backup", "capabilities", "compact", "connect", "connect_async", "diagnose", "register", "schema"]
 
@@ -39,14 +39,14 @@ def connect(url: str, *, create: bool = True, incomplete: bool = False) -> Conne
     Refuse a database that was copied or imported in part, unless *incomplete* is true.
     """
     address = parse(url)
-    _prepare_alone(address, create, incomplete)
+    _prepare(address, create, incomplete)
     return Connection(address)
 
 
 async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     """`connect`, for asyncio."""
     address = parse(url)
-    await asyncio.to_thread(_prepare_alone, address, create, False)
+    await asyncio.to_thread(_prepare, address, create, False)
     return await AsyncConnection.open(address)
 
 
@@ -57,46 +57,51 @@ def arrow(url: str) -> AbstractContextManager[Callable[[Operation[Any], Sequence
     return opened(url)
 
 
-def _prepare_alone(address: Address, create: bool, incomplete: bool) -> None:
-    with reserved(address):
-        _prepare(address, create, incomplete)
-
-
 def _prepare(address: Address, create: bool, incomplete: bool) -> None:
     """Check that the file is usable and has the current schema, or raise the error that says why not."""
-    path = address.path
-    if address.library == "sqlite3" and sqlite3.sqlite_version_info < OLDEST:
-        raise Unavailable(
-            f"this Python's sqlite3 is SQLite {sqlite3.sqlite_version}, older than {'.'.join(map(str, OLDEST))}: "
-            f"use a URL that begins with sqlite:///, for which eventkit brings SQLite itself, or a newer Python"
-        )
-    if os.path.isdir(path):
-        raise Unavailable(f"{path} is a folder: name a file in it")
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        raise Unavailable(f"{path} cannot be created: there is no folder {folder}")
-    if not os.path.exists(path):
-        if not create:
-            raise NotMigrated(f"there is no {path}: run python -m eventkit_migrations upgrade {address.url}")
-        if not os.access(folder, os.W_OK):
-            raise Unavailable(f"{path} cannot be created: check the permissions of the folder")
-        eventkit_migrations.upgrade(address.url)
-    elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
-        raise Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
-    version = _version(address, incomplete)
-    if version is None and create:
-        eventkit_migrations.upgrade(address.url)
+    path, folder = address.path, os.path.dirname(address.path)
+    with reserved(address):
+        if address.library == "sqlite3" and sqlite3.sqlite_version_info < OLDEST:
+            raise Unavailable(
+                f"this Python's sqlite3 is SQLite {sqlite3.sqlite_version}, older than {'.'.join(map(str, OLDEST))}: "
+                f"use a URL that begins with sqlite:///, for which eventkit brings SQLite itself, or a newer Python"
+            )
+        if os.path.isdir(path):
+            raise Unavailable(f"{path} is a folder: name a file in it")
+        if not os.path.isdir(folder):
+            raise Unavailable(f"{path} cannot be created: there is no folder {folder}")
+        if not os.path.exists(path):
+            if not create:
+                raise NotMigrated(f"there is no {path}: run python -m eventkit_migrations upgrade {address.url}")
+            if not os.access(folder, os.W_OK):
+                raise Unavailable(f"{path} cannot be created: check the permissions of the folder")
+            eventkit_migrations.upgrade(address.url)
+        elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+            raise Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
         version = _version(address, incomplete)
-    if version != eventkit_migrations.HEAD:
-        raise _wrong_version(address, version)
+        if version is None and create:
+            eventkit_migrations.upgrade(address.url)
+            version = _version(address, incomplete)
+    head = eventkit_migrations.HEAD
+    if version is None:
+        found, remedy = "no eventkit schema", f"run python -m eventkit_migrations upgrade {address.url}"
+    elif version < head:
+        found = f"the eventkit schema of revision {version}, older than this code's {head}"
+        remedy = f"run python -m eventkit_migrations upgrade {address.url}"
+    elif version > head:
+        found = f"the eventkit schema of revision {version}, newer than this code's {head}"
+        remedy = "install a newer eventkit"
+    else:
+        return
+    raise NotMigrated(f"{path} has {found}: {remedy}")
 
 
 def _version(address: Address, incomplete: bool) -> str | None:
     """Switch the file to WAL mode and return the revision of its schema; None without a schema."""
     path = address.path
     try:
-        connection = open_connection(address.library, path, address.synchronous, address.busy_timeout)
-        try:
+        opened = open_connection(address.library, path, address.synchronous, address.busy_timeout)
+        with closing(opened) as connection:
             version: str | None = ReadSchema().decode(fetch(connection, ReadSchema()))
             # A migration run by the application may create the tables but cannot switch to WAL mode.
             use_wal(connection, address.busy_timeout)
@@ -107,25 +112,9 @@ def _version(address: Address, incomplete: bool) -> str | None:
                 if condition.incomplete is not None and not incomplete:
                     raise Unavailable(f"{path}: {condition.incomplete}")
             return version
-        finally:
-            connection.close()
     except Error as error:
         if "no such table: eventkit_version" in str(error):
             return None
         if "no such table: eventkit_identity" in str(error) or "no such column" in str(error):
             raise NotMigrated(f"{path} {eventkit_migrations.UNRELEASED}") from error
         raise translate(error, path) from error
-
-
-def _wrong_version(address: Address, version: str | None) -> NotMigrated:
-    head = eventkit_migrations.HEAD
-    if version is None:
-        found = "has no eventkit schema"
-    elif version < head:
-        found = f"has the eventkit schema of revision {version}, older than this code's {head}"
-    else:
-        return NotMigrated(
-            f"{address.path} has the eventkit schema of revision {version}, newer than this code's {head}: "
-            f"install a newer eventkit"
-        )
-    return NotMigrated(f"{address.path} {found}: run python -m eventkit_migrations upgrade {address.url}")

@@ -1,7 +1,7 @@
 """The asyncio connection to a SQLite file: the writer and the reader each have a thread.
 
-Tasks that write at the same time share a transaction, as threads do in `writer`: calls that arrive during a
-commit form the next transaction.
+Tasks that write at the same time share a transaction, as threads do: calls that arrive during a commit form the next
+transaction.
 """
 
 import asyncio
@@ -10,46 +10,38 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from time import monotonic
+from math import inf
 from typing import Any, TypeVar
 
-from eventkit.errors import Closed
 from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe
-from eventkit.plans import Stop
+from eventkit.plans import Stop, run_async
 
 from .address import Address
+from .connection import BaseConnection, read
 from .file import File, acquire
-from .library import Error
-from .reading import read
-from .transaction import begin_own, end_own, execute_in_async, raise_if_busy
+from .library import Error, Worker, close_from_outside, connection_of, open_worker
+from .transaction import execute_in_async, raise_if_busy
 from .watcher import Waiter
-from .worker import Worker, close_from_outside, connection_of, open_worker
-from .write_lock import WriteLock
 from .writer import Job, Writer
 
 T = TypeVar("T")
 
 
-class AsyncConnection:
+class AsyncConnection(BaseConnection):
     """A connection that executes operations; see `eventkit.protocols.AsyncConnection`."""
 
     def __init__(self, address: Address, file: File, writer: Worker, reader: Worker) -> None:
-        self._address = address
-        self._file = file
+        super().__init__(address, file, connection_of(writer))
         self._loop = asyncio.get_running_loop()
         self._writing = writer
         self._reading = reader
-        self._writer = Writer(address, file, connection_of(writer))
-        self._queue: list[tuple[Job, asyncio.Future[Any]]] = []
+        self._queue: list[Job] = []
         self._mutex = threading.Lock()
         self._writes: asyncio.Future[None] | None = None
-        self._spares: list[tuple[Worker, WriteLock]] = []
+        self._spares: list[tuple[Worker, Writer]] = []
         self._undoing: set[asyncio.Future[Any]] = set()
         self._sleepers: set[asyncio.Event] = set()
-        self._closing = False
-        self._process = os.getpid()
-        self._closed = False
         self._untrack = track(self, address.path, partial(_release, file, writer, reader, self._spares))
 
     @classmethod
@@ -57,8 +49,8 @@ class AsyncConnection:
         """Return a connection to the database at *address*."""
         file = acquire(address)
         try:
-            writer = await open_worker(address, file, 0)
-            reader = await open_worker(address, file, address.busy_timeout)
+            writer = await open_worker(address, 0)
+            reader = await open_worker(address, address.busy_timeout)
             await writer.async_run(file.opened, connection_of(writer))
         except BaseException as error:
             file.release()
@@ -67,27 +59,16 @@ class AsyncConnection:
             raise
         return cls(address, file, writer, reader)
 
-    @property
-    def max_payload(self) -> int:
-        """The maximum size of a payload in bytes of JSON text."""
-        return self._address.max_payload
-
-    @property
-    def closing(self) -> bool:
-        """Whether `end_sleep` was called."""
-        return self._closing
-
     def wal_size(self) -> int:
         """Return the size of the write-ahead log in bytes."""
-        try:
+        with suppress(OSError):
             return os.stat(self._address.path + "-wal").st_size
-        except OSError:
-            return 0
+        return 0
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx* if it is given, else in a transaction of its own, and return its result."""
         if self._closed:
-            raise self._reason()
+            raise closed_or_forked(self._process)
         if tx is not None:
             try:
                 return await execute_in_async(tx, operation, self._file)
@@ -100,82 +81,54 @@ class AsyncConnection:
 
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready.  Return False after *timeout* seconds or after `end_sleep`."""
-        stop = stop or Stop()
-        deadline = None if timeout is None else monotonic() + timeout
         bell = asyncio.Event()
 
         def ring() -> None:
             with suppress(RuntimeError):  # The loop may be closed before the kit.
                 self._loop.call_soon_threadsafe(bell.set)
 
+        async def step(probe_or_pause: Any) -> Any:
+            if probe_or_pause is probe:
+                return await self._read(probe)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if probe_or_pause == inf else probe_or_pause):
+                    await bell.wait()
+            return None
+
         waiter = Waiter(probe, ring)
-        watcher = self._file.watcher
-        watcher.add(waiter)
         self._sleepers.add(bell)
         try:
-            stop.ring = ring
-            while not (self._closing or stop.is_set):
-                if waiter.error is not None:
-                    raise waiter.error
-                waiter.seen = waiter.answer = None
-                bell.clear()
-                outlook = await self._read(probe)
-                waiter.seen = outlook
-                if outlook.ready:
-                    return True
-                left = None if deadline is None else deadline - monotonic()
-                if left is not None and left <= 0:
-                    return False
-                timeouts = [timeout for timeout in (left, outlook.delay) if timeout is not None]
-                try:
-                    async with asyncio.timeout(min(timeouts, default=None)):
-                        await bell.wait()
-                except TimeoutError:
-                    pass
-                if waiter.may_look and not (self._closing or stop.is_set):
-                    return True
-            return False
+            return await run_async(self._looks(waiter, bell.clear, timeout, stop), step)
         finally:
             self._sleepers.discard(bell)
-            watcher.remove(waiter)
+            self._file.watcher.remove(waiter)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Any]:
         """Provide a write transaction on a connection of its own: committed at the end, rolled back on an error."""
         if self._closed:
-            raise self._reason()
-        caller = asyncio.current_task()
-        if self._spares:
-            worker, lock = self._spares.pop()
-        else:
-            worker, lock = await open_worker(self._address, self._file, 0), WriteLock(self._address.path)
-        driver = connection_of(worker)
-        left = threading.Event()
+            raise closed_or_forked(self._process)
+        worker, writer = self._spares.pop() if self._spares else await self._open_for_transaction()
         try:
             try:
-                timeout = self._address.busy_timeout
-                await worker.async_run(begin_own, driver, lock, self._file, caller, timeout, left.is_set)
+                await worker.async_run(writer.begin, asyncio.current_task())
                 yield worker
             except BaseException:
                 # BEGIN continues in the worker's thread even if this task was cancelled; the end is queued behind it.
-                left.set()
-                await worker.async_run(end_own, driver, lock, self._file, caller, False)
+                writer.closing = True
+                await worker.async_run(writer.end, False)
                 raise
-            await worker.async_run(end_own, driver, lock, self._file, caller, True)
+            await worker.async_run(writer.end, True)
         finally:
             if self._closed:
                 await worker.aclose()
             else:
-                self._spares.append((worker, lock))
+                self._spares.append((worker, writer))
         self._file.watcher.committed()
-
-    def rouse(self) -> None:
-        """Make every `sleep` check again."""
-        self._file.watcher.wake_all()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
-        self._closing = True
+        self.closing = True
         for bell in self._sleepers:
             bell.set()
 
@@ -189,17 +142,13 @@ class AsyncConnection:
         while self._writes is not None:
             # Awaiting a future that is done does not run the loop, and so not the callback that clears it.
             await asyncio.wait({self._writes})
-        for worker in (self._writing, self._reading, *(worker for worker, _ in self._spares)):
+        await self._reading.aclose()
+        for worker, writer in ((self._writing, self._writer), *self._spares):
             await worker.aclose()
-        for lock in (self._writer.lock, *(lock for _, lock in self._spares)):
-            lock.close()
+            writer.lock.close()
         self._spares.clear()
         self._untrack()
         self._file.release()
-
-    def forked(self) -> None:
-        """Refuse further calls in a forked child, and leave the resources of the parent alone."""
-        self._closed = self._closing = True
 
     async def _read(self, operation: Operation[T]) -> T:
         try:
@@ -208,11 +157,18 @@ class AsyncConnection:
             raise self._file.explain(error) from error
         return answer
 
+    async def _open_for_transaction(self) -> tuple[Worker, Writer]:
+        try:
+            worker = await open_worker(self._address, 0)
+        except Error as error:
+            raise self._file.explain(error) from error
+        return worker, Writer(self._address, self._file, connection_of(worker))
+
     async def _write(self, operation: Operation[T]) -> T:
-        job = Job(operation, asyncio.current_task(), monotonic() + self._address.busy_timeout)
         answer: asyncio.Future[T] = self._loop.create_future()
+        job = self._writer.job(operation, asyncio.current_task(), answer)
         with self._mutex:
-            self._queue.append((job, answer))
+            self._queue.append(job)
         if self._writes is None:
             self._start_work()
         try:
@@ -223,43 +179,43 @@ class AsyncConnection:
                 self._undo(job)
             raise
 
-    def _start_work(self) -> None:
-        work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_queue))
-        work.add_done_callback(self._work_is_done)
-        self._writes = work
+    def _start_work(self, _: object = None) -> None:
+        """Run the calls in the queue, if there are any, in the writer's thread."""
+        self._writes = None
+        if self._queue:
+            work: asyncio.Future[None] = asyncio.ensure_future(self._writing.async_run(self._work_off_queue))
+            work.add_done_callback(self._start_work)
+            self._writes = work
 
     def _work_off_queue(self) -> None:
         """Run arrived calls together in the writer's thread until none is left."""
         while True:
             with self._mutex:
-                batch = [(job, answer) for job, answer in self._queue if not answer.cancelled()]
+                batch = [job for job in self._queue if not job.waiting.cancelled()]
                 self._queue = []
             if not batch:
                 return
-            if len(batch) == 1:
-                self._alone(batch[0][0])
+            if len(batch) > 1:
+                self._writer.together(batch)
             else:
-                self._writer.together([job for job, _ in batch])
-            done = [(job, answer) for job, answer in batch if job.done]
-            self._loop.call_soon_threadsafe(self._deliver, done)
+                [job] = batch
+                try:
+                    job.finish(self._writer.alone(job.operation, job.caller))
+                except Exception as error:
+                    job.finish(error=error)
+            self._loop.call_soon_threadsafe(self._deliver, [job for job in batch if job.done])
             self._file.watcher.committed()
             with self._mutex:
-                self._queue[:0] = [entry for entry in batch if not entry[0].done]
+                self._queue[:0] = [job for job in batch if not job.done]
 
-    def _alone(self, job: Job) -> None:
-        try:
-            job.finish(self._writer.alone(job.operation, job.caller))
-        except Exception as error:
-            job.finish(error=error)
-
-    def _deliver(self, done: list[tuple[Job, "asyncio.Future[Any]"]]) -> None:
-        for job, answer in done:
-            if answer.cancelled():
+    def _deliver(self, done: list[Job]) -> None:
+        for job in done:
+            if job.waiting.cancelled():
                 self._undo(job)
             elif job.error is not None:
-                answer.set_exception(job.error)
+                job.waiting.set_exception(job.error)
             else:
-                answer.set_result(job.answer)
+                job.waiting.set_result(job.answer)
 
     def _undo(self, job: Job) -> None:
         """Undo the effect of *job* for a caller that was cancelled."""
@@ -269,16 +225,8 @@ class AsyncConnection:
             self._undoing.add(undoing)
             undoing.add_done_callback(self._undoing.discard)
 
-    def _work_is_done(self, work: asyncio.Future[None]) -> None:
-        self._writes = None
-        if self._queue:
-            self._start_work()
 
-    def _reason(self) -> Closed:
-        return closed_or_forked(self._process)
-
-
-def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, WriteLock]]) -> None:
+def _release(file: File, writer: Worker, reader: Worker, spares: list[tuple[Worker, Writer]]) -> None:
     """Close the connections of a collected kit, and then release the file for other libraries."""
     try:
         for worker in (writer, reader, *(worker for worker, _ in spares)):

@@ -5,17 +5,22 @@ open, and the callers in this process that hold a write transaction on it.
 """
 
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from time import monotonic
+from typing import Any, NamedTuple
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
+
+import apsw
 
 from eventkit.errors import Closed, DatabaseReplaced, ForeignTransaction, Unavailable
 from eventkit.fork import release_abandoned
 
 from .address import Address
-from .library import Connection, Error, Stored, is_damage, out_of_ids, stored, translate
+from .library import DAMAGE, Connection, Error, result_code, translate
 from .watcher import Watcher
 
 Identity = tuple[int, int]
@@ -28,8 +33,26 @@ SQLite believes that it holds the locks which the parent holds.  A connection op
 them, and when the parent closes the file, the log is removed with all that this process has written.
 """
 _mutex = threading.Lock()
+threads: WeakKeyDictionary[apsw.Connection, int] = WeakKeyDictionary()
+"""The thread that last used an apsw connection as ``tx=``."""
+
 _CHECK_EVERY = 0.1
 _LOOK_EVERY = 0.5
+
+
+class Stored(NamedTuple):
+    """The identity of a database and the last ids of its tables, as stored in the file without its log."""
+
+    identity: str | None
+    last_ids: dict[str, int]
+
+    def continues(self, earlier: "Stored | None") -> bool:
+        """Return whether the file can be a later state of *earlier*: ids are never reused."""
+        if earlier is None or earlier.identity is None:
+            return True
+        return self.identity == earlier.identity and all(
+            self.last_ids.get(table, 0) >= last for table, last in earlier.last_ids.items()
+        )
 
 
 class File:
@@ -42,10 +65,12 @@ class File:
         self.kits = 0
         self.transactions: list[object] = []
         """The threads and tasks inside ``kit.transaction()``."""
-        self.watcher = Watcher(address, self.check_identity, self.explain)
+        self.check_at = 0.0
+        """The time of the next check before a write: a stat for every write would be too slow."""
+        self.watcher = Watcher(address, self)
         self._log: Identity | None = None
         self._stored: Stored | None = None
-        self._look_at = self._check_at = 0.0
+        self._look_at = 0.0
         self._looked_at: object = None
         self._doubtful: tuple[object, float] = None, 0.0
         self._is_overwritten = False
@@ -79,6 +104,11 @@ class File:
         if connection is not None:
             self._check_content(connection)
 
+    def check_before_write(self, connection: Connection) -> None:
+        """Check the identity, and set the time of the next check."""
+        self.check_identity(connection)
+        self.check_at = 0.0 if self._is_overwritten else monotonic() + _CHECK_EVERY
+
     def _check_content(self, connection: Connection) -> None:
         """Raise `DatabaseReplaced` if another program than SQLite has written the file since it was opened.
 
@@ -91,7 +121,7 @@ class File:
         version = status.st_mtime_ns, status.st_size
         if now < self._look_at or version == self._looked_at:
             return
-        content = stored(self.library, self.path)
+        content = self._read_stored()
         if content is None or content.continues(self._stored):
             self._stored, self._looked_at, self._look_at = content or self._stored, version, now + _LOOK_EVERY
         elif self._doubtful[0] != version:
@@ -99,33 +129,58 @@ class File:
         elif now - self._doubtful[1] >= _CHECK_EVERY / 2 and (not status.st_size or _has_tables(connection)):
             raise self._overwritten()
 
+    def _read_stored(self) -> Stored | None:
+        """Return what the file has stored; None if it cannot be read now.
+
+        A second connection of the same library shares SQLite's locks, and closing it drops none.
+        """
+        address = f"file:{quote(self.path)}?immutable=1"
+        try:
+            if self.library == "apsw":
+                opened: Any = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+            else:
+                opened = sqlite3.connect(address, uri=True)
+            with closing(opened) as connection:
+                [(identity,)] = connection.execute("SELECT id FROM eventkit_identity").fetchall()
+                return Stored(identity, dict(connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()))
+        except Error as error:
+            return Stored(None, {}) if result_code(error) in DAMAGE or "no such table" in str(error) else None
+
     def explain(self, error: BaseException, connection: Connection | None = None) -> BaseException:
         """Return *error*, SQLite's or the system's, as a new eventkit error; return any other error unchanged."""
         if isinstance(error, DatabaseReplaced | Unavailable):
             return type(error)(*error.args)
         if not isinstance(error, Error):
             return error
-        if is_damage(error):
-            content = stored(self.library, self.path)
-            if content is not None and not content.continues(self._stored):
-                return self._overwritten()
-        known = (connection and out_of_ids(error, self.path, connection)) or translate(error, self.path)
+        if result_code(error) in DAMAGE and (content := self._read_stored()) and not content.continues(self._stored):
+            return self._overwritten()
+        known = translate(error, self.path, connection)
         known.__cause__ = error  # Another thread may raise it.
         return known
 
     def _overwritten(self) -> DatabaseReplaced:
         self._is_overwritten = True
+        self.check_at = 0.0
         return DatabaseReplaced(
             f"{self.path} was truncated or overwritten while it was open: stop every process that has it open, "
             f"remove {self.path}-wal and -shm, put the right file there, and connect again"
         )
 
-    def check_identity_sometimes(self, connection: Connection) -> None:
-        """Check the identity unless it was checked a moment ago: a stat for every write would be too slow."""
-        now = monotonic()
-        if now >= self._check_at or self._is_overwritten:
-            self.check_identity(connection)
-            self._check_at = now + _CHECK_EVERY
+    def is_locked_by(self, caller: object) -> bool:
+        """Return whether *caller*, a thread ident or a task, has a write transaction open on this file."""
+        return caller in self.transactions or any(self._is_held(caller, other) for other in apsw.connections())
+
+    def _is_held(self, caller: object, connection: Any) -> bool:
+        if hasattr(connection, "holds_up"):  # An async connection of the dialect.
+            return connection.holds_up(caller) and identify(connection.path) == self.identity
+        # The owner is checked first: most connections belong to other threads, which may be using them.
+        if caller not in (getattr(connection, "thread", None), threads.get(connection)):
+            return False
+        try:
+            writing = connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
+            return writing and identify(connection.db_filename("main")) == self.identity
+        except (apsw.ThreadingViolationError, apsw.ConnectionClosedError):
+            return False  # Another thread uses it, or has just closed it.
 
     def release(self) -> None:
         """Release the file for one kit; the last one stops the watcher."""
@@ -137,7 +192,7 @@ class File:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Return whether *connection* still sees the tables; if SQL dropped them, the file was not overwritten."""
+    # If SQL dropped the tables, the file was not overwritten.
     try:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'eventkit_identity'").fetchall())
     except Error:

@@ -2,51 +2,73 @@
 
 Both are used through the same interface: a connection has ``execute(sql, parameters)``, ``in_transaction`` and
 ``close()``, and errors carry SQLite's result code.
+
+For asyncio, a connection has a thread of its own.  apsw supports this natively: an async connection is the same
+class, whose calls are awaited, and ``async_run`` runs a function in its thread, where the connection answers directly.
+eventkit supplies the thread, so that a kit that was not closed does not keep the interpreter from ending.  For the
+standard library's driver, `StandardWorker` has the same interface.
 """
 
+import asyncio
 import os
+import queue
 import sqlite3
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 import apsw
-import msgspec
+import apsw.aio
 
 from eventkit.errors import Busy, DatabaseError, EventkitError, NotMigrated, Unavailable
 
-from .write_lock import WriteLock
+from .address import Address
 
 Connection = Any
 """A connection of either library."""
 
+Worker = Any
+"""An async apsw connection, or a `StandardWorker`."""
+
 Error = (apsw.Error, sqlite3.Error)
+
+DAMAGE = (apsw.SQLITE_CORRUPT, apsw.SQLITE_NOTADB)
+"""The result codes of a damaged file."""
 
 OLDEST = (3, 38)
 """The oldest supported version of SQLite: the statements use the operator ``->>``."""
 
-_FIRST_PAUSE = 0.0002
-_LONGEST_PAUSE = 0.01
+_PAUSE = 0.01
 _OPENING_TIMEOUT = 5000
+_CLOSING_TAKES = 5.0
+"""Seconds after which `close_from_outside` no longer waits for a thread."""
+
 _LAST_ID = 2**63 - 1
 
-_ERROR, _BUSY, _LOCKED, _NOMEM, _READONLY, _INTERRUPT, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _PROTOCOL, _NOTADB = (
-    1,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-    13,
-    14,
-    15,
-    26,
+_IS_BUSY = (
+    "another connection is writing to {path} and did not finish in time: "
+    "keep transactions short, try again, or raise busy_timeout in the URL"
 )
+_UNFINISHED = "SQLite could not finish the call on {path} ({error}): try again"
+_TEXTS = {
+    apsw.SQLITE_BUSY: _IS_BUSY,
+    apsw.SQLITE_LOCKED: _IS_BUSY,
+    apsw.SQLITE_FULL: "the disk of {path} is full: free some space; committed data is safe",
+    apsw.SQLITE_READONLY: "{path} cannot be written: check the permissions of the file and its folder",
+    apsw.SQLITE_CANTOPEN: "{path} cannot be opened: check that the folder exists and may be written",
+    apsw.SQLITE_NOTADB: "{path} is not an SQLite database: name another file",
+    apsw.SQLITE_IOERR: (
+        "the system could not read or write {path} ({error}): check the disk, its free space and its limits"
+    ),
+    apsw.SQLITE_CORRUPT: "{path} is damaged ({error}): restore it from a backup",
+    apsw.SQLITE_NOMEM: _UNFINISHED,
+    apsw.SQLITE_INTERRUPT: _UNFINISHED,
+    apsw.SQLITE_PROTOCOL: _UNFINISHED,
+}
 
 
 def create_file(path: str, mode: int) -> None:
@@ -55,61 +77,22 @@ def create_file(path: str, mode: int) -> None:
     On Linux it opens no descriptor: closing one would drop the locks of a connection that another thread has opened
     meanwhile.
     """
-    try:
+    with suppress(FileExistsError):
         if sys.platform == "linux":
             os.mknod(path, mode)
         else:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, mode))
-    except FileExistsError:
-        pass
 
 
 def open_connection(library: str, path: str, synchronous: str, busy_timeout: float) -> Connection:
     """Return a connection to the file, usable from any thread."""
-    connection: Connection
-    if library == "apsw":
-        connection = apsw.Connection(path)
-    else:
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection: Connection = (
+        apsw.Connection(path)
+        if library == "apsw"
+        else sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    )
     configure(connection, synchronous, busy_timeout)
     return connection
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """The identity of a database and the last ids of its tables, as stored in the file without its log."""
-
-    identity: str | None
-    last_ids: dict[str, int]
-
-    def continues(self, earlier: "Stored | None") -> bool:
-        """Return whether the file can be a later state of *earlier*: ids are never reused."""
-        return (
-            earlier is None
-            or earlier.identity is None
-            or (
-                self.identity == earlier.identity
-                and all(self.last_ids.get(table, 0) >= last for table, last in earlier.last_ids.items())
-            )
-        )
-
-
-def stored(library: str, path: str) -> Stored | None:
-    """Return the `Stored` values of the file at *path*; None if they cannot be read now.
-
-    A second connection of the same library shares SQLite's locks, and closing it drops none.
-    """
-    address = f"file:{quote(path)}?immutable=1"
-    try:
-        if library == "apsw":
-            connection: Any = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
-        else:
-            connection = sqlite3.connect(address, uri=True)
-        with closing(connection):
-            [(identity,)] = connection.execute("SELECT id FROM eventkit_identity").fetchall()
-            last_ids = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
-            return Stored(identity, dict(last_ids))
-    except Error as error:
-        return Stored(None, {}) if is_damage(error) or "no such table" in str(error) else None
 
 
 def configure(connection: Connection, synchronous: str, busy_timeout: float) -> None:
@@ -141,97 +124,151 @@ def use_wal(connection: Connection, patience: float) -> None:
         except Error as error:
             if not is_busy(error) or time.monotonic() > deadline:
                 raise
-        time.sleep(_LONGEST_PAUSE)
-
-
-def begin(connection: Connection, lock: WriteLock, give_up: Callable[[Exception], bool]) -> bool:
-    """Begin a write transaction when it is this connection's turn.  Return False if *give_up* returned true.
-
-    The caller releases *lock* in either case.
-    """
-    if not lock.take(lambda: give_up(apsw.exception_for(_BUSY))):
-        return False
-    pause = _FIRST_PAUSE
-    while True:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            return True
-        except Error as error:
-            if not is_busy(error):
-                raise
-            if give_up(error):
-                return False
-        # The connection that writes does not use the lock file.
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        time.sleep(_PAUSE)
 
 
 def is_busy(error: BaseException) -> bool:
     """Return whether another connection holds the lock."""
-    return result_code(error) in (_BUSY, _LOCKED)
-
-
-def is_damage(error: BaseException) -> bool:
-    """Return whether the error means that the file is damaged."""
-    return result_code(error) in (_CORRUPT, _NOTADB)
+    return result_code(error) in (apsw.SQLITE_BUSY, apsw.SQLITE_LOCKED)
 
 
 def result_code(error: BaseException) -> int:
     """Return SQLite's primary result code; 0 for an error that has none."""
-    if isinstance(error, apsw.Error):
-        return int(getattr(error, "result", 0)) & 0xFF
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+    return int(getattr(error, "result" if isinstance(error, apsw.Error) else "sqlite_errorcode", 0)) & 0xFF
 
 
-def translate(error: BaseException, path: str) -> EventkitError:
+def translate(error: BaseException, path: str, connection: Connection | None = None) -> EventkitError:
     """Return the library's *error* about the file at *path* as an eventkit error, with the remedy."""
     code = result_code(error)
-    if code in (_BUSY, _LOCKED):
-        return Busy(
-            f"another connection is writing to {path} and did not finish in time: "
-            f"keep transactions short, try again, or raise busy_timeout in the URL"
-        )
-    if code == _FULL:
-        return Unavailable(f"the disk of {path} is full: free some space; committed data is safe")
-    if code == _READONLY:
-        return Unavailable(f"{path} cannot be written: check the permissions of the file and its folder")
-    if code == _CANTOPEN:
-        return Unavailable(f"{path} cannot be opened: check that the folder exists and may be written")
-    if code == _NOTADB:
-        return Unavailable(f"{path} is not an SQLite database: name another file")
-    if code == _IOERR:
-        return Unavailable(
-            f"the system could not read or write {path} ({error}): check the disk, its free space and its limits"
-        )
-    if code == _CORRUPT:
-        return Unavailable(f"{path} is damaged ({error}): restore it from a backup")
-    if code == _ERROR and "no such table: eventkit_" in str(error):
+    if code == apsw.SQLITE_ERROR and "no such table: eventkit_" in str(error):
         return NotMigrated(
             f"{path} has lost eventkit's tables ({error}): run python -m eventkit_migrations upgrade <url>"
         )
-    if code in (_NOMEM, _INTERRUPT, _PROTOCOL):
-        return Unavailable(f"SQLite could not finish the call on {path} ({error}): try again")
-    return DatabaseError(
-        f"SQLite refused a statement on {path} ({error}): look for a constraint or trigger that refuses it"
-    )
-
-
-def out_of_ids(error: BaseException, path: str, connection: Connection) -> Unavailable | None:
-    """Return the error for a table that has no higher id, which SQLite reports as a full disk."""
-    if result_code(error) != _FULL:
-        return None
-    for (table,) in connection.execute(f"SELECT name FROM sqlite_sequence WHERE seq = {_LAST_ID}").fetchall():
-        return Unavailable(
-            f"{table} in {path} has a row with the id {_LAST_ID}, the highest there is, which a plain INSERT has "
-            f"chosen: delete that row, and then UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) "
-            f"FROM {table}) WHERE name = '{table}'"
+    if code not in _TEXTS:
+        return DatabaseError(
+            f"SQLite refused a statement on {path} ({error}): look for a constraint or trigger that refuses it"
         )
-    return None
+    if code == apsw.SQLITE_FULL and connection is not None:
+        # SQLite reports the same for a table that has no higher id.
+        for (table,) in connection.execute(f"SELECT name FROM sqlite_sequence WHERE seq = {_LAST_ID}").fetchall():
+            return Unavailable(
+                f"{table} in {path} has a row with the id {_LAST_ID}, the highest there is, which a plain INSERT has "
+                f"chosen: delete that row, and then UPDATE sqlite_sequence SET seq = (SELECT coalesce(max(id), 0) "
+                f"FROM {table}) WHERE name = '{table}'"
+            )
+    return (Busy if is_busy(error) else Unavailable)(_TEXTS[code].format(path=path, error=error))
 
 
-def own_lock() -> Busy:
-    """Return the error for a call that would wait for the transaction of its own caller."""
-    return Busy(
-        "this call would wait for the transaction that its own caller holds open: "
-        "pass tx= to make it part of that transaction, or make the call after it"
-    )
+class ThreadExecutor:
+    """A thread that runs calls one after another, and delivers each result in the event loop of its call.
+
+    It implements apsw's controller protocol.
+    """
+
+    def __init__(self) -> None:
+        self._calls = queue.SimpleQueue[tuple[asyncio.Future[Any] | None, Callable[[], Any]] | None]()
+        threading.Thread(target=self._run, name="eventkit-sqlite", daemon=True).start()
+
+    def configure(self, connection: apsw.Connection) -> None:
+        """Configure the new *connection* as apsw does without a controller."""
+        for hook in apsw.connection_hooks:
+            hook(connection)
+
+    def send(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Start *call*, and return a future for its result; it runs even if the future is cancelled."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls.put((future, call))
+        return future
+
+    def post(self, call: Callable[[], Any]) -> None:
+        """Run *call* in its turn, without a result: the caller may have no event loop."""
+        self._calls.put((None, call))
+
+    def close(self) -> None:
+        """End the thread after the calls that were sent."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            self._answer(*item)
+            # The last reference, such as the one to a connection to close, must not live until the next call.
+            del item
+
+    def _answer(self, future: asyncio.Future[Any] | None, call: Callable[[], Any]) -> None:
+        outcome: tuple[str, Any]
+        try:
+            outcome = "set_result", call()
+        except BaseException as error:
+            outcome = "set_exception", error
+        if future is not None:
+            with suppress(RuntimeError):  # The loop may be closed by now.
+                future.get_loop().call_soon_threadsafe(_settle, future, *outcome)
+
+
+def _settle(future: asyncio.Future[Any], method: str, outcome: Any) -> None:
+    if not future.cancelled():
+        getattr(future, method)(outcome)
+
+
+class StandardWorker:
+    """A connection of the standard library with the calls of an async apsw connection that are used here."""
+
+    def __init__(self, connection: sqlite3.Connection, executor: ThreadExecutor) -> None:
+        self.connection = connection
+        self.async_controller = executor
+
+    def async_run(self, call: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Return the result of *call*, run in the connection's thread."""
+        return self.async_controller.send(lambda: call(*arguments))
+
+    async def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+        """Execute *sql*, and return the cursor, whose rows are fetched already."""
+        cursor: sqlite3.Cursor = await self.async_run(self.connection.execute, sql, parameters)
+        return cursor
+
+    async def aclose(self) -> None:
+        """Close the connection and end its thread."""
+        await self.async_run(self.connection.close)
+        self.async_controller.close()
+
+
+async def open_worker(address: Address, busy_timeout: float) -> Worker:
+    """Return a connection to the file, in a thread of its own."""
+    if address.library == "apsw":
+        worker = await open_in(ThreadExecutor, apsw.Connection, address.path)
+        await worker.async_run(configure, worker, address.synchronous, busy_timeout)
+        return worker
+    executor = ThreadExecutor()
+    opened = partial(open_connection, address.library, address.path, address.synchronous, busy_timeout)
+    return StandardWorker(await executor.send(opened), executor)
+
+
+def open_in(
+    controller: type[ThreadExecutor], kind: type[apsw.Connection], *arguments: Any, **options: Any
+) -> Awaitable[Any]:
+    """Return a connection of type *kind*, created with the arguments in the thread of a new *controller*."""
+    token = apsw.async_controller.set(controller)  # type: ignore[arg-type]  # a controller by its shape
+    try:
+        return kind.as_async(*arguments, **options)
+    finally:
+        apsw.async_controller.reset(token)
+
+
+def connection_of(worker: Worker) -> Connection:
+    """Return the connection for use inside the worker's thread."""
+    return worker.connection if isinstance(worker, StandardWorker) else worker
+
+
+def close_from_outside(worker: Worker) -> None:
+    """Close the connection and end its thread, for a caller without an event loop."""
+    closed = threading.Event()
+
+    def close() -> None:
+        try:
+            connection_of(worker).close()
+        finally:
+            closed.set()
+
+    worker.async_controller.post(close)
+    worker.async_controller.close()
+    closed.wait(_CLOSING_TAKES)

@@ -1,46 +1,39 @@
-"""The caller's own transaction: its driver connection, and the execution of an operation on it."""
+"""The caller's own transaction: its driver connection, and the execution of an operation on it.
+
+SQL can call the operations as functions, on any connection of apsw (`register`).  Each runs on the connection that
+calls it: in the open transaction, or in one of its own.  All of its statements take effect, or none.
+"""
 
 import sqlite3
 import sys
 import threading
-import time
 from asyncio import CancelledError
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import apsw
 
-from eventkit.errors import Busy, ForeignTransaction
+from eventkit.errors import Busy, EventkitError, ForeignTransaction
+from eventkit.functions import FUNCTIONS, PREFIX, Functions
 from eventkit.operations import Operation, Scope
 from eventkit.plans import run
 from eventkit.transaction import NO_ASYNC, driver_of, is_django
 
-from . import driver_async
-from .file import File, Identity, identify, two_libraries
+from .file import File, Identity, identify, threads, two_libraries
 from .library import Connection as Driver
-from .library import Error, begin, is_busy, own_lock, translate
+from .library import StandardWorker, Worker, connection_of, is_busy
 from .statements import fetch
-from .worker import StandardWorker
-from .write_lock import WriteLock
-
-
-def needs_the_standard_library(path: str) -> ForeignTransaction:
-    """Return the error for Django beside a kit on apsw: Django works only with sqlite3."""
-    return ForeignTransaction(
-        f"this process has {path} open through apsw and Django uses Python's own sqlite3, and two SQLite libraries on "
-        f"one file would lose committed rows without an error: connect the kit to sqlite+pysqlite:///{quote(path)}"
-    )
-
 
 T = TypeVar("T")
 
-_threads: WeakKeyDictionary[apsw.Connection, int] = WeakKeyDictionary()
-"""The thread that last used an apsw connection as ``tx=``."""
-
 _OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
+
+_UNBOUND = (
+    "tx= is a session with several engines, which does not say whose transaction is meant: pass "
+    'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
+)
 
 _main_files: WeakKeyDictionary[apsw.Connection, tuple[Identity | None, str]] = WeakKeyDictionary()
 
@@ -64,10 +57,10 @@ def execute_in(driver: Driver, operation: Operation[T]) -> T:
 def unwrap(tx: Any, file: File) -> Driver:
     """Return the driver connection of *tx*, which has a transaction open on *file*, for a sync kit."""
     if isinstance(tx, apsw.Connection) and not tx.is_async:
-        _threads[tx] = threading.get_ident()
-        return _begun(tx, "apsw", file, asyncio=False)
+        threads[tx] = threading.get_ident()
+        return _begun(tx, file)
     if isinstance(tx, sqlite3.Connection):
-        return _begun(tx, "sqlite3", file, asyncio=False)
+        return _begun(tx, file)
     if "sqlalchemy" in sys.modules:
         from sqlalchemy import Connection
         from sqlalchemy.exc import UnboundExecutionError
@@ -77,7 +70,7 @@ def unwrap(tx: Any, file: File) -> Driver:
             try:
                 tx = tx.connection()
             except UnboundExecutionError as error:
-                raise _unbound() from error
+                raise ValueError(_UNBOUND) from error
         if isinstance(tx, Connection):
             if tx.dialect.is_async:
                 raise TypeError(
@@ -90,7 +83,11 @@ def unwrap(tx: Any, file: File) -> Driver:
     if is_django(tx):
         driver = driver_of(tx, "sqlite", "an SQLite file")
         if file.library != "sqlite3" and _main_file(driver)[0] == file.identity:
-            raise needs_the_standard_library(file.path)
+            raise ForeignTransaction(
+                f"this process has {file.path} open through apsw and Django uses Python's own sqlite3, and two SQLite "
+                f"libraries on one file would lose committed rows without an error: connect the kit to "
+                f"sqlite+pysqlite:///{quote(file.path)}"
+            )
         return unwrap(driver, file)
     raise TypeError(
         f"tx= is a SQLAlchemy Session, scoped_session or Connection, an apsw.Connection, Django's connection, "
@@ -108,16 +105,16 @@ async def execute_in_async(tx: Any, operation: Operation[T], file: File) -> T:
             try:
                 tx = await tx.connection()
             except UnboundExecutionError as error:
-                raise _unbound() from error
+                raise ValueError(_UNBOUND) from error
         if isinstance(tx, AsyncConnection):
             if not tx.in_transaction():
                 await tx.begin()
             answer: T = await tx.run_sync(_execute_adapted, operation, file)
             return answer
-    if isinstance(tx, apsw.Connection) and tx.is_async:
-        return await tx.async_run(_execute_on, tx, "apsw", operation, file)  # type: ignore[attr-defined, no-any-return]  # the stubs have a class of its own for this
-    if isinstance(tx, StandardWorker):
-        return await tx.async_run(_execute_on, tx.connection, "sqlite3", operation, file)  # type: ignore[no-any-return]
+    if isinstance(tx, StandardWorker) or (isinstance(tx, apsw.Connection) and tx.is_async):
+        worker: Worker = tx
+        answered: T = await worker.async_run(_execute_on, connection_of(tx), operation, file)
+        return answered
     if is_django(tx):
         raise TypeError(NO_ASYNC)
     raise TypeError(
@@ -137,100 +134,13 @@ def raise_if_busy(error: Exception, file: File) -> None:
         ) from error
 
 
-def begin_own(
-    driver: Driver,
-    lock: WriteLock,
-    file: File,
-    caller: object,
-    busy_timeout: float,
-    unwanted: Callable[[], bool] = lambda: False,
-) -> None:
-    """Begin ``kit.transaction()`` for *caller* on *driver* when it is its turn, unless *unwanted* returns true first.
-
-    `end_own` releases *lock*.
-    """
-    deadline = time.monotonic() + busy_timeout
-
-    def give_up(error: Exception) -> bool:
-        if holds_lock(caller, file):
-            raise own_lock()
-        if unwanted() or time.monotonic() >= deadline:
-            raise translate(error, file.path) from error
-        return False
-
-    file.check_identity_sometimes(driver)
-    begin(driver, lock, give_up)
-    file.transactions.append(caller)
-
-
-def end_own(driver: Driver, lock: WriteLock, file: File, caller: object, commit: bool) -> None:
-    """End ``kit.transaction()``, unless it was not begun or the user has ended it."""
-    with suppress(ValueError):
-        file.transactions.remove(caller)
-    try:
-        if driver.in_transaction:
-            driver.execute("COMMIT" if commit else "ROLLBACK")
-    except Error as error:
-        if driver.in_transaction:
-            driver.execute("ROLLBACK")
-        raise translate(error, file.path) from error
-    finally:
-        lock.release()
-
-
-def holds_lock(caller: object, file: File) -> bool:
-    """Return whether *caller*, a thread ident or a task, has a write transaction open on *file*."""
-    return caller in file.transactions or any(_holds(caller, connection, file) for connection in apsw.connections())
-
-
-def _holds(caller: object, connection: apsw.Connection, file: File) -> bool:
-    if isinstance(connection, driver_async.Connection):
-        return connection.holds_up(caller) and identify(connection.path) == file.identity
-    # The owner is checked first: most connections belong to other threads, which may be using them.
-    if caller not in (getattr(connection, "thread", None), _threads.get(connection)):
-        return False
-    try:
-        writing = connection.txn_state("main") == apsw.SQLITE_TXN_WRITE
-        return writing and identify(connection.db_filename("main")) == file.identity
-    except (apsw.ThreadingViolationError, apsw.ConnectionClosedError):
-        return False  # Another thread uses it, or has just closed it.
-
-
-class Adapted:
-    """The driver connection of an async SQLAlchemy connection, for use inside its ``run_sync``.
-
-    The driver's own calls must be awaited; those of SQLAlchemy's adapter need not be.
-    """
-
-    def __init__(self, adapted: Any, driver: Any) -> None:
-        self._adapted = adapted
-        self._driver = driver
-
-    @property
-    def isolation_level(self) -> str | None:
-        """How the standard library begins transactions; None if it does not."""
-        level: str | None = self._driver.isolation_level
-        return level
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether the driver has begun a transaction."""
-        return bool(self._driver.in_transaction)
-
-    def execute(self, sql: str, parameters: Any = ()) -> Any:
-        """Execute *sql*, and return a cursor."""
-        cursor = self._adapted.cursor()
-        cursor.execute(sql, parameters)
-        return cursor
-
-
 def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:
     driver = _sqlite_driver(connection)
     adapted = connection.connection.dbapi_connection
     if not isinstance(driver, apsw.Connection):
-        return execute_in(_begun(Adapted(adapted, driver), "sqlite3", file, asyncio=True), operation)
+        return _execute_on(Plain(driver, adapted), operation, file)
     try:
-        answer: T = adapted.run_async(lambda driver: driver.async_run(_execute_on, driver, "apsw", operation, file))
+        answer: T = adapted.run_async(lambda driver: driver.async_run(_execute_on, driver, operation, file))
     except CancelledError as error:
         # As after a statement of SQLAlchemy: the progress of the call and the state of its transaction are unknown.
         connection.invalidate(error)
@@ -238,36 +148,33 @@ def _execute_adapted(connection: Any, operation: Operation[T], file: File) -> T:
     return answer
 
 
-def _execute_on(driver: Driver, library: str, operation: Operation[T], file: File) -> T:
-    return execute_in(_begun(driver, library, file, asyncio=True), operation)
-
-
-def _unbound() -> ValueError:
-    return ValueError(
-        "tx= is a session with several engines, which does not say whose transaction is meant: pass "
-        'tx=session.connection(bind_arguments={"mapper": Model}), with a model of the kit\'s database'
-    )
+def _execute_on(driver: Driver, operation: Operation[T], file: File) -> T:
+    return execute_in(_begun(driver, file, asyncio=True), operation)
 
 
 class Plain:
-    """A connection whose rows are tuples, regardless of the row factory of its user."""
+    """A connection whose rows are tuples, regardless of the row factory of its user.
 
-    def __init__(self, driver: Driver) -> None:
+    For an async connection of SQLAlchemy, within its ``run_sync``, *adapted* is SQLAlchemy's adapter, whose calls need
+    not be awaited.
+    """
+
+    def __init__(self, driver: Driver, adapted: Any = None) -> None:
         self._driver = driver
+        self._cursors = adapted or driver
 
-    @property
-    def in_transaction(self) -> bool:
-        """Whether the driver has begun a transaction."""
-        return bool(self._driver.in_transaction)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
         """Execute *sql*, and return a cursor."""
-        cursor = self._driver.cursor()
+        cursor = self._cursors.cursor()
         if isinstance(cursor, sqlite3.Cursor):
             cursor.row_factory = None
-        else:
+        elif isinstance(cursor, apsw.Cursor):
             cursor.row_trace = None
-        return cursor.execute(sql, parameters)
+        cursor.execute(sql, parameters)
+        return cursor
 
 
 def plain(driver: Driver) -> Driver:
@@ -298,8 +205,13 @@ def _main_file(driver: Driver) -> tuple[Identity | None, str]:
     return known
 
 
-def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver:
+def _library(driver: Driver) -> str:
+    return "apsw" if isinstance(driver, apsw.Connection) else "sqlite3"
+
+
+def _begun(driver: Driver, file: File, *, asyncio: bool = False) -> Driver:
     """Return *driver* after checking that it is in a transaction on *file*, through the right library."""
+    library = _library(driver)
     identity, path = _main_file(driver)
     if identity != file.identity:
         raise ForeignTransaction(
@@ -314,3 +226,57 @@ def _begun(driver: Driver, library: str, file: File, *, asyncio: bool) -> Driver
     if not driver.in_transaction:
         raise ValueError("tx= is a connection without an open transaction: execute BEGIN first, or leave tx= out")
     return plain(driver)
+
+
+def register(connection: apsw.Connection) -> None:
+    """Let SQL on *connection* call ``eventkit_publish``, ``eventkit_claim`` and the others of docs/plain-sql.md.
+
+    On an async connection of apsw, call it in its thread: ``await connection.async_run(register, connection)``.
+    """
+    # The connection holds the functions, so they must not hold the connection.
+    executor = ref(connection)
+
+    def execute(operation: Operation[Any]) -> Any:
+        driver = executor()
+        assert driver is not None
+        return _execute(plain(driver), operation)
+
+    functions = Functions(execute)
+    for name in FUNCTIONS:
+        connection.create_scalar_function(PREFIX + name, _sql_function(getattr(functions, name)))
+
+
+def _sql_function(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *call* with its errors raised as those of a statement."""
+
+    def function(*values: Any) -> Any:
+        try:
+            return call(*values)
+        except (EventkitError, ValueError, TypeError) as error:
+            raise apsw.SQLError(str(error)) from error
+
+    return function
+
+
+def _execute(driver: Driver, operation: Operation[T]) -> T:
+    if operation.scope is not Scope.NONE:
+        # The statements take effect together, which a savepoint cannot ensure inside a statement that writes.
+        begun = driver.in_transaction
+        try:
+            driver.execute("SAVEPOINT eventkit_function").close()
+        except apsw.BusyError as error:
+            raise apsw.SQLError(
+                "this call takes more than one step, and cannot be made within a statement that writes, nor in a "
+                "trigger: call it in a SELECT of its own, in the same transaction"
+            ) from error
+        driver.execute("RELEASE eventkit_function").close()
+        if operation.writes and not begun:
+            driver.execute("BEGIN IMMEDIATE").close()
+            try:
+                answer = execute_in(driver, operation)
+                driver.execute("COMMIT").close()
+            finally:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK").close()
+            return answer
+    return execute_in(driver, operation)

@@ -7,8 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from time import monotonic
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from eventkit.errors import EventkitError, Unavailable
 from eventkit.operations import Outlook, Probe
@@ -17,6 +20,9 @@ from eventkit.plans import run
 from .address import Address
 from .library import Connection, Error, open_connection
 from .statements import fetch
+
+if TYPE_CHECKING:
+    from .file import File
 
 MODIFIED = 0x2
 MOVED_OR_UNLINKED = 0x4 | 0x400 | 0x800
@@ -27,54 +33,52 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def open_descriptor() -> int:
     """Return a descriptor that becomes readable when a watched event happens."""
-    descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if descriptor < 0:
-        _raise("inotify_init1")
-    return descriptor
+    return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC), "inotify_init1")
 
 
 def watch(descriptor: int, path: str, mask: int) -> None:
     """Make *descriptor* report the events in *mask* for the file at *path*."""
-    if _libc.inotify_add_watch(descriptor, os.fsencode(path), mask) < 0:
-        _raise(f"inotify_add_watch({path})")
+    _checked(_libc.inotify_add_watch(descriptor, os.fsencode(path), mask), f"inotify_add_watch({path})")
 
 
 def drain(descriptor: int) -> None:
     """Read and discard the events so far."""
-    try:
+    with suppress(BlockingIOError):
         while len(os.read(descriptor, 65536)) == 65536:
             pass
-    except BlockingIOError:
-        pass
 
 
-def _raise(call: str) -> None:
-    number = ctypes.get_errno()
-    raise OSError(number, f"{call}: {os.strerror(number)}")
+def _checked(answer: int, call: str) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return answer
 
 
-class Alarm(Protocol):
-    """A source of wake-ups for the watcher."""
+class ClockAlarm:
+    """A source of wake-ups for the watcher: it never rings by itself, so the watcher polls, at most every 20 ms."""
 
-    @property
-    def longest(self) -> float | None:
-        """The longest pause between two polls; None where every commit rings."""
-        ...
+    longest: float | None = 0.02
+    """The longest pause between two polls; None where every commit rings."""
+
+    def __init__(self) -> None:
+        self._poked = threading.Event()
 
     def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
         """Wait for a ring or *timeout* seconds, and return whether it rang.  While *parked*, only `poke` rings."""
-        ...
+        rang = self._poked.wait(timeout)
+        self._poked.clear()
+        return rang
 
     def poke(self) -> None:
         """Ring."""
-        ...
+        self._poked.set()
 
     def close(self) -> None:
         """Release the system's resources."""
-        ...
 
 
-class InotifyAlarm:
+class InotifyAlarm(ClockAlarm):
     """An alarm that rings when the write-ahead log or the database file is written, moved or replaced.
 
     Both are watched by path and never opened, which would drop SQLite's locks.
@@ -94,13 +98,11 @@ class InotifyAlarm:
             watch(self._files, name, MODIFIED | MOVED_OR_UNLINKED)
 
     def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
-        """See `Alarm`.  A wait below a millisecond, which poll() cannot express, sleeps and polls once."""
-        milliseconds: float | None = None
+        """See `ClockAlarm`.  A wait below a millisecond, which poll() cannot express, sleeps and polls once."""
+        milliseconds = timeout and timeout * 1000
         if timeout is not None and timeout < 0.001:
             time.sleep(timeout)
             milliseconds = 0
-        elif timeout is not None:
-            milliseconds = timeout * 1000
         ready = (self._parked if parked else self._poll).poll(milliseconds)
         for descriptor, _ in ready:
             if descriptor == self._files:
@@ -110,35 +112,11 @@ class InotifyAlarm:
         return bool(ready)
 
     def poke(self) -> None:
-        """See `Alarm`."""
         os.eventfd_write(self._pokes, 1)
 
     def close(self) -> None:
-        """See `Alarm`."""
         os.close(self._files)
         os.close(self._pokes)
-
-
-class ClockAlarm:
-    """An alarm that never rings by itself: the watcher polls, at most every 20 ms."""
-
-    longest = 0.02
-
-    def __init__(self) -> None:
-        self._poked = threading.Event()
-
-    def wait(self, timeout: float | None, *, parked: bool = False) -> bool:
-        """See `Alarm`."""
-        rang = self._poked.wait(timeout)
-        self._poked.clear()
-        return rang
-
-    def poke(self) -> None:
-        """See `Alarm`."""
-        self._poked.set()
-
-    def close(self) -> None:
-        """See `Alarm`."""
 
 
 _FIRST_LOOK = 0.00005
@@ -148,42 +126,28 @@ _IDENTITY_EVERY = 0.25
 _STOPPING_TAKES = 5.0
 
 
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """A call that sleeps until the result of *probe* differs from the one it has seen.
 
     *answer* is the result that the watcher woke it with, if any; *error* is the error that ended the watcher.
     """
 
-    __slots__ = ("answer", "error", "probe", "seen", "wake")
-
-    def __init__(self, probe: Probe, wake: Callable[[], object]) -> None:
-        self.probe = probe
-        self.wake = wake
-        self.seen: Outlook | None = None
-        self.answer: Outlook | None = None
-        self.error: EventkitError | None = None
-
-    @property
-    def may_look(self) -> bool:
-        """Whether the wake-up justifies a read without evaluating the probe again."""
-        return self.answer is not None and self.answer.ready
+    probe: Probe
+    wake: Callable[[], object]
+    seen: Outlook | None = None
+    answer: Outlook | None = None
+    error: EventkitError | None = None
 
 
 class Watcher:
     """The thread that wakes the waiters of one file."""
 
-    def __init__(
-        self,
-        address: Address,
-        check_identity: Callable[[Connection | None], None],
-        explain: Callable[[BaseException], BaseException],
-    ) -> None:
+    def __init__(self, address: Address, file: "File") -> None:
         self._address = address
-        self._check_identity = check_identity
-        self._explain = explain
+        self._file = file
         self._mutex = threading.Lock()
         self._waiters: dict[Probe, set[Waiter]] = {}
-        self._alarm: Alarm | None = None
+        self._alarm: ClockAlarm | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
 
@@ -203,7 +167,6 @@ class Watcher:
                 raise self._known(error) from error
 
     def remove(self, waiter: Waiter) -> None:
-        """Remove *waiter*."""
         with self._mutex:
             self._forget(waiter)
 
@@ -217,9 +180,8 @@ class Watcher:
     def wake_all(self) -> None:
         """Wake all waiters, to check again or to find that their kit is closed."""
         with self._mutex:
-            for waiters in self._waiters.values():
-                for waiter in waiters:
-                    waiter.wake()
+            for waiter in chain(*self._waiters.values()):
+                waiter.wake()
 
     def stop(self) -> None:
         """End the thread and close its connection, so that another library may open the file."""
@@ -234,16 +196,19 @@ class Watcher:
     def _start(self) -> None:
         address = self._address
         # SQLite would create the file again if it is gone.
-        self._check_identity(None)
+        self._file.check_identity(None)
         connection = open_connection(address.library, address.path, address.synchronous, address.busy_timeout)
-        version, alarm = _data_version(connection), _alarm(address)
-        self._thread = threading.Thread(
-            target=self._run, args=(connection, version, alarm), name="eventkit-watcher", daemon=True
-        )
+        version, alarm = _data_version(connection), ClockAlarm()
+        if address.watch == "inotify":
+            # The number of watches is limited by the system; without one, polling still works.
+            with suppress(OSError):
+                alarm = InotifyAlarm(address.path)
+        arguments = connection, version, alarm
+        self._thread = threading.Thread(target=self._run, args=arguments, name="eventkit-watcher", daemon=True)
         self._thread.start()
         self._alarm = alarm
 
-    def _run(self, connection: Connection, version: int, alarm: Alarm) -> None:
+    def _run(self, connection: Connection, version: int, alarm: ClockAlarm) -> None:
         failure: Exception | None = None
         try:
             self._watch(connection, version, alarm)
@@ -254,7 +219,7 @@ class Watcher:
             self._alarm = None
             alarm.close()
             if failure is not None:
-                for waiter in [waiter for waiters in self._waiters.values() for waiter in waiters]:
+                for waiter in chain(*self._waiters.values()):
                     waiter.error = self._known(failure)
                     waiter.wake()
         connection.close()
@@ -267,12 +232,12 @@ class Watcher:
 
     def _known(self, error: Exception) -> EventkitError:
         """Return a new error for one waiter: an error raised in several threads would collect all tracebacks."""
-        known = self._explain(error)
+        known = self._file.explain(error)
         if isinstance(known, EventkitError):
             return known
         return Unavailable(f"watching {self._address.path} failed ({type(error).__name__}: {error}): try again")
 
-    def _watch(self, connection: Connection, version: int, alarm: Alarm) -> None:
+    def _watch(self, connection: Connection, version: int, alarm: ClockAlarm) -> None:
         interval, look_until, check_at = _FIRST_LOOK, monotonic() + _LOOKS_FOR, 0.0
         poll_at = monotonic() + self._address.fallback_poll
         while not self._stopped:
@@ -290,7 +255,7 @@ class Watcher:
             else:
                 interval = min(2 * interval, alarm.longest or _SLOWEST_LOOK)
             if now >= check_at:
-                self._check_identity(connection)
+                self._file.check_identity(connection)
                 check_at = now + _IDENTITY_EVERY
             latest = _data_version(connection)
             if latest != version or now >= poll_at:
@@ -321,14 +286,5 @@ class Watcher:
                     waiter.wake()
 
 
-def _alarm(address: Address) -> Alarm:
-    if address.watch == "inotify":
-        # The number of watches is limited by the system; without one, polling still works.
-        with suppress(OSError):
-            return InotifyAlarm(address.path)
-    return ClockAlarm()
-
-
 def _data_version(connection: Connection) -> int:
-    version: Any = connection.execute("PRAGMA data_version").fetchall()[0][0]
-    return int(version)
+    return int(connection.execute("PRAGMA data_version").fetchall()[0][0])

@@ -1,46 +1,259 @@
-"""Writing: one connection, one transaction at a time, which commits the calls of several threads together."""
+"""Writing to a file: one connection, one transaction at a time, which commits the calls of several threads together.
 
-import threading
-import time
+Connections of all processes write first come, first served.  SQLite's busy handler sleeps and tries again, so a process
+that writes back to back keeps the others from writing.  Before a transaction takes SQLite's write lock it takes a lock
+on the file ``<database>-lock``, and releases it after the commit.  It only decides the order.  SQLite's own lock still
+protects the data, so a connection that does not take part, or cannot, is as safe as before.
+
+The locks are open file description locks on bytes that the file does not have.  Byte 0 is the lock.  A connection that
+has to wait locks the byte whose number is the time at which it came, its ticket, and then tries to lock byte 0 together
+with all tickets before its own, which fails as long as any connection before it holds or waits.  The kernel releases
+the bytes of a process that has died.
+
+A waiting connection polls: a blocking call has no timeout, and polling does not cost it its place.  The pauses grow
+with the time that it has waited, and are short only for the connection whose turn is next.
+
+A statement of the kit that commits by itself takes no lock while no other connection holds it or waits for it: the
+check costs a third of a microsecond once in a millisecond, and the lock one microsecond each time.
+"""
+
+import errno
+import logging
+import os
+import struct
+import sys
+from collections.abc import Callable
+from functools import partial
+from time import monotonic, monotonic_ns, sleep
 from typing import Any
+from weakref import WeakSet
 
-from eventkit.errors import Unavailable
+import apsw
+import msgspec
+
+from eventkit.errors import Busy, Unavailable
 from eventkit.fork import closed
 from eventkit.operations import Operation, Plan, Scope
 from eventkit.plans import run
 
 from .address import Address
 from .file import File
-from .library import Connection, Error, begin, is_busy, own_lock
+from .library import Connection, Error, is_busy, translate
 from .statements import fetch
-from .transaction import holds_lock
-from .write_lock import WriteLock
+
+if sys.platform == "linux":
+    from fcntl import F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK, fcntl
+
+    def _bytes(kind: int, first: int, count: int) -> bytes:
+        """Return the ``struct flock`` for *count* bytes from *first*; 0 for all."""
+        return _FLOCK.pack(kind, os.SEEK_SET, first, count, 0)
+
+    _FLOCK = struct.Struct("hhqqi4x")
+    _HOLD = _bytes(F_WRLCK, 0, 1)
+    _ALL = _bytes(F_WRLCK, 0, 0)
+    _TICKETS = _bytes(F_WRLCK, 1, 0)
+    _RELEASE = _bytes(F_UNLCK, 0, 0)
+    _RELEASE_TICKETS = _bytes(F_UNLCK, 1, 0)
+    _NO_CONFLICT = struct.pack("h", F_UNLCK)
+
+_TAKEN = (errno.EAGAIN, errno.EACCES)
 
 _BY_ITSELF = (Scope.NONE, Scope.REST)
 """The operations whose first statement may commit by itself.  This driver can fail to read rows after the commit."""
 
+_BURST = 0.001
+"""Seconds for which a connection writes without checking for others: a check costs a third of a microsecond."""
 
-class Job:
+_FIRST_PAUSE = 0.00005
+_LONGEST_PAUSE_OF_NEXT = 0.001
+_LONGEST_PAUSE = 0.004
+_PAUSES = 16
+"""A pause is this fraction of the time waited, which bounds the idle time between two holders."""
+
+_ASK_EVERY = 0.005
+_FIRST_RETRY = 0.0002
+_LONGEST_RETRY = 0.01
+"""Pauses before BEGIN is tried again: the connection that writes does not use the lock file."""
+
+_INTERRUPTED = "the transaction was interrupted and rolled back: try again"
+_OWN_LOCK = (
+    "this call would wait for the transaction that its own caller holds open: "
+    "pass tx= to make it part of that transaction, or make the call after it"
+)
+
+_logger = logging.getLogger("eventkit")
+_reported: set[str] = set()
+_locks: "WeakSet[WriteLock]" = WeakSet()
+
+
+class WriteLock:
+    """One connection's access to the lock of the database at *path*, which is empty for one in memory.
+
+    Not thread-safe.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "_look_at", "_path", "_usable", "held")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._usable = path != ""
+        self._look_at = 0.0
+        self.held = False
+        _locks.add(self)
+
+    def take(self, give_up: Callable[[], bool] | None = None) -> bool:
+        """Take the lock, waiting until *give_up* returns true or not at all; return whether the caller may proceed.
+
+        If the lock file cannot be used, return true at once.
+        """
+        if self.held:
+            return True
+        descriptor = self._descriptor
+        if descriptor < 0:
+            descriptor = self._descriptor = self._open()
+            if descriptor < 0:
+                return True
+        self.held = True  # Set first, so that release() is correct after an interrupt.
+        try:
+            now = monotonic()
+            if now < self._look_at or fcntl(descriptor, F_OFD_GETLK, _TICKETS).startswith(_NO_CONFLICT):
+                fcntl(descriptor, F_OFD_SETLK, _HOLD)
+                if now >= self._look_at:
+                    self._look_at = now + _BURST
+                return True
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                self._report(error)
+                return True
+        if give_up is None:
+            self.held = False
+            return False
+        return self._wait(give_up)
+
+    def is_wanted(self) -> bool:
+        """Return whether another connection holds the lock or waits for it, up to a millisecond ago."""
+        if monotonic() < self._look_at:
+            return False
+        if self._descriptor < 0:
+            self._descriptor = self._open()
+        if self._descriptor >= 0:
+            try:
+                if not fcntl(self._descriptor, F_OFD_GETLK, _ALL).startswith(_NO_CONFLICT):
+                    return True
+            except OSError as error:
+                self._report(error)
+        self._look_at = monotonic() + _BURST
+        return False
+
+    def release(self) -> None:
+        """Let the next connection write, if this one holds the lock."""
+        if self.held:
+            fcntl(self._descriptor, F_OFD_SETLK, _RELEASE)
+            self.held = False
+
+    def close(self) -> None:
+        """Release the lock and close the lock file."""
+        self.held = False
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    __del__ = close
+
+    def _wait(self, give_up: Callable[[], bool]) -> bool:
+        try:
+            ticket = self._ticket()
+            turn, before = _bytes(F_WRLCK, 0, ticket), _bytes(F_WRLCK, 1, ticket - 1)
+            since = ask_at = monotonic()
+            longest = _LONGEST_PAUSE
+            while not self._try(turn):
+                now = monotonic()
+                if now >= ask_at:
+                    if give_up():
+                        self.release()
+                        return False
+                    ask_at = now + _ASK_EVERY
+                if longest == _LONGEST_PAUSE and fcntl(self._descriptor, F_OFD_GETLK, before).startswith(_NO_CONFLICT):
+                    since, longest = now, _LONGEST_PAUSE_OF_NEXT
+                sleep(min(max((now - since) / _PAUSES, _FIRST_PAUSE), longest))
+            fcntl(self._descriptor, F_OFD_SETLK, _RELEASE_TICKETS)
+        except OSError as error:
+            self._report(error)
+        except BaseException:
+            self.release()
+            raise
+        self._look_at = monotonic() + _BURST
+        return True
+
+    def _ticket(self) -> int:
+        """Lock a ticket for the current time, and return its number."""
+        while not self._try(_bytes(F_WRLCK, ticket := monotonic_ns(), 1)):
+            sleep(_FIRST_PAUSE)  # The ticket of this moment is taken.
+        return ticket
+
+    def _try(self, lock: bytes) -> bool:
+        try:
+            fcntl(self._descriptor, F_OFD_SETLK, lock)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            return False
+        return True
+
+    def _open(self) -> int:
+        """Open the lock file, which is created with the mode and the owner of the database; -1 if that fails."""
+        if not self._usable:
+            return -1
+        path, flags = f"{self._path}-lock", os.O_RDWR | os.O_CLOEXEC
+        try:
+            if sys.platform != "linux":
+                raise OSError(errno.ENOSYS, "this system has no open file description locks")
+            database = os.stat(self._path)
+            try:
+                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, database.st_mode & 0o666)
+            except FileExistsError:
+                return os.open(path, flags | os.O_NOFOLLOW)
+            os.fchmod(descriptor, database.st_mode & 0o666)
+            if os.geteuid() == 0:
+                os.fchown(descriptor, database.st_uid, database.st_gid)
+            return descriptor
+        except FileNotFoundError:
+            return -1  # SQLite creates the database with the first write to it.
+        except OSError as error:
+            self._report(error)
+            return -1
+
+    def _report(self, error: OSError) -> None:
+        """Continue without the lock, and log that once per database and process."""
+        self._usable = False
+        self.close()
+        if self._path not in _reported:
+            _reported.add(self._path)
+            _logger.warning(
+                "%s-lock cannot be used (%s): processes that write to %s back to back may keep others waiting",
+                self._path,
+                error,
+                self._path,
+            )
+
+
+class Job(msgspec.Struct, eq=False):
     """An operation that waits for the writer, with its caller, and its result or error."""
 
-    __slots__ = ("answer", "caller", "deadline", "done", "error", "operation")
-
-    def __init__(self, operation: Operation[Any], caller: object, deadline: float) -> None:
-        self.operation = operation
-        self.caller = caller
-        self.deadline = deadline
-        self.answer: Any = None
-        self.error: BaseException | None = None
-        self.done = False
+    operation: Any
+    caller: object
+    deadline: float
+    waiting: Any = None
+    """The lock that the calling thread sleeps on, or the future that the calling task awaits."""
+    answer: Any = None
+    error: BaseException | None = None
+    done: bool = False
 
     def finish(self, answer: Any = None, error: BaseException | None = None) -> None:
-        """Set the result or the error."""
-        self.answer = answer
-        self.error = error
-        self.done = True
+        self.answer, self.error, self.done = answer, error, True
 
     def result(self) -> Any:
-        """Return the result, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.answer
@@ -53,7 +266,6 @@ class _Rest(Operation[Any], frozen=True):
     step: Operation[Any]
 
     def plan(self) -> Plan[Any]:
-        """Return the remaining steps."""
         step = self.step
         try:
             while True:
@@ -63,27 +275,33 @@ class _Rest(Operation[Any], frozen=True):
 
 
 class Writer:
-    """An executor of operations on the one connection that writes.  Not thread-safe: one caller at a time.
+    """A connection that writes: that of a kit for its operations, or one for ``kit.transaction()``.  Not thread-safe.
 
     The connection has no busy timeout: `_begin` pauses while another process writes, so that a waiting call can be
     refused or ended.
     """
 
     def __init__(self, address: Address, file: File, connection: Connection) -> None:
-        self._address = address
+        self._busy_timeout = address.busy_timeout
         self._file = file
         self.lock = WriteLock(file.path)
         self.connection = connection
         self.closing = False
+        self._fetch = partial(fetch, connection)
+        self._caller: object = None
+
+    def job(self, operation: Any, caller: object, waiting: Any = None) -> Job:
+        """Return a job that waits for the busy timeout from now on."""
+        return Job(operation, caller, monotonic() + self._busy_timeout, waiting)
 
     def alone(self, operation: Operation[Any], caller: object) -> Any:
         """Run one operation in a transaction of its own."""
-        self._file.check_identity_sometimes(self.connection)
         connection = self.connection
+        if monotonic() >= self._file.check_at:
+            self._file.check_before_write(connection)
         # A statement that commits by itself is too short to take the lock, unless it would overtake others.
         if operation.scope not in _BY_ITSELF or self.lock.is_wanted():
-            self.together([job := self._job(operation, caller)])
-            return job.result()
+            return self._with_lock(operation, caller)
         try:
             if operation.scope is Scope.NONE:
                 return operation.decode(fetch(connection, operation))
@@ -95,14 +313,16 @@ class Writer:
             if not isinstance(error, Error):
                 raise
             if not is_busy(error):
-                raise self._file.explain(error, self.connection) from error
-            self.together([job := self._job(operation, caller)])
-            return job.result()
+                raise self._file.explain(error, connection) from error
+            return self._with_lock(operation, caller)
         try:
             step = plan.send(rows)
         except StopIteration as done:
             return done.value
-        self.together([job := self._job(_Rest(plan, step), caller)])
+        return self._with_lock(_Rest(plan, step), caller)
+
+    def _with_lock(self, operation: Operation[Any], caller: object) -> Any:
+        self.together([job := self.job(operation, caller)])
         return job.result()
 
     def together(self, jobs: list[Job]) -> None:
@@ -111,11 +331,12 @@ class Writer:
         Finish each job, unless it still has time to wait for a writer in another process.
         """
         try:
-            self._file.check_identity_sometimes(self.connection)
+            if monotonic() >= self._file.check_at:
+                self._file.check_before_write(self.connection)
             if not self._begin(jobs):
                 return
             if len(jobs) == 1:
-                self._run(jobs[0])
+                jobs[0].finish(run(jobs[0].operation.plan(), self._fetch))
             else:
                 for job in jobs:
                     self._run_in_savepoint(job)
@@ -129,7 +350,7 @@ class Writer:
                 if not (job.done and job.error):
                     # A new error for each: an error raised in several threads would collect all tracebacks.
                     known = self._file.explain(error, self.connection)
-                    job.finish(error=known if isinstance(known, Exception) else interrupted())
+                    job.finish(error=known if isinstance(known, Exception) else Unavailable(_INTERRUPTED))
             if not isinstance(error, Exception):
                 raise
         finally:
@@ -139,27 +360,64 @@ class Writer:
                 self.lock.release()
                 raise
 
-    def _job(self, operation: Operation[Any], caller: object) -> Job:
-        return Job(operation, caller, time.monotonic() + self._address.busy_timeout)
-
     def _begin(self, jobs: list[Job]) -> bool:
         """Begin when it is this writer's turn.  Return False after finishing jobs that could not wait longer."""
 
         def give_up(error: Exception) -> bool:
-            now = time.monotonic()
+            now = monotonic()
             for job in jobs:
-                if holds_lock(job.caller, self._file):
-                    job.finish(error=own_lock())
+                if self._file.is_locked_by(job.caller):
+                    job.finish(error=Busy(_OWN_LOCK))
                 elif self.closing:
                     job.finish(error=closed())
                 elif now >= job.deadline:
                     job.finish(error=self._file.explain(error, self.connection))
             return any(job.done for job in jobs)
 
-        return begin(self.connection, self.lock, give_up)
+        if not self.lock.take(lambda: give_up(apsw.exception_for(apsw.SQLITE_BUSY))):
+            return False
+        pause = _FIRST_RETRY
+        while True:
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+                return True
+            except Error as error:
+                if not is_busy(error):
+                    raise
+                if give_up(error):
+                    return False
+            sleep(pause)
+            pause = min(2 * pause, _LONGEST_RETRY)
 
-    def _run(self, job: Job) -> None:
-        job.finish(run(job.operation.plan(), self._fetch))
+    def begin(self, caller: object) -> None:
+        """Begin ``kit.transaction()`` for *caller*, unless `closing` is set first; `end` must follow in any case."""
+        if monotonic() >= self._file.check_at:
+            self._file.check_before_write(self.connection)
+        job = self.job(None, caller)
+        if not self._begin([job]):
+            job.result()
+        self._caller = caller
+        self._file.transactions.append(caller)
+
+    def end(self, commit: bool) -> None:
+        """End ``kit.transaction()``, unless it was not begun or the user has ended it."""
+        self.closing = False
+        if self._caller is not None:
+            self._file.transactions.remove(self._caller)
+            self._caller = None
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("COMMIT" if commit else "ROLLBACK")
+        except Error as error:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise translate(error, self._file.path) from error
+        finally:
+            self.lock.release()
+
+    def close(self) -> None:
+        self.connection.close()
+        self.lock.close()
 
     def _run_in_savepoint(self, job: Job) -> None:
         self.connection.execute("SAVEPOINT eventkit_job")
@@ -173,111 +431,12 @@ class Writer:
             job.finish(error=self._file.explain(error, self.connection) if isinstance(error, Error) else error)
         self.connection.execute("RELEASE eventkit_job")
 
-    def _fetch(self, step: Operation[Any]) -> list[tuple[Any, ...]]:
-        return fetch(self.connection, step)
+
+def _close_all_in_child() -> None:
+    # A lock belongs to the open file description, which the child shares: it would outlive the parent.
+    for lock in list(_locks):
+        lock.close()
 
 
-def interrupted() -> Unavailable:
-    """Return the error for an operation that was rolled back because the leading thread was interrupted."""
-    return Unavailable("the transaction was interrupted and rolled back: try again")
-
-
-class Entry:
-    """A job in the queue of callers, and the lock that its thread sleeps on."""
-
-    __slots__ = ("job", "turn")
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.turn = threading.Lock()
-        self.turn.acquire()
-
-
-class GroupCommit:
-    """Group commit: runs operations of any thread, one transaction at a time."""
-
-    def __init__(self, writer: Writer, busy_timeout: float) -> None:
-        self._writer = writer
-        self._busy_timeout = busy_timeout
-        self._mutex = threading.Lock()
-        self._leader: object | None = None
-        self._closed = False
-        self._queue: list[Entry] = []
-
-    def run(self, operation: Operation[Any]) -> Any:
-        """Run *operation*, and return its result after the commit."""
-        caller = threading.get_ident()
-        first = object()
-        entry: Entry | None = None
-        try:
-            with self._mutex:
-                if self._closed:
-                    raise closed()
-                if self._leader is None:
-                    self._leader = first
-                else:
-                    entry = Entry(Job(operation, caller, time.monotonic() + self._busy_timeout))
-                    self._queue.append(entry)
-            if entry is None:
-                return self._writer.alone(operation, caller)
-            while not entry.job.done:
-                entry.turn.acquire()
-                if self._leader is entry:
-                    self._lead(entry)
-            return entry.job.result()
-        except BaseException:
-            if entry is not None:
-                self._leave(entry)
-            raise
-        finally:
-            if self._leader is first:
-                try:
-                    self._hand_over(first)
-                except BaseException:
-                    self._hand_over(first)
-                    raise
-
-    def close(self) -> None:
-        """Refuse new operations, and wait for the running ones."""
-        self._closed = True
-        while self._leader is not None:
-            time.sleep(0.001)
-
-    def _lead(self, leader: Entry) -> None:
-        """Run the leader's job with all waiting jobs, then pass the lead on."""
-        batch: list[Entry] = []
-        try:
-            with self._mutex:
-                batch, self._queue = self._queue, batch
-            self._writer.together([entry.job for entry in batch])
-        finally:
-            try:
-                self._dismiss(batch, leader)
-            except BaseException:
-                self._dismiss(batch, leader)
-                raise
-
-    def _dismiss(self, batch: list[Entry], leader: Entry) -> None:
-        """Wake the callers of finished jobs, and put the others back in the queue."""
-        with self._mutex:
-            self._queue[:0] = [entry for entry in batch if not entry.job.done and entry not in self._queue]
-        for entry in batch:
-            if entry.job.done and entry is not leader and entry.turn.locked():
-                entry.turn.release()
-        self._hand_over(leader)
-
-    def _hand_over(self, leader: object) -> None:
-        """Make the first caller in the queue the leader, unless *leader* has done so already."""
-        with self._mutex:
-            if self._leader is leader:
-                successor = self._queue[0] if self._queue else None
-                self._leader = successor
-                if successor is not None:
-                    successor.turn.release()
-
-    def _leave(self, entry: Entry) -> None:
-        """Remove an interrupted caller from the queue, and pass on the lead if it had it."""
-        with self._mutex:
-            if entry in self._queue:
-                self._queue.remove(entry)
-        self._hand_over(entry)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_all_in_child)

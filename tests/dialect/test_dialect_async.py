@@ -11,7 +11,7 @@ import apsw
 import pytest
 import sqlalchemy as sa
 from async_engines import COUNT, ENDLESS, collected, left, names, nobody_holds_a_lock, run
-from eventkit_sqlite import driver_async
+from eventkit_sqlite import dbapi
 from shop import Base, Order, orders
 from sqlalchemy import pool
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -53,8 +53,8 @@ def test_pools_are_those_of_sqlalchemys_own_asyncio_dialect():
 
 
 def test_a_creator_may_open_the_connections(path):
-    """`async_creator` returns a connection of `driver_async.connect`, directly or awaitable."""
-    options = {"async_creator": lambda: driver_async.connect(str(path), begin="immediate", timeout=0)}
+    """`async_creator` returns a connection of `dbapi.connect_async`, directly or awaitable."""
+    options = {"async_creator": lambda: dbapi.connect_async(str(path), begin="immediate", timeout=0)}
 
     async def main(engine: AsyncEngine) -> None:
         async with engine.begin():
@@ -68,7 +68,7 @@ def test_hooks_for_new_connections_are_called(path, monkeypatch):
     seen: list[apsw.Connection] = []
     monkeypatch.setattr(apsw, "connection_hooks", [lambda connection: seen.append(type(connection))])
     run(path, names_only)
-    assert seen == [driver_async.Connection]
+    assert seen == [dbapi.AsyncConnection]
 
 
 async def names_only(engine: AsyncEngine) -> None:

@@ -28,6 +28,7 @@ AREAS = {
     "sql": ["backends/eventkit_sqlite/*.sql", "backends/eventkit_postgres/*.sql"],
     "plpgsql": ["migrations/eventkit_migrations/versions/*postgres*.sql"],
     "wake": [
+        "backends/eventkit_sqlite/connection.py",
         "backends/eventkit_sqlite/file.py",
         "backends/eventkit_sqlite/watcher.py",
         "backends/eventkit_sqlite/writer.py",
