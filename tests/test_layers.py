@@ -28,7 +28,7 @@ FLOORS = (
     {"loops", "loops_async", "functions"},
     {"kit"},
     {"transfer", "app", "arrow", "rollup"},
-    {"testing", "lake", "webhooks", "access"},
+    {"testing", "archive", "webhooks", "access"},
     {""},
     {"sqlalchemy", "worker", "spark", "report"},
     {"conformance", "demo"},

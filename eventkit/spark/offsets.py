@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..lake.store import Store
+from ..archive.files import Store
 from ..operations.batches import Extent, ListTopics, ReadExtent, ReadIdentity
 from ..operations.position import FindFork, ReadPosition, VerifyPosition
 from ..operations.position import Position as Proof

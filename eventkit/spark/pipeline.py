@@ -12,9 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks
+from ..archive.files import Location
 from ..errors import EventkitError
 from ..kit import backend_of
-from ..lake.store import Location
 from ..operations.batches import FindEnd, ReadExtent, ReadMark, skipped_in
 from ..protocols import Connection
 from ..rollup import Note, noted

@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager, suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from ..archive.files import Location
 from ..kit import backend_of
-from ..lake.store import Location
 from ..operations.archive import LakeFile, ReadLake
 from ..operations.batches import ListTopics, ReadExtent
 from ..operations.stream import FindOffset

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from ..archive.files import Location
 from ..errors import ForeignTransaction, NotMigrated, Unavailable
 from ..kit import backend_of
-from ..lake.store import Location
 from ..operations.batches import DropStaged, MarkWritten, StageEvents, StageTasks, WriteBatch, skipped_in
 from ..operations.claim import fresh_token
 from .errors import Travelling, plainly

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 
 import eventkit
 from eventkit import NewEvent
+from eventkit.archive import archive
 from eventkit.conformance import proves
-from eventkit.lake import archive
 from eventkit.spark import query, views
 from eventkit.spark.errors import told
 from eventkit.spark.needs import needs

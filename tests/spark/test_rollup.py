@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import eventkit
+from eventkit.archive import archive
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 from eventkit.kit import backend_of
-from eventkit.lake import archive
 from eventkit.operations import Plan
 from eventkit.operations.batches import AddSums, ReadMark, Sum
 from eventkit.rollup import HOUR, KINDS, read, spans

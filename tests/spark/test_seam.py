@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import eventkit
+from eventkit.archive import archive
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
-from eventkit.lake import archive
 from eventkit.operations.archive import ReadLake
 from eventkit.operations.batches import ReadExtent
 from eventkit.spark import query
