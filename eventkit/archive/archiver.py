@@ -19,7 +19,7 @@ from ..operations.archive import LakeFile, PruneArchived, ReadLake
 from ..operations.batches import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..operations.position import Position, ReadPosition
 from ..protocols import Connection
-from ..rollup import Note, noted
+from ..rollup import Report, reported
 from .files import SCHEMA, Store, check_file, date_of, new_path, tables
 from .turn import FORMATS, Format, Turn
 
@@ -137,7 +137,6 @@ class Days:
 
 
 def _by_day(events: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each day with its events."""
     if not events.num_rows:
         return
     oldest, newest = _bounds(events)
@@ -262,8 +261,8 @@ def archive(
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
         extent = _extent(connection, topic)
         turn = Turn(connection, topic, to, format)
-        with noted(connection, f"archive:{topic}", topic, turn.store.location) as note:
-            events, files = _write(connection, fetch, turn, extent.head, on_truncated == "skip", note, progress)
+        with reported(connection, f"archive:{topic}", topic, turn.store.location) as report:
+            events, files = _write(connection, fetch, turn, extent.head, on_truncated == "skip", report, progress)
             compacted = compact(turn)
             pruned = _prune(connection, turn, age, keep_unconsumed) if prune else 0
             turn.clear()
@@ -271,7 +270,7 @@ def archive(
 
 
 def _write(
-    connection: Connection, fetch: Fetch, turn: Turn, head: int, skip: bool, note: Note, progress: Progress | None
+    connection: Connection, fetch: Fetch, turn: Turn, head: int, skip: bool, report: Report, progress: Progress | None
 ) -> tuple[int, int]:
     """Archive the events up to *head*; return how many, and in how many files."""
     events = files = 0
@@ -298,7 +297,7 @@ def _write(
             raise
         turn.extend(last, new, read)
         events, files = events + rows, files + len(new)
-        note(rows, last, max(total - events, 0))
+        report(rows, last, max(total - events, 0))
     return events, files
 
 
@@ -321,7 +320,6 @@ def _after(read: Position, found: Any, events: Any) -> Position:
 
 
 def _check_loss(fetch: Fetch, topic: str, after: int, last: int) -> None:
-    """Raise `Truncated` if events were pruned before they were read."""
     pruned_to = fetch(FetchStanding(topic), FetchStanding.columns)["pruned_to"][0].as_py()
     if pruned_to > after:
         raise Truncated(topic, after + 1, min(pruned_to, last))

@@ -222,23 +222,24 @@ class Store:
 
     def finish(self, path: str, name: str) -> int:
         """Rename the closed file that was begun as *path*; return its size in bytes."""
-        part, whole = self._part(path), self._whole(name)
-        with self._begun():
+        part, whole, folder = self._part(path), self._whole(name), posixpath.dirname(name)
+        try:
             self._settle(part)
             self.files.move(part, whole)
-        folder = posixpath.dirname(name)
-        self._settle(self._whole(folder))
-        # A new folder changes the folders above it; the first file in it could be lost with them.
-        if folder not in self._settled:
-            self._settled.add(folder)
-            while folder:
-                folder = posixpath.dirname(folder)
-                self._settle(self._whole(folder))
-        with self._begun():
+            self._settle(self._whole(folder))
+            # A new folder changes the folders above it; the first file in it could be lost with them.
+            if folder not in self._settled:
+                self._settled.add(folder)
+                while folder:
+                    folder = posixpath.dirname(folder)
+                    self._settle(self._whole(folder))
             size = self.size(name)
             if size is None:
                 raise FileNotFoundError(whole)
-        return size
+            return size
+        except FileNotFoundError as error:
+            reason = "the unfinished file is gone; another process may be archiving the same topic"
+            raise FileNotFoundError(errno.ENOENT, reason) from error
 
     def discard(self, path: str) -> None:
         """Delete the file that was begun as *path*."""
@@ -283,15 +284,6 @@ class Store:
         """Delete a file, if it exists."""
         with suppress(FileNotFoundError):
             self.files.delete_file(self._whole(path))
-
-    @contextmanager
-    def _begun(self) -> Iterator[None]:
-        """Explain why a file is missing that this process has begun."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            reason = "the unfinished file is gone; another process may be archiving the same topic"
-            raise FileNotFoundError(errno.ENOENT, reason) from error
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:

@@ -20,7 +20,7 @@ from ..operations.archive import Lake, LakeFile, ReadLake
 from ..operations.batches import MoveMark, ReadMark, WriteOnward
 from ..operations.enqueue import PLAIN, EnqueueMany
 from ..operations.stream import EventRow, PublishMany
-from ..rollup import noted
+from ..rollup import reported
 from .files import Store, merged
 
 _ROWS = 1_000
@@ -129,7 +129,7 @@ def replay(
             raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
         writer = f"replay:{sha256(msgspec.json.encode(asked)).hexdigest()[:32]}"
         begun = at = connection.execute(ReadMark(writer))
-        with noted(connection, f"replay:{topic}", lake.location, target.name) as note:
+        with reported(connection, f"replay:{topic}", lake.location, target.name) as report:
             if at == checks.MOST:
                 return Replayed(0, None, ended_before=True)
             written, started = 0, monotonic()
@@ -139,7 +139,7 @@ def replay(
                 if not connection.execute(WriteOnward(writer, at, to, target.write(events))):
                     raise EventkitError("another process runs the same replay: stop one of the two")
                 at, written = to, written + len(events)
-                note(len(events), at)
+                report(len(events), at)
                 if rate is not None:
                     sleep(max(0.0, started + written / rate - monotonic()))
             # From here on, the same call is another replay, or, with an id, does nothing.
@@ -157,11 +157,9 @@ class _Target(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The target's name in messages."""
         return f"topic {self.topic}" if self.queue is None else f"queue {self.queue}"
 
     def write(self, events: list[dict[str, Any]]) -> Operation[Any]:
-        """Return the operation that writes events there."""
         rows: list[EventRow] = [
             (event["payload"], event["key"], _headers(event), self._once(event)) for event in events
         ]

@@ -27,14 +27,14 @@ def session() -> "SparkSession":
     import logging
     import warnings
 
-    from eventkit.spark import startup
+    import eventkit.spark
 
     # Spark also raises what it logs here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     warnings.simplefilter("ignore", FutureWarning)
     with _diverted() as log:
         try:
-            return startup.session()
+            return eventkit.spark.session()
         except (FileNotFoundError, ModuleNotFoundError) as error:
             raise Failed(str(error)) from None
         except Exception as error:
@@ -233,8 +233,8 @@ def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
 def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: Path | None) -> None:
     """Execute a statement; repeat it if the database changed meanwhile."""
     from eventkit.spark import query
-    from eventkit.spark.errors import is_sparks, told
     from eventkit.spark.output import typed
+    from eventkit.spark.session import is_sparks, told
     from eventkit.spark.views import ATTEMPTS, overtaken
 
     for attempt in range(ATTEMPTS):
@@ -263,8 +263,8 @@ def rollup(
 ) -> None:
     """Sum up new data by the hour, and show the last hours."""
     from eventkit.rollup import spans
-    from eventkit.spark.errors import is_sparks, told
-    from eventkit.spark.rollup import rollup
+    from eventkit.spark.pipeline import rollup
+    from eventkit.spark.session import is_sparks, told
 
     address = settings.url(url)
     with database.opened(address):

@@ -31,7 +31,8 @@ class Need(NamedTuple):
         if column == "offset":
             offset = values[0]
             after = max(self.after, offset if operator == ">" else offset - 1) if low else self.after
-            last = _least(self.last, offset - 1 if operator == "<" else offset) if high else self.last
+            bound = offset - (operator == "<")
+            last = min(bound, bound if self.last is None else self.last) if high else self.last
             return self._replace(after=after, last=last)
         if column == "created_at" and low:
             # An upper bound is left to Spark: it may come from now(), which is later when the query runs.
@@ -51,11 +52,6 @@ class Need(NamedTuple):
 
 
 EVERYTHING = Need()
-
-
-def _least(bound: int | None, other: int) -> int:
-    return other if bound is None else min(bound, other)
-
 
 _LITERALS: dict[str, Callable[[str], Any]] = {
     "long": int,
@@ -87,21 +83,21 @@ def needs(plan: str, utc: bool) -> dict[int, Need]:
     return found
 
 
-def _trees(value: Any) -> Iterator[Node]:
-    """Yield every plan and every expression in *value*, which may be nested to any depth."""
+def _inside(value: Any) -> Iterator[Any]:
+    """Yield every list and every dictionary in *value*, which may be nested to any depth."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, dict):
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value
-            if _is_tree(value):
-                yield _tree(value)
+        if isinstance(value, dict | list):
+            yield value
+            waiting += value.values() if isinstance(value, dict) else value
 
 
-def _is_tree(value: Any) -> bool:
-    return bool(value) and isinstance(value, list) and isinstance(value[0], dict) and "num-children" in value[0]
+def _trees(value: Any) -> Iterator[Node]:
+    """Yield every plan and every expression in *value*."""
+    for one in _inside(value):
+        if one and isinstance(one, list) and isinstance(one[0], dict) and "num-children" in one[0]:
+            yield _tree(one)
 
 
 def _tree(nodes: list[dict[str, Any]]) -> Node:
@@ -133,15 +129,9 @@ def _leaves(root: Node, utc: bool) -> Iterator[tuple[int, Need]]:
 
 def _references(value: Any) -> Iterator[tuple[int, str]]:
     """Yield the columns ``number:name`` anywhere in *value*."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, list):
-            waiting += value
-        elif isinstance(value, dict):
-            waiting += value.values()
-            if match := _NAME.fullmatch(str(value.get("name", ""))):
-                yield int(match[1]), match[2]
+    for one in _inside(value):
+        if isinstance(one, dict) and (match := _NAME.fullmatch(str(one.get("name", "")))):
+            yield int(match[1]), match[2]
 
 
 def _conjuncts(condition: Node) -> Iterator[Node]:

@@ -14,9 +14,9 @@ from ..operations.archive import LakeFile, ReadLake
 from ..operations.batches import ListTopics, ReadExtent
 from ..operations.stream import FindOffset
 from ..protocols import Connection
-from .errors import conditions, is_sparks, told
 from .needs import EVERYTHING, Need, needs
-from .values import DISORDER
+from .options import DISORDER
+from .session import conditions, is_sparks, quoted, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,12 +46,10 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
     read = [name for name in TYPES if name in need.columns and name != "topic"] or ["offset"]
     schema = ", ".join(f"{name} {TYPES[name]}" for name in read)
 
-    options = {
-        "url": url,
-        "topic": topic,
-        "startingOffsets": str(_begin(connection, topic, max(covered, need.after), need) + 1),
-        "endingOffsets": str(last + 1),
-    }
+    begin = max(covered, need.after)
+    if need.since is not None:
+        begin = max(begin, connection.execute(FindOffset(topic, need.since - DISORDER)))
+    options = {"url": url, "topic": topic, "startingOffsets": str(begin + 1), "endingOffsets": str(last + 1)}
     if need.keys:
         options["key"] = json.dumps(need.keys)
     found = spark.read.format("eventkit").options(**options).schema(schema).load()
@@ -63,7 +61,7 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
 def _archived(spark: "SparkSession", place: Location, files: list[str], schema: str) -> "DataFrame":
     """Return the events in files of an archive; those of an object store through Arrow, without more jars for Spark."""
     if place.is_remote:
-        from .offsets import StoredSource
+        from .source import StoredSource
 
         spark.dataSource.register(StoredSource)
         options = {"location": place.name, "files": json.dumps(files)}
@@ -78,12 +76,6 @@ def overtaken(error: BaseException) -> bool:
     return "were to be read and are pruned" in told(error)
 
 
-def _begin(connection: Connection, topic: str, after: int, need: Need) -> int:
-    if need.since is None:
-        return after
-    return max(after, connection.execute(FindOffset(topic, need.since - DISORDER)))
-
-
 def _needed(file: LakeFile, need: Need) -> bool:
     return (
         file.last > need.after
@@ -94,8 +86,8 @@ def _needed(file: LakeFile, need: Need) -> bool:
 
 def _column(name: str, kind: str, read: list[str], topic: str) -> str:
     if name == "topic":
-        quoted = topic.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{quoted}' AS topic"
+        text = topic.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{text}' AS topic"
     return name if name in read else f"CAST(NULL AS {kind}) AS {name}"
 
 
@@ -126,10 +118,12 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
         topics = connection.execute(ListTopics())
         _set_case(spark, topics)
         named: dict[str, str] = {}
-        older: dict[str, DataFrame] = {}
-        there = _viewed(spark, [topic for topic in topics if topic.lower() in sql.lower()])
-        if not _is_remote(spark):
-            older = _drop_views(spark, there)
+        in_sql = [topic for topic in topics if topic.lower() in sql.lower()]
+        there = [topic for topic in in_sql if spark.catalog.tableExists(quoted(topic))]
+        # Views of an earlier call are in the way of new ones.
+        older = {} if _is_remote(spark) else {name: spark.table(quoted(name)) for name in there}
+        for name in older:
+            spark.catalog.dropTempView(name)
         try:
             with _without_logs():
                 frame, sql = _analyzed(spark, sql, topics, named)
@@ -147,7 +141,7 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
             for name in named:
                 spark.catalog.dropTempView(name)
             for name, found in older.items():
-                found.createOrReplaceTempView(_quoted(name))
+                found.createOrReplaceTempView(quoted(name))
 
 
 def views(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> None:
@@ -172,8 +166,9 @@ def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "
     if not tables:
         return spark.sql(sql)
     frames: dict[str, Any] = {f"table{number}": _shown(found) for number, found in enumerate(tables.values())}
-    quoted = zip(map(_quoted, tables), frames, strict=True)
-    known = ", ".join(f"{_braced(name)} AS (SELECT * FROM {{{place}}})" for name, place in quoted)
+    known = ", ".join(
+        f"{_braced(quoted(name))} AS (SELECT * FROM {{{place}}})" for name, place in zip(tables, frames, strict=True)
+    )
     body = f"SELECT * FROM (\n{sql}\n)" if re.match(r"(?is)(\s|--[^\n]*\n|/\*.*?\*/)*with\b", sql) else sql
     return spark.sql(f"WITH {known}\n{_braced(body)}", **frames)
 
@@ -191,19 +186,6 @@ def _lenient(sql: str) -> str:
         return f"try_cast({found[1]} AS {found[2]})" if of_payload else found[0]
 
     return _TYPED.sub(lenient, sql)
-
-
-def _viewed(spark: "SparkSession", names: list[str]) -> list[str]:
-    """Return the names that have a view."""
-    return [name for name in names if spark.catalog.tableExists(_quoted(name))]
-
-
-def _drop_views(spark: "SparkSession", names: list[str]) -> "dict[str, DataFrame]":
-    """Drop views of an earlier call that are in the way of new ones, and return them."""
-    older = {name: spark.table(_quoted(name)) for name in names}
-    for name in older:
-        spark.catalog.dropTempView(name)
-    return older
 
 
 def _analyzed(spark: "SparkSession", sql: str, topics: list[str], named: dict[str, str]) -> "tuple[DataFrame, str]":
@@ -250,7 +232,7 @@ def _shown(found: "DataFrame") -> "DataFrame":
 
 
 def _show(spark: "SparkSession", name: str, found: "DataFrame") -> None:
-    _shown(found).createOrReplaceTempView(_quoted(name))
+    _shown(found).createOrReplaceTempView(quoted(name))
 
 
 def _show_nothing(spark: "SparkSession", name: str, number: int) -> None:
@@ -277,7 +259,7 @@ def _name(error: Any, topics: list[str]) -> str:
         return str(parts[0])
     whole = ".".join(parts)
     raise ValueError(
-        f"write the name of a topic that is not an identifier in backticks: {_quoted(whole)}"
+        f"write the name of a topic that is not an identifier in backticks: {quoted(whole)}"
         if whole in topics
         else _unknown(whole, topics)
     )
@@ -322,7 +304,3 @@ def _explained(sql: str, condition: str, error: Any) -> str:
         if proposal := (error.getMessageParameters() or {}).get("proposal"):
             return f"{text.partition('. ')[0]}: did you mean one of {proposal}?"
     return text
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -14,9 +14,9 @@ from eventkit import NewEvent
 from eventkit.archive import archive
 from eventkit.conformance import proves
 from eventkit.spark import query, views
-from eventkit.spark.errors import told
 from eventkit.spark.needs import needs
-from eventkit.spark.rollup import rollup
+from eventkit.spark.pipeline import rollup
+from eventkit.spark.session import told
 from eventkit.testing import advance
 
 

@@ -18,8 +18,8 @@ from eventkit.kit import backend_of
 from eventkit.operations import Plan
 from eventkit.operations.batches import AddSums, ReadMark, Sum
 from eventkit.rollup import HOUR, KINDS, read, spans
-from eventkit.spark import rollup as rolling
-from eventkit.spark.rollup import rollup
+from eventkit.spark import pipeline as rolling
+from eventkit.spark.pipeline import rollup
 from eventkit.spark.views import events
 from eventkit.testing import advance
 

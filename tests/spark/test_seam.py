@@ -15,7 +15,7 @@ from eventkit.conformance.processes import spawn
 from eventkit.operations.archive import ReadLake
 from eventkit.operations.batches import ReadExtent
 from eventkit.spark import query
-from eventkit.spark.errors import is_sparks
+from eventkit.spark.session import is_sparks
 from eventkit.spark.views import events, overtaken
 
 

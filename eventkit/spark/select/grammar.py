@@ -140,7 +140,6 @@ class _Parser(Cursor):
         return self._name() if self.is_name else None
 
     def _from(self) -> tuple[tuple[Step | None, ...], Name | None, int]:
-        """Parse the FROM: its path, its alias and its position."""
         if not self.got("from"):
             if self.next.sort == "end":
                 self.refuse("ParseSelectMissingFrom", "there is no FROM: a query reads FROM S3Object")
@@ -357,7 +356,6 @@ class _Parser(Cursor):
         return Node("cast", (operand,), type, at=at)
 
     def _sizes(self, of: str) -> str:
-        """Parse the sizes of a DECIMAL, if it has any."""
         at = self.next.position
         if not self.got("("):
             return ""

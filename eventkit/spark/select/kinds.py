@@ -89,13 +89,10 @@ PARTS = ("year", "month", "day", "hour", "minute", "second")
 """The parts of a date."""
 
 TYPES = {
-    "bool": "boolean",
-    "boolean": "boolean",
-    "int": "integer",
-    "integer": "integer",
+    **dict.fromkeys(("bool", "boolean"), "boolean"),
+    **dict.fromkeys(("int", "integer"), "integer"),
     "float": "float",
-    "decimal": "decimal",
-    "numeric": "decimal",
+    **dict.fromkeys(("decimal", "numeric"), "decimal"),
     "string": "text",
     "timestamp": "moment",
 }
@@ -161,19 +158,10 @@ def moment(text: str) -> str:
     return f"CAST({MOMENT.format(text)} AS TIMESTAMP)"
 
 
-def quoted(name: str) -> str:
-    """Return a name quoted for Spark."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def of_text(text: str) -> str:
     """Return a text quoted for Spark, with escapes for escape characters and variables."""
-    return "'" + "".join(_escaped(char) for char in text) + "'"
-
-
-def _escaped(char: str) -> str:
     # The JVM does not accept lone surrogates, and Spark replaces ${…} before it parses.
-    return f"\\u{ord(char):04x}" if char in "'\\$" or char < " " or "\ud800" <= char <= "\udfff" else char
+    return "'" + re.sub(r"['\\$\x00-\x1f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "'"
 
 
 def comparable(left: Kind, right: Kind) -> bool:
@@ -219,17 +207,13 @@ def compare(operator: str, left: Value, right: Value) -> str:
     roughly = f"{left.leniently(Kind.FLOAT)} {operator} {right.leniently(Kind.FLOAT)}"
     texts = f"{left.as_text()} {operator} {right.as_text()}"
     kind = right.kind if left.kind is Kind.ANY else left.kind
-    match kind:
-        case Kind.ANY:
-            return f"coalesce({exactly}, {roughly}, {texts})"
-        case Kind.TEXT:
-            return f"({texts})"
-        case Kind.FLOAT:
-            return f"({roughly})"
-        case Kind.INTEGER | Kind.DECIMAL:
-            return f"coalesce({exactly}, {roughly})"
-        case _:
-            return f"({left.leniently(kind)} {operator} {right.leniently(kind)})"
+    if kind is Kind.ANY:
+        return f"coalesce({exactly}, {roughly}, {texts})"
+    if kind is Kind.TEXT:
+        return f"({texts})"
+    if kind in (Kind.INTEGER, Kind.DECIMAL):
+        return f"coalesce({exactly}, {roughly})"
+    return f"({left.leniently(kind)} {operator} {right.leniently(kind)})"
 
 
 def _exact(value: Value) -> str:
@@ -252,7 +236,7 @@ def like(operand: str, pattern: str, known: str | None, escape: str | None) -> t
     Spark always has an escape character, so the default is one that occurs in no pattern.
     """
     if escape is None:
-        return f"({operand} LIKE {pattern} ESCAPE {of_text(_unused(known or ''))})", None
+        escape, known = next(char for char in map(chr, range(1, 0xD7FF)) if char not in (known or "")), None
     if len(escape) != 1 or escape in "%_":
         return "", f"ESCAPE requires one character that is neither % nor _, not {escape!r}"
     if known is not None:
@@ -260,7 +244,3 @@ def like(operand: str, pattern: str, known: str | None, escape: str | None) -> t
         if escape in rest:
             return "", f"in the pattern, {escape} must precede %, _ or itself"
     return f"({operand} LIKE {pattern} ESCAPE {of_text(escape)})", None
-
-
-def _unused(pattern: str) -> str:
-    return next(char for char in map(chr, range(1, 0xD7FF)) if char not in pattern)

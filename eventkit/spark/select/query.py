@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import conditions, is_sparks, told
+from ..session import conditions, is_sparks, told
 from . import SelectError
 from .files import SUFFIXES, File, documents
 from .grammar import parse

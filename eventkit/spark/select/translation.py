@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+from ..session import quoted
 from . import SelectError
 from .files import Field, File, kind_of
 from .grammar import LITERALS, Column, Name, Node, Query, Step
@@ -24,7 +25,6 @@ from .kinds import (
     like,
     moment,
     of_text,
-    quoted,
     unified,
     wrong_symbol,
 )
@@ -127,7 +127,6 @@ class _Translator:
                 self._refuse("UnsupportedSqlStructure", "an aggregate cannot contain an aggregate", inner.at)
 
     def _source(self) -> str:
-        """Return the rows of the FROM: those of the file, or of arrays in its records."""
         if not self._variant:
             return SOURCE
         steps = self._query.steps
@@ -374,7 +373,6 @@ class _Translator:
         return Value(f"c{place}", Kind.ANY)
 
     def _column(self, name: Name, at: int) -> int:
-        """Return the number of the column."""
         csv = self._file.format == "csv"
         if csv and not name.quoted and re.fullmatch(r"_[1-9][0-9]{0,8}", name.text):
             number = int(name.text[1:])
