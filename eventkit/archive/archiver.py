@@ -169,7 +169,7 @@ def compact(turn: Turn) -> int:
     for files in crowds(turn.files()):
         made = NewFile(turn.store, turn.topic, files[0].date, turn.epoch)
         try:
-            with turn.store.told("cannot be written"):
+            with turn.store.explained("cannot be written"):
                 for file in files:
                     for events in tables(turn.store, file):
                         made.write(events)
@@ -279,7 +279,7 @@ def _write(
     while turn.covered < head:
         days, last, rows, size = Days(turn.store, turn.topic, turn.epoch), head, 0, 0
         try:
-            with turn.store.told("cannot be written"):
+            with turn.store.explained("cannot be written"):
                 for reached, found in _pages(fetch, turn.topic, turn.covered, head):
                     last, table = reached, _events(found, turn.topic)
                     read = _after(read, found, table)

@@ -212,7 +212,7 @@ class Store:
         self.place = location if isinstance(location, Location) else Location(location)
         self.location = self.place.name
         self._settled: set[str] = set()
-        with self.told("cannot be reached"):
+        with self.explained("cannot be reached"):
             self.files, self._root = self.place.open()
 
     def begin(self, path: str) -> Any:
@@ -286,7 +286,7 @@ class Store:
             self.files.delete_file(self._whole(path))
 
     @contextmanager
-    def told(self, what: str) -> Iterator[None]:
+    def explained(self, what: str) -> Iterator[None]:
         """Raise errors of the file system as `EventkitError`, in one line."""
         try:
             yield
@@ -328,7 +328,7 @@ def tables(store: Store, file: LakeFile) -> Iterator[Any]:
 
 def check_file(store: Store, file: LakeFile) -> None:
     """Raise `EventkitError` if a file is missing or has another size."""
-    with store.told("cannot be read"):
+    with store.explained("cannot be read"):
         size = store.size(file.path)
     if size is None:
         _damaged(store, file, "is missing")

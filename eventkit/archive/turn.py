@@ -146,7 +146,7 @@ class Turn:
         self.store = Store(lake.location if location is None and lake is not None else location or "")
         chosen = format or (lake.format if lake is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
-        with self.store.told("cannot be written"):
+        with self.store.explained("cannot be written"):
             if lake is None:
                 self._try()
             self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location, format))
@@ -175,7 +175,7 @@ class Turn:
     def clear(self) -> None:
         """Delete files that were replaced a while ago."""
         paths = self._connection.execute(FindRetired(self.topic, _GRACE))
-        with self.store.told("cannot be written"):
+        with self.store.explained("cannot be written"):
             for path in paths:
                 self.store.remove(path)
         if paths:
@@ -273,7 +273,7 @@ def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adop
             lake = connection.execute(ReadLake(topic))
             assert lake is not None
         store = Store(to or lake.location)
-        with store.told("cannot be adopted"):
+        with store.explained("cannot be adopted"):
             claim = claim_in(store, topic)
             if claim is not None and claim.database != connection.execute(ReadIdentity()):
                 raise EventkitError(f"the archive of topic {topic!r} in {store.location} is one of another database")

@@ -195,7 +195,7 @@ def select(
     if csv_delimiter is None:
         csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
     rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
-    query = prepare(sql, files.look(file, format=input_format, compression=compression, csv=rules, json=json))
+    query = prepare(sql, files.detect(file, format=input_format, compression=compression, csv=rules, json=json))
     spark = session()
     from eventkit.spark.output import typed, write
 
@@ -234,7 +234,7 @@ def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: 
     """Execute a statement; repeat it if the database changed meanwhile."""
     from eventkit.spark import query
     from eventkit.spark.output import typed
-    from eventkit.spark.session import is_sparks, told
+    from eventkit.spark.session import is_sparks, reason_of
     from eventkit.spark.views import ATTEMPTS, overtaken
 
     for attempt in range(ATTEMPTS):
@@ -245,7 +245,7 @@ def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: 
             if not is_sparks(error):
                 raise
             if not overtaken(error) or attempt == ATTEMPTS - 1:
-                raise Failed(told(error)) from error
+                raise Failed(reason_of(error)) from error
 
 
 Last = Annotated[
@@ -264,7 +264,7 @@ def rollup(
     """Sum up new data by the hour, and show the last hours."""
     from eventkit.rollup import spans
     from eventkit.spark.pipeline import rollup
-    from eventkit.spark.session import is_sparks, told
+    from eventkit.spark.session import is_sparks, reason_of
 
     address = settings.url(url)
     with database.opened(address):
@@ -279,7 +279,7 @@ def rollup(
     except Exception as error:
         if not is_sparks(error):
             raise
-        raise Failed(told(error)) from error
+        raise Failed(reason_of(error)) from error
     found = spans(_sums(address, last)[2])
     if json:
         console.document([_record(span) for span in found])

@@ -24,10 +24,9 @@ from ..operations.archive import ReadLake
 from ..operations.batches import AddSums, FindEnd, ListTopics, ReadExtent, ReadMark, Sum, skipped_in
 from ..protocols import Connection
 from ..rollup import HOUR, KINDS, STEPS, Report, reported
-from .needs import Need
 from .options import WRITE, address_of
-from .session import is_sparks, session, told
-from .views import ATTEMPTS, events, find_topic, overtaken
+from .session import is_sparks, reason_of, session
+from .views import ATTEMPTS, Need, events, find_topic, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +119,7 @@ class Pipeline:
             except Exception as error:
                 if not type(error).__module__.startswith("pyspark"):
                     raise
-                reason = told(error) if self._place is None else self._place.without_secrets(told(error))
+                reason = reason_of(error) if self._place is None else self._place.without_secrets(reason_of(error))
                 cause = error if self._place is None else None
                 raise EventkitError(f"pipeline {self.name!r} has failed: {reason}") from cause
             finally:

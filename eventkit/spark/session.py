@@ -229,7 +229,7 @@ def conditions(error: BaseException) -> list[str]:
     return list(dict.fromkeys(_CONDITION.findall(str(error))))
 
 
-def told(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return the reason why Spark has failed, in one line."""
     text = str(error)
     if found := re.search(r"\[INVALID_VARIANT_CAST\] (.{,300}?) Please use", text, re.DOTALL):

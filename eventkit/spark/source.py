@@ -114,7 +114,7 @@ class _StoredReader(Travelling, DataSourceReader):
         store, schema = Store(self._location), to_arrow_schema(self._schema, timezone="UTC")
         with (
             plainly(),
-            store.told("cannot be read"),
+            store.explained("cannot be read"),
             store.open(partition.value) as stream,
             ParquetFile(stream) as file,
         ):

@@ -69,7 +69,7 @@ class File:
     columns: tuple[Field, ...] | None = None
 
 
-def look(
+def detect(
     path: str | Path,
     *,
     format: Format | None = None,

@@ -86,9 +86,8 @@ class _Translator:
                 Value(f"c{place}" if csv else quoted(column.name), column.kind)
                 for place, column in enumerate(self._columns)
             ]
-        columns = ", ".join(
-            f"{value.sql} AS {quoted(name)}" for value, name in zip(values, names or ["r"], strict=True)
-        )
+        named = zip(values, names or ["r"], strict=True)
+        columns = ", ".join(f"{value.sql} AS {quoted(name)}" for value, name in named)
         where = "" if query.where is None else f" WHERE {self.condition(query.where)}"
         limit = "" if query.limit is None else f" LIMIT {min(query.limit, 2**31 - 1)}"
         made = f"SELECT {columns} FROM {self._source()}{where}{limit}"
@@ -150,11 +149,9 @@ class _Translator:
         return value.strictly(Kind.BOOLEAN)
 
     def value(self, node: Node) -> Value:
-        """Return the expression for Spark."""
         made = self._value(node)
         if len(made.sql) > _LONGEST:
-            reason = "the expression is too large: CAST columns to their types"
-            self._refuse("UnsupportedSyntax", reason, node.at)
+            self._refuse("UnsupportedSyntax", "the expression is too large: CAST columns to their types", node.at)
         return made
 
     def _value(self, node: Node) -> Value:
@@ -350,13 +347,11 @@ class _Translator:
         return f"{year:04}-{month:02}-{day:02}" + (f"T{time[:5]}{seconds}{time[5:]}" if time else "")
 
     def _path(self, node: Node) -> Value:
-        """Return the value of the file at a path."""
         steps, at = node.steps, node.at
         first = steps[0]
         # A column with the name of the table remains accessible.
-        if _same(first, *self._alias) and (
-            len(steps) > 1 or not any(_same(first, column.name) for column in self._columns)
-        ):
+        hidden = len(steps) == 1 and any(_same(first, column.name) for column in self._columns)
+        if _same(first, *self._alias) and not hidden:
             steps = steps[1:]
         if self._file.columns is None:
             return Value(self._paths.setdefault(steps, f"p{len(self._paths)}") if steps else "r", Kind.ANY)
@@ -386,7 +381,6 @@ class _Translator:
         return self._among([column.name for column in self._columns], name, "the file", at)
 
     def _nested(self, column: Field, steps: Sequence[Step], at: int) -> Value:
-        """Return a value inside a column of Parquet."""
         from pyarrow import types
 
         sql, type = quoted(column.name), column.type
@@ -421,9 +415,9 @@ class _Translator:
 
 
 def _same(step: Step, known: str, quoted: bool = False) -> bool:
-    if isinstance(step, int):
-        return False
-    return step.text == known or (not step.quoted and not quoted and step.text.lower() == known.lower())
+    return isinstance(step, Name) and (
+        step.text == known or (not step.quoted and not quoted and step.text.lower() == known.lower())
+    )
 
 
 def of_variant(record: str, steps: Sequence[Step]) -> str:
