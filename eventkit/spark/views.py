@@ -174,10 +174,10 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
                 frame, sql = _analyzed(spark, sql, topics, named)
             if _is_remote(spark):
                 tables = {topic: topic for topic in there} | named
-                return _whole(
-                    spark, sql, {name: events(spark, connection, url, topic) for name, topic in tables.items()}
-                )
-            plan = frame._jdf.queryExecution().optimizedPlan().toJSON()
+                whole = {name: events(spark, connection, url, topic) for name, topic in tables.items()}
+                return _whole(spark, sql, whole)
+            java: Any = frame._jdf
+            plan = java.queryExecution().optimizedPlan().toJSON()
             needed = needs(plan, utc=spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC"))
             for number, (name, topic) in enumerate(named.items()):
                 found = events(spark, connection, url, topic, needed.get(number, EVERYTHING))
