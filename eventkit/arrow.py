@@ -35,11 +35,6 @@ def moment(array: Any, kind: Any, rows: int) -> Any:
     return array.cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(kind)
 
 
-def flag(array: Any, kind: Any, rows: int) -> Any:
-    """Return booleans, which SQLite stores as numbers."""
-    return array.cast(kind)
-
-
 def repeated(value: Any) -> Maker:
     """Return a maker of one value in each row."""
     return lambda array, kind, rows: pa.repeat(pa.scalar(value, kind), rows)

@@ -22,22 +22,20 @@ class Series(NamedTuple):
 
 def columns(begins: Sequence[datetime], series: Sequence[Series], number: Callable[[float], str]) -> str:
     """Return stacked columns; *begins* are the times at which they begin."""
-    totals = [sum(one.values[place] or 0 for one in series) for place in range(len(begins))]
+    totals = (sum(one.values[place] or 0 for one in series) for place in range(len(begins)))
     frame = _Frame(begins, max(totals, default=0), number)
     shapes = []
-    for place, begin in enumerate(begins):
+    for place in range(len(begins)):
         base = 0.0
         for one in series:
-            value = one.values[place] or 0
-            if value:
+            if value := one.values[place] or 0:
                 top, bottom = frame.y(base + value), frame.y(base)
                 shapes.append(
                     f'<rect class="{one.color}" x="{frame.x(place):.1f}" y="{top:.1f}" '
                     f'width="{max(frame.step - 1, 0.8):.1f}" height="{bottom - top:.1f}"/>'
                 )
             base += value
-        shapes.append(frame.hover(place, begin, [(one.name, one.values[place]) for one in series]))
-    return frame.drawn("".join(shapes), series)
+    return frame.drawn(shapes, series)
 
 
 def lines(begins: Sequence[datetime], series: Sequence[Series], number: Callable[[float], str]) -> str:
@@ -52,15 +50,11 @@ def lines(begins: Sequence[datetime], series: Sequence[Series], number: Callable
                 shapes.append(f'<circle class="{one.color}" cx="{x}" cy="{y}" r="2.5"/>')
             else:
                 shapes.append(f'<polyline class="line {one.color}" points="{points}"/>')
-    shapes += [
-        frame.hover(place, begin, [(one.name, one.values[place]) for one in series])
-        for place, begin in enumerate(begins)
-    ]
-    return frame.drawn("".join(shapes), series)
+    return frame.drawn(shapes, series)
 
 
 class _Frame:
-    """The axes of a plot, their labels and the tooltips."""
+    """The axes of a plot, their labels and the tooltips, which lie above all shapes."""
 
     def __init__(self, begins: Sequence[datetime], most: float, number: Callable[[float], str]) -> None:
         self._begins = begins
@@ -74,19 +68,21 @@ class _Frame:
     def y(self, value: float) -> float:
         return _TOP + (HEIGHT - _TOP - _BOTTOM) * (1 - value / self._top)
 
-    def hover(self, place: int, begin: datetime, values: Sequence[tuple[str, float | None]]) -> str:
-        texts = [f"{begin:%Y-%m-%d %H:%M} UTC"]
+    def _tooltip(self, place: int, series: Sequence[Series]) -> str:
+        values = [(one.name, one.values[place]) for one in series]
+        texts = [f"{self._begins[place]:%Y-%m-%d %H:%M} UTC"]
         texts += [f"{name}: {self._number(value)}" for name, value in values if value is not None]
         return (
             f'<rect class="under" x="{self.x(place):.1f}" y="{_TOP}" width="{self.step:.1f}" '
             f'height="{HEIGHT - _TOP - _BOTTOM}"><title>{escape(chr(10).join(texts))}</title></rect>'
         )
 
-    def drawn(self, shapes: str, series: Sequence[Series]) -> str:
+    def drawn(self, shapes: Sequence[str], series: Sequence[Series]) -> str:
         label = escape(", ".join(one.name for one in series), quote=True)
+        tooltips = (self._tooltip(place, series) for place in range(len(self._begins)))
         return (
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
-            f"{self._rows()}{self._moments()}{shapes}</svg>"
+            f"{self._rows()}{self._moments()}{''.join(shapes)}{''.join(tooltips)}</svg>"
         )
 
     def _rows(self) -> str:
@@ -132,13 +128,6 @@ def _round(most: float) -> tuple[float, float]:
     power = 10.0 ** (len(f"{most:.0f}") - 1) if most >= 1 else 10.0 ** -(len(f"{1 / most:.0f}"))
     tick = next(size * power for size in (0.2, 0.25, 0.5, 1, 2, 2.5, 5, 10) if most <= size * power * 5)
     return tick * -(-most // tick), tick
-
-
-def steps(first: datetime, last: datetime, hours: int) -> list[datetime]:
-    """Return the times from *first* to *last* at which spans of *hours* begin."""
-    size = timedelta(hours=hours)
-    begin = datetime.fromtimestamp(first.timestamp() // size.total_seconds() * size.total_seconds(), UTC)
-    return [begin + size * number for number in range(int((last - begin) / size) + 1)]
 
 
 _MOST = 180
@@ -210,7 +199,6 @@ def page(sums: Iterable[Sum], *, since: datetime, before: datetime, title: str =
 
 
 def _hours(sums: Sequence[Sum]) -> int:
-    """Return the hours per column."""
     if not sums:
         return 1
     between = (max(one.hour for one in sums) - min(one.hour for one in sums)) // HOUR + 1
@@ -218,26 +206,15 @@ def _hours(sums: Sequence[Sum]) -> int:
 
 
 def _begins(sums: Sequence[Sum], hours: int) -> list[datetime]:
-    moments = [datetime.fromtimestamp(one.hour / 1000, UTC) for one in sums]
-    return steps(min(moments), max(moments), hours) if moments else []
+    if not sums:
+        return []
+    first, last, step = min(one.hour for one in sums), max(one.hour for one in sums), hours * HOUR
+    return [datetime.fromtimestamp(hour / 1000, UTC) for hour in range(first // step * step, last + 1, step)]
 
 
 def _queue_table(queues: Sequence[Span], seconds: float) -> str:
-    heads = [
-        "queue",
-        "enqueued",
-        "ended",
-        "per minute",
-        "failed",
-        "failure rate",
-        "dead",
-        "wait p50",
-        "p95",
-        "p99",
-        "run p50",
-        "p95",
-        "p99",
-    ]
+    heads = ["queue", "enqueued", "ended", "per minute", "failed", "failure rate", "dead"]
+    heads += ["wait p50", "p95", "p99", "run p50", "p95", "p99"]
     rows = [
         [
             one.name,
@@ -269,7 +246,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _queue(whole: Span, found: Sequence[Span], begins: Sequence[datetime]) -> str:
-    """Return the plots of a queue."""
     at = {span.begin: span for span in found}
     there = [at.get(begin) for begin in begins]
     ended = [

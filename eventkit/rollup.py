@@ -1,9 +1,10 @@
 """Hourly sums, and the progress of pipelines."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from . import checks
@@ -18,21 +19,8 @@ HOUR = 3_600_000
 STEPS = 4
 """The number of buckets from a latency to its double."""
 
-KINDS = (
-    "enqueued",
-    "started",
-    "succeeded",
-    "retried",
-    "failed",
-    "lapsed",
-    "released",
-    "snoozed",
-    "cancelled",
-    "dead",
-    "expired",
-    "requeued",
-    "purged",
-)
+_KINDS = "enqueued started succeeded retried failed lapsed released snoozed cancelled dead expired requeued purged"
+KINDS = tuple(_KINDS.split())
 """The steps of a task that are counted for its queue."""
 
 FAILURES = ("retried", "failed", "lapsed")
@@ -94,7 +82,8 @@ def middle(bucket: int) -> float:
 
 def read(kit: Any, *, since: datetime, before: datetime) -> list[Sum]:
     """Return the sums of the hours that begin within that time."""
-    found: list[Sum] = kit._connection.execute(ReadSums(_milliseconds(since), _milliseconds(before)))
+    bounds = (int(moment.timestamp() * 1000) for moment in (since, before))
+    found: list[Sum] = kit._connection.execute(ReadSums(*bounds))
     return found
 
 
@@ -107,42 +96,25 @@ def spans(sums: Iterable[Sum], *, hours: int = 1) -> list[Span]:
     return [Span(*place, hours * 3600, counted) for place, counted in sorted(amounts.items())]
 
 
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
-
-
-class Note:
-    """The record of one pipeline's progress."""
-
-    def __init__(self, connection: Connection, name: str, source: str, sink: str) -> None:
-        self._connection = connection
-        self._name = checks.name("pipeline", name)
-        self._source = source
-        self._sink = sink
-
-    def __call__(self, rows: int = 0, batch: int | None = None, lag: int | None = None) -> None:
-        """Report that it runs: *rows* more were written, up to a batch, with *lag* events ahead of it."""
-        self._save("running", rows, batch, lag, None)
-
-    def end(self, error: str | None = None) -> None:
-        """Report that it has ended."""
-        self._save("failed" if error else "done", 0, None, None, error)
-
-    def _save(self, state: str, rows: int, batch: int | None, lag: int | None, error: str | None) -> None:
-        self._connection.execute(
-            SavePipeline(self._name, self._source, self._sink, state, batch, rows, lag, error and checks.text(error))
-        )
+Report = Callable[..., None]
+"""A function that reports the progress of a pipeline: so many rows more, up to a batch, with a lag of events ahead."""
 
 
 @contextmanager
-def noted(connection: Connection, name: str, source: str, sink: str) -> Iterator[Note]:
-    """Report that it runs, and how it ends."""
-    note = Note(connection, name, source, sink)
-    note()
+def reported(connection: Connection, name: str, source: str, sink: str) -> Iterator[Report]:
+    """Report that a pipeline runs, and how it ends."""
+    checks.name("pipeline", name)
+
+    def save(state: str, error: str | None, rows: int = 0, batch: int | None = None, lag: int | None = None) -> None:
+        operation = SavePipeline(name, source, sink, state, batch, rows, lag, error and checks.text(error))
+        connection.execute(operation)
+
+    save("running", None)
     try:
-        yield note
+        yield partial(save, "running", None)
     except BaseException as error:
         with suppress(EventkitError):
-            note.end("interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__)
+            reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+            save("failed", reason)
         raise
-    note.end()
+    save("done", None)

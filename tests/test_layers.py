@@ -27,7 +27,7 @@ FLOORS = (
     {"outbox", "functions"},
     {"kit"},
     {"transfer", "app", "arrow", "rollup"},
-    {"testing", "lake", "webhooks", "access"},
+    {"testing", "archive", "webhooks", "access"},
     {""},
     {"sqlalchemy", "worker", "spark", "report"},
     {"conformance", "demo"},

@@ -18,9 +18,9 @@ _BAR = 1.35
 
 _OURS = """
 import sys
-from eventkit import lake
+from eventkit import archive
 url, folder = sys.argv[1:]
-lake.archive(url, "orders", to=folder)
+archive.archive(url, "orders", to=folder)
 """
 
 _SPARKS = """

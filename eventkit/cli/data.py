@@ -17,7 +17,7 @@ from .settings import Json, OlderThan, Topic, Url, duration, moment
 from .tasks import done
 
 if TYPE_CHECKING:
-    from eventkit.lake import Archived
+    from eventkit.archive import Archived
 
 
 def export(
@@ -186,7 +186,7 @@ def archive(
     if check:
         _check(address, named, json)
         return
-    from eventkit.lake import archive
+    from eventkit.archive import archive
 
     def once() -> "list[Archived]":
         archived = []
@@ -245,7 +245,7 @@ def adopt(
     _installed()
     if not checkpoints and not archives:
         raise Refused("pass --checkpoint FOLDER or --archive TOPIC")
-    from eventkit.lake import adopt_archive, adopt_checkpoint
+    from eventkit.archive import adopt_archive, adopt_checkpoint
 
     address = settings.url(url)
     adopted = [one for folder in checkpoints or () for one in adopt_checkpoint(address, folder)]
@@ -288,7 +288,7 @@ def replay(
     _installed()
     if (to_topic is None) == (to_queue is None):
         raise Refused("pass either --to-topic TOPIC or --to-queue QUEUE")
-    from eventkit.lake import replay
+    from eventkit.archive import replay
 
     began = time.monotonic()
     with progress_of(f"replaying {topic}", "events") as advance:
@@ -315,7 +315,7 @@ def replay(
 
 
 def _check(address: str, topics: list[str], json: bool) -> None:
-    from eventkit.lake import check
+    from eventkit.archive import check
 
     found = []
     for topic in topics:

@@ -27,14 +27,14 @@ def session() -> "SparkSession":
     import logging
     import warnings
 
-    from eventkit.spark import startup
+    import eventkit.spark
 
     # Spark also raises what it logs here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     warnings.simplefilter("ignore", FutureWarning)
     with _diverted() as log:
         try:
-            return startup.session()
+            return eventkit.spark.session()
         except (FileNotFoundError, ModuleNotFoundError) as error:
             raise Failed(str(error)) from None
         except Exception as error:
@@ -195,7 +195,7 @@ def select(
     if csv_delimiter is None:
         csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
     rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
-    query = prepare(sql, files.look(file, format=input_format, compression=compression, csv=rules, json=json))
+    query = prepare(sql, files.detect(file, format=input_format, compression=compression, csv=rules, json=json))
     spark = session()
     from eventkit.spark.output import typed, write
 
@@ -233,8 +233,8 @@ def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
 def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: Path | None) -> None:
     """Execute a statement; repeat it if the database changed meanwhile."""
     from eventkit.spark import query
-    from eventkit.spark.errors import is_sparks, told
     from eventkit.spark.output import typed
+    from eventkit.spark.session import is_sparks, reason_of
     from eventkit.spark.views import ATTEMPTS, overtaken
 
     for attempt in range(ATTEMPTS):
@@ -245,7 +245,7 @@ def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: 
             if not is_sparks(error):
                 raise
             if not overtaken(error) or attempt == ATTEMPTS - 1:
-                raise Failed(told(error)) from error
+                raise Failed(reason_of(error)) from error
 
 
 Last = Annotated[
@@ -263,8 +263,8 @@ def rollup(
 ) -> None:
     """Sum up new data by the hour, and show the last hours."""
     from eventkit.rollup import spans
-    from eventkit.spark.errors import is_sparks, told
-    from eventkit.spark.rollup import rollup
+    from eventkit.spark.pipeline import rollup
+    from eventkit.spark.session import is_sparks, reason_of
 
     address = settings.url(url)
     with database.opened(address):
@@ -279,7 +279,7 @@ def rollup(
     except Exception as error:
         if not is_sparks(error):
             raise
-        raise Failed(told(error)) from error
+        raise Failed(reason_of(error)) from error
     found = spans(_sums(address, last)[2])
     if json:
         console.document([_record(span) for span in found])

@@ -10,7 +10,7 @@ in Spark's worker processes, and need ``pip install 'eventkit-db[spark]'``.
 """
 
 from .pipeline import Pipeline, Ran
-from .startup import register, session
+from .session import register, session
 from .views import query, views
 
 __all__ = ["Pipeline", "Ran", "query", "register", "session", "views"]

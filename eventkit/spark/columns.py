@@ -1,4 +1,4 @@
-"""The columns of a row: the layouts, and payloads as types of Spark."""
+"""The columns of streams and tables, in each layout, and payloads as types of Spark."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -148,25 +148,57 @@ class Column(NamedTuple):
 
 Columns = Mapping[str, Column]
 
-TEXT, NUMBER, MOMENT = StringType(), LongType(), TimestampType()
-HEADERS = MapType(TEXT, TEXT)
+TEXT = StringType()
+_HEADERS = MapType(TEXT, TEXT)
 _KAFKA_HEADERS = ArrayType(StructType([StructField("key", TEXT), StructField("value", BinaryType())]))
 
-NATIVE: Columns = {
-    "offset": Column(NUMBER, "offset", nullable=False),
-    "topic": Column(TEXT, "", nullable=False),
-    "key": Column(TEXT, "key"),
-    "payload": Column(TEXT, "payload", nullable=False),
-    "headers": Column(HEADERS, "headers", headers),
-    "created_at": Column(MOMENT, "created_at", moment, nullable=False),
+_KINDS: dict[str, tuple[DataType, Maker]] = {
+    "": (TEXT, same),
+    "number": (LongType(), same),
+    "integer": (IntegerType(), same),
+    "flag": (BooleanType(), same),
+    "moment": (TimestampType(), moment),
+    "headers": (_HEADERS, headers),
 }
-KAFKA: Columns = {
+
+
+def _columns(text: str) -> Columns:
+    """Return the columns ``name:kind`` in *text*; an exclamation mark is for those that are never NULL."""
+    columns = {}
+    for word in text.split():
+        name, _, kind = word.rstrip("!").partition(":")
+        type, make = _KINDS[kind]
+        columns[name] = Column(type, name, make, nullable=not word.endswith("!"))
+    return columns
+
+
+_TASKS = _columns(
+    "id:number! queue! state! payload! key headers:headers priority:integer! attempt:integer! max_attempts:number! "
+    "run_at:moment! enqueued_at:moment! expires_at:moment lease_expires_at:moment worker claimed_at:moment "
+    "finished_at:moment reason error result"
+)
+_TOPIC = Column(TEXT, "", nullable=False)
+
+COLUMNS: dict[str, Columns] = {
+    "events": {**_columns("offset:number! topic! key payload! headers:headers created_at:moment!"), "topic": _TOPIC},
+    "tasks": _TASKS,
+    "dead": _TASKS,
+    "results": _columns("id! value! expires_at:moment!"),
+    "schedules": _columns(
+        "name! when! tz! queue! payload! headers:headers priority:integer! max_attempts:number catch_up! paused:flag! "
+        "next_at:moment last_at:moment fired:number! skipped:number!"
+    ),
+    "consumers": _columns("topic! name! offset:number! lag:number! updated_at:moment!"),
+}
+"""The columns of each table."""
+
+_KAFKA: Columns = {
     "key": Column(BinaryType(), "key"),
     "value": Column(BinaryType(), "payload", nullable=False),
-    "topic": Column(TEXT, "", nullable=False),
+    "topic": _TOPIC,
     "partition": Column(IntegerType(), "", repeated(0), nullable=False),
-    "offset": Column(NUMBER, "offset", nullable=False),
-    "timestamp": Column(MOMENT, "created_at", moment, nullable=False),
+    "offset": Column(LongType(), "offset", nullable=False),
+    "timestamp": Column(TimestampType(), "created_at", moment, nullable=False),
     "timestampType": Column(IntegerType(), "", repeated(0), nullable=False),
     "headers": Column(_KAFKA_HEADERS, "headers", kafka_headers),
 }
@@ -179,7 +211,7 @@ def schema(columns: Columns) -> StructType:
 
 def stream_columns(options: ReadOptions) -> Columns:
     """Return the columns that the options select, except those of a parsed payload."""
-    columns = NATIVE if options.layout == "native" else KAFKA
+    columns = COLUMNS["events"] if options.layout == "native" else _KAFKA
     return {name: column for name, column in columns.items() if name != "headers" or options.headers}
 
 
@@ -225,15 +257,14 @@ class Layout:
 
     def batch(self, table: Any, topic: str = "") -> Any:
         """Return *table* as a batch; all its rows are of one *topic*, if of any."""
-        found = {name: table.column(name).combine_chunks() for name in table.column_names}
-        return self._made(found, topic, table.num_rows)
-
-    def _made(self, found: dict[str, Any], topic: str, rows: int) -> Any:
-        arrays = []
+        found, rows, arrays = self._found(table), table.num_rows, []
         for column, field in zip(self._columns, self._schema, strict=True):
             make = repeated(topic) if not column.source and field.name == "topic" else column.make
             arrays.append(make(found.get(column.source), field.type, rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _found(self, table: Any) -> dict[str, Any]:
+        return {name: table.column(name).combine_chunks() for name in table.column_names}
 
 
 class ParsingLayout(Layout):
@@ -256,9 +287,10 @@ class ParsingLayout(Layout):
         """The columns of the database that are read."""
         return [source for source in super().sources if source != "_corrupt"]
 
-    def _made(self, found: dict[str, Any], topic: str, rows: int) -> Any:
+    def _found(self, table: Any) -> dict[str, Any]:
+        found = super()._found(table)
         found["payload"], found["_corrupt"] = self._parser.parse(found["payload"])
-        return super()._made(found, topic, rows)
+        return found
 
 
 def stream_layout(options: ReadOptions, schema: StructType) -> Layout:

@@ -1,26 +1,20 @@
-"""The offsets of a query: its start, its partitions, and the content of its checkpoint."""
+"""The offsets of a query: its start, the division of a batch among tasks, and the content of its checkpoint."""
 
-import json
 import logging
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from pyarrow.parquet import ParquetFile
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import InputPartition
 
-from ..lake.store import Store
 from ..operations.position import FindFork, ReadPosition, VerifyPosition
 from ..operations.position import Position as Proof
 from ..operations.stream import FindOffset, ReadOffset
-from ..operations.tables import Extent, ListTopics, ReadExtent, ReadIdentity
+from ..operations.tables import Extent, FindEnd, ListTopics, ReadExtent, ReadIdentity
 from ..protocols import Connection
-from .errors import Travelling, plainly
-from .options import Bounds, ReadOptions
-from .values import DISORDER, Place
+from .options import DISORDER, Bounds, Place, ReadOptions
 
 Position = dict[str, dict[str, Any]]
 """The content of a checkpoint: for each topic the fields of an `operations.position.Position`."""
@@ -39,12 +33,12 @@ class Streams:
 
     def extents(self) -> dict[str, Extent]:
         """Return the extent of each topic.  A named topic must exist; a pattern also accepts none."""
+        topics: Iterable[str] = self._options.topics
         if self._options.pattern is not None:
-            found = self._connection.execute(ListTopics())
-            return {topic: self._extent(topic) for topic in found if self._is_read(topic)}
-        extents = {topic: self._extent(topic) for topic in self._options.topics}
+            topics = filter(self._is_read, self._connection.execute(ListTopics()))
+        extents = {topic: self._connection.execute(ReadExtent(topic)) for topic in topics}
         for topic, extent in extents.items():
-            if not extent.known:
+            if not extent.known and self._options.pattern is None:
                 raise self._unknown(topic)
         return extents
 
@@ -91,9 +85,6 @@ class Streams:
             for topic, after in starts.items():
                 if topic in extents:
                     check_loss(topic, after, extents[topic].pruned_to, extents[topic].head)
-
-    def _extent(self, topic: str) -> Extent:
-        return self._connection.execute(ReadExtent(topic))
 
     def _begin(self, topic: str, extent: Extent, otherwise: Place) -> int:
         options = self._options
@@ -180,43 +171,92 @@ def check_loss(topic: str, after: int, pruned_to: int, head: int | None = None) 
         )
 
 
-_ROWS = 10_000
-"""Rows in a batch for Spark."""
+_LEAST, _MOST = 50_000, 500_000
+"""Rows in a part, by default: some tenths of a second of work, more than the overhead of a task."""
+
+_ALL = 2**62
+
+_PROBE = 10_000
+"""Rows that are counted to estimate the density of numbers."""
+
+Find = Callable[[int, int, int], tuple[int, int]]
+"""Find the last of a number of rows after one number up to another, and count them, as `FindEnd` does."""
 
 
-class StoredSource(DataSource):
-    """Files, by their paths in a location, with the credentials of the process that reads."""
+class Range(InputPartition):
+    """The events of a topic after one offset up to another, in the database with this identity."""
 
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format, for a session in which it is registered."""
-        return "eventkit_stored"
+    def __init__(self, topic: str, identity: str, after: int, last: int) -> None:
+        self.topic = topic
+        self.identity = identity
+        self.after = after
+        self.last = last
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of some columns."""
-        return _Reader(self.options["location"], json.loads(self.options["files"]), schema)
-
-
-class _File(InputPartition):
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __repr__(self) -> str:
+        return f"{self.topic} {self.after + 1}–{self.last}"
 
 
-class _Reader(Travelling, DataSourceReader):
-    def __init__(self, location: str, files: list[str], schema: StructType) -> None:
-        self._location = location
-        self._files = files
-        self._schema = schema
+def ranges(
+    connection: Connection, options: ReadOptions, identity: str, starts: Mapping[str, int], ends: Mapping[str, int]
+) -> list[Range]:
+    """Return the ranges between *starts* and *ends*, in parts.  Pruned events are skipped."""
+    spans = {topic: (starts.get(topic, 0), end) for topic, end in ends.items() if starts.get(topic, 0) < end}
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return a partition for each file."""
-        return [_File(path) for path in self._files]
+    def find(topic: str) -> Find:
+        return lambda after, last, most: connection.execute(FindEnd(topic, after, last, most))
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield the batches of a file."""
-        assert isinstance(partition, _File)
-        store, schema = Store(self._location), to_arrow_schema(self._schema, timezone="UTC")
-        with plainly(), store.told("cannot be read"), store.open(partition.path) as stream, ParquetFile(stream) as file:
-            for group in range(file.num_row_groups):
-                found = file.read_row_group(group, schema.names).select(schema.names)
-                yield from found.cast(schema).to_batches(_ROWS)
+    most = options.max_records
+    if options.min_partitions is not None:
+        total = sum(find(topic)(*span, _ALL)[1] for topic, span in spans.items())
+        size = max(1, total // options.min_partitions)
+        most = size if most is None else min(size, most)
+    total = sum(last - after for after, last in spans.values())
+    planned = []
+    for topic, span in spans.items():
+        found = parts(find(topic), *span, total) if most is None else by_number(find(topic), *span, most)
+        planned += [Range(topic, identity, *part) for part in found]
+    return planned
+
+
+def parts(find: Find, after: int, last: int, total: int) -> list[tuple[int, int]]:
+    """Return the rows after one number up to another, of *total* numbers, in parts for the processors known here.
+
+    Where numbers are dense, a part has a fixed count of numbers; where they are sparse, of rows, which are counted.
+    """
+    if last - after <= _LEAST:
+        return [(after, last)]
+    size = _part_size(total)
+    counted: list[tuple[int, int, int | None]] = []
+    while after < last:
+        steps = -(-(last - after) // size)
+        step = -(-(last - after) // steps)
+        bound, number = find(after, last, _PROBE)
+        dense = number == _PROBE and bound <= after + step
+        bound = after + step if dense else bound
+        counted.append((after, bound, None if dense else number))
+        after = bound
+    size = _part_size(sum(number or 0 for _, _, number in counted))
+    found: list[tuple[int, int]] = []
+    room = 0
+    for begin, end, rows in counted:
+        if found and rows is not None and rows <= room:
+            found[-1] = (found[-1][0], end)
+            room -= rows
+        else:
+            found.append((begin, end))
+            room = 0 if rows is None else size - rows
+    return found
+
+
+def by_number(find: Find, after: int, last: int, most: int) -> list[tuple[int, int]]:
+    """Return the rows after one number up to another, in parts of *most*."""
+    found = []
+    while after < last:
+        bound, _ = find(after, last, most)
+        found.append((after, bound))
+        after = bound
+    return found
+
+
+def _part_size(total: int) -> int:
+    return min(_MOST, max(_LEAST, -(-total // (os.cpu_count() or 1))))

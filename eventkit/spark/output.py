@@ -14,6 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from .session import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -44,13 +46,11 @@ def write(
         writer = csv.writer(stream, lineterminator="\n")
         if format == "csv":
             writer.writerow(frame.columns)
-        for batch in table.to_batches(_ROWS):
-            for row in batch.to_pylist():
-                if format == "csv":
-                    writer.writerow([_seen(value) for value in row.values()])
-                elif format == "json":
-                    stream.write(_whole(row) if whole else _object(row, texts, optional))
-                    stream.write("\n")
+        for row in (row for batch in table.to_batches(_ROWS) for row in batch.to_pylist()):
+            if format == "csv":
+                writer.writerow([_seen(value) for value in row.values()])
+            else:
+                stream.write(f"{_whole(row) if whole else _object(row, texts, optional)}\n")
 
 
 def table(frame: "DataFrame") -> tuple[list[str], list[list[Any]]]:
@@ -67,7 +67,6 @@ def _collected(frame: "DataFrame") -> tuple[Any, set[str]]:
 
 
 def _object(row: dict[str, Any], texts: Collection[str], optional: Collection[str]) -> str:
-    """Return the row as a JSON object."""
     fields = []
     for name, value in row.items():
         if value is None and name in optional:
@@ -85,7 +84,6 @@ def _whole(row: dict[str, Any]) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return a value that is neither a list nor a struct as JSON."""
     if isinstance(value, Decimal):
         return _digits(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -120,7 +118,7 @@ def _iso(value: date) -> str:
 
 def _as_text(name: str, nested: bool) -> str:
     """Return a column for Arrow; a nested one as JSON."""
-    column = "`" + name.replace("`", "``") + "`"
+    column = quoted(name)
     return f"to_json({column}, map('ignoreNullFields', 'false')) AS {column}" if nested else column
 
 
@@ -173,17 +171,15 @@ def typed(frame: "DataFrame", whole: bool) -> "DataFrame":
     variants = [field.name for field in frame.schema if field.dataType.typeName() == "variant"]
     if not variants:
         return frame
-    quoted = {name: "`" + name.replace("`", "``") + "`" for name in frame.columns}
-    found = frame.selectExpr(*(f"schema_of_variant_agg({quoted[name]}) AS {quoted[name]}" for name in variants))
+    found = frame.selectExpr(*(f"schema_of_variant_agg({quoted(name)}) AS {quoted(name)}" for name in variants))
     types = {name: _spark_type(text) for name, text in found.collect()[0].asDict().items()}
-    casts = [
-        f"CAST({column} AS {types[name]}) AS {column}" if name in types else column for name, column in quoted.items()
-    ]
-    made = frame.selectExpr(*casts)
+    columns = {name: quoted(name) for name in frame.columns}
+    columns |= {name: f"CAST({quoted(name)} AS {type}) AS {quoted(name)}" for name, type in types.items()}
+    made = frame.selectExpr(*columns.values())
     if not whole:
         return made
     (name,) = variants
-    return made.selectExpr(f"{quoted[name]}.*" if types[name].startswith("STRUCT<") else f"{quoted[name]} AS _1")
+    return made.selectExpr(f"{quoted(name)}.*" if types[name].startswith("STRUCT<") else f"{quoted(name)} AS _1")
 
 
 def _spark_type(text: str | None) -> str:

@@ -1,27 +1,32 @@
-"""A pipeline from streams, through a function of a DataFrame, into a sink: once, or continuously, with its state.
+"""Pipelines from streams, through a function of a DataFrame, into a sink; and the one that makes hourly sums.
 
 A pipeline has a name, under which the database stores its state (``eventkit pipeline list``) and how far it has
 read.  After any interruption it resumes from its checkpoint.
+
+A run of `rollup` takes the events of a topic after the last one that is summed up, to the settled head, which is its
+watermark: no transaction in progress can publish below it.  It adds their sums, each to the hour in which the event
+was published, and moves the mark, in one transaction.  So a run that is killed has no effect, a repeated one adds
+nothing twice, and no event is too late.
 """
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import checks
+from ..archive.files import Location
 from ..errors import EventkitError
 from ..kit import backend_of
-from ..lake.store import Location
-from ..operations.bulk import ReadMark, skipped_in
-from ..operations.tables import FindEnd, ReadExtent
+from ..operations.bulk import AddSums, ReadLake, ReadMark, Sum, skipped_in
+from ..operations.tables import FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
-from ..rollup import Note, noted
-from .errors import told
+from ..rollup import HOUR, KINDS, STEPS, Report, reported
 from .options import WRITE, address_of
-from .startup import session
+from .session import is_sparks, reason_of, session
+from .views import ATTEMPTS, Need, events, find_topic, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,9 +101,9 @@ class Pipeline:
         url = self._url.resolve()
         with (
             closing(backend_of(url).connect(url, create=False)) as connection,
-            noted(connection, self.name, self._from(), self._to()) as note,
+            reported(connection, self.name, self._from(), self._to()) as report,
         ):
-            reporter = _Reporter(self.name, connection, note)
+            reporter = _Reporter(self.name, connection, report)
             query: StreamingQuery | None = None
             try:
                 query = self._start(spark, trigger)
@@ -112,12 +117,11 @@ class Pipeline:
                 if "availableNow" in trigger:
                     raise
             except Exception as error:
-                if type(error).__module__.startswith("pyspark"):
-                    reason = told(error) if self._place is None else self._place.without_secrets(told(error))
-                    raise EventkitError(f"pipeline {self.name!r} has failed: {reason}") from (
-                        error if self._place is None else None
-                    )
-                raise
+                if not type(error).__module__.startswith("pyspark"):
+                    raise
+                reason = reason_of(error) if self._place is None else self._place.without_secrets(reason_of(error))
+                cause = error if self._place is None else None
+                raise EventkitError(f"pipeline {self.name!r} has failed: {reason}") from cause
             finally:
                 reporter.end()
             return reporter.result()
@@ -152,12 +156,11 @@ class Pipeline:
 class _Reporter:
     """A reporter of the progress of a query, to the database and to the terminal."""
 
-    def __init__(self, name: str, connection: Connection, note: Note) -> None:
+    def __init__(self, name: str, connection: Connection, report: Report) -> None:
         self._name = name
         self._connection = connection
-        self._note = note
-        self._began = monotonic()
-        self._last = -1
+        self._report = report
+        self._began, self._last = monotonic(), -1
         self._batches = self._rows = self._skipped = 0
         self._shown = sys.stderr.isatty()
 
@@ -172,7 +175,7 @@ class _Reporter:
         skipped_below = self._connection.execute(ReadMark(skipped_in(query.id)))
         self._skipped += sum(one.batchId < skipped_below for one in found)
         lag = self._lag(found[-1].sources[0].endOffset)
-        self._note(rows, self._last, lag)
+        self._report(rows, self._last, lag)
         if self._shown:
             rate = self._rows / max(monotonic() - self._began, 0.001)
             line = f"{self._name}: batch {self._last}, {self._rows:,} rows, {rate:,.0f}/s, {lag:,} behind"
@@ -184,7 +187,6 @@ class _Reporter:
             print(file=sys.stderr)
 
     def result(self) -> Ran:
-        """Return the result of the run."""
         return Ran(self._batches, self._rows, monotonic() - self._began, self._skipped)
 
     def _lag(self, position: Any) -> int:
@@ -194,3 +196,86 @@ class _Reporter:
             head = self._connection.execute(ReadExtent(topic)).head
             lag += self._connection.execute(FindEnd(topic, place["offset"], head, _MOST))[1]
         return lag
+
+
+TASKS = "eventkit.tasks"
+"""The topic with the history of tasks."""
+
+_COLUMNS = frozenset({"offset", "payload", "created_at"})
+_STEP = "queue STRING, kind STRING, wait_ms BIGINT, run_ms BIGINT"
+
+
+class Progress(NamedTuple):
+    """The result of a run for a topic: the number of new *events*, and the *offset* up to which all are summed up.
+
+    Those up to *lost* were pruned, and not archived, before they were summed up; 0 if there are none.
+    """
+
+    topic: str
+    events: int
+    offset: int
+    lost: int
+
+
+def rollup(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> Iterator[Progress]:
+    """Sum up the events since the last run, in all topics or in *topics*, and yield the progress of each."""
+    with closing(backend_of(url).connect(url, create=False)) as connection:
+        known = connection.execute(ListTopics())
+        chosen = known if topics is None else [find_topic(topic, known) for topic in topics]
+        source = "all topics" if topics is None else ", ".join(chosen)
+        with reported(connection, "rollup", source, "eventkit_rollup") as report:
+            for topic in chosen:
+                done = _advance(spark, connection, url, topic)
+                report(done.events)
+                yield done
+
+
+def _advance(spark: "SparkSession", connection: Connection, url: str, topic: str) -> Progress:
+    for attempt in range(ATTEMPTS):
+        after = connection.execute(ReadMark(f"rollup:{topic}"))
+        extent, lake = connection.execute(ReadExtent(topic)), connection.execute(ReadLake(topic))
+        covered = lake.covered if lake else 0
+        lost = extent.pruned_to if 0 < after < extent.pruned_to > covered else 0
+        last = max(extent.head, covered)
+        if last <= after:
+            return Progress(topic, 0, after, 0)
+        found = events(spark, connection, url, topic, Need(_COLUMNS, after, last))
+        try:
+            sums = _sums(found.where(f"offset > {after} AND offset <= {last}"), topic)
+        except Exception as error:
+            if not is_sparks(error) or not overtaken(error) or attempt == ATTEMPTS - 1:
+                raise
+            continue
+        if connection.execute(AddSums(topic, after, last, sums)):
+            return Progress(topic, sum(one.amount for one in sums if one.measure == "events"), last, lost)
+    # Another process has summed up the same events first, each time.
+    return Progress(topic, 0, connection.execute(ReadMark(f"rollup:{topic}")), 0)
+
+
+def _sums(frame: "DataFrame", topic: str) -> list[Sum]:
+    measures = [("topic", "topic", "'events'", "1"), ("topic", "topic", "'bytes'", "octet_length(payload)")]
+    if topic == TASKS:
+        measures.append(("queue", "step.queue", "step.kind", "1"))
+        for latency in ("wait", "run"):
+            value = f"step.{latency}_ms"
+            bucket = f"IF({value} < 1, 0, 1 + floor({STEPS} * log2({value})))"
+            measures.append(("queue", "step.queue", f"'{latency}_ms'", value))
+            measures.append(("queue", "step.queue", f"concat('{latency}:', {bucket})", f"IF({value} IS NULL, NULL, 1)"))
+    structs = ", ".join(
+        f"named_struct('subject', '{subject}', 'name', {name}, 'measure', {measure}, 'amount', bigint({amount}))"
+        for subject, name, measure, amount in measures
+    )
+    kinds = ", ".join(f"'{kind}'" for kind in KINDS)
+    found = (
+        frame.selectExpr(
+            "*", f"from_json(payload, '{_STEP}') AS read", f"unix_millis(created_at) DIV {HOUR} * {HOUR} AS hour"
+        )
+        .selectExpr(
+            "topic", "payload", "hour", f"IF(read.queue IS NULL OR read.kind NOT IN ({kinds}), NULL, read) AS step"
+        )
+        .selectExpr("hour", f"inline(array({structs}))")
+        .where("name IS NOT NULL AND measure IS NOT NULL AND amount IS NOT NULL")
+        .groupBy("subject", "name", "hour", "measure")
+        .agg({"amount": "sum"})
+    )
+    return [Sum(*row) for row in found.collect()]

@@ -1,4 +1,7 @@
-"""The readers: a batch, a stream of batches, and a stream that the driver reads."""
+"""The readers: of a batch, of a stream of batches, of a stream that the driver reads, and of the other tables.
+
+Tables are read page by page, so one that changes meanwhile is not a snapshot, but each of its rows is.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +29,21 @@ from pyspark.sql.types import StructType
 from ..arrow import Fetch, Portion, by_rows, opened, pages
 from ..kit import backend_of
 from ..operations.stream import SaveOffset
-from ..operations.tables import FetchEvents, FetchStanding, FindEnd
-from .columns import Layout, stream_layout
-from .errors import Travelling, plainly
-from .offsets import Position, Streams, check_identity, check_loss
-from .options import ReadOptions
-from .planning import Range, ranges
+from ..operations.tables import (
+    FetchConsumers,
+    FetchEvents,
+    FetchResults,
+    FetchSchedules,
+    FetchStanding,
+    FetchTasks,
+    FindEnd,
+    FindTaskEnd,
+    ReadTaskNumbers,
+)
+from .columns import COLUMNS, Layout, stream_layout
+from .offsets import Position, Range, Streams, check_identity, check_loss, parts, ranges
+from .options import READ, ReadOptions
+from .session import Travelling, plainly
 
 
 def batches(options: ReadOptions, part: Range, layout: Layout) -> Iterator[Any]:
@@ -165,12 +177,8 @@ class BatchReader(Travelling, DataSourceReader):
     """A reader of each topic from the start in the options up to its settled head."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        for name, given in (
-            ("maxOffsetsPerTrigger", options.max_offsets is not None),
-            ("minOffsetsPerTrigger", options.min_offsets is not None),
-            ("lowLatency", options.low_latency),
-        ):
-            if given:
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "lowLatency"):
+            if getattr(options, READ[name][0]):
                 raise ValueError(
                     f"{name} is for streams, and a batch is read whole: leave it out, set endingOffsets to read less, "
                     f"or use spark.readStream"
@@ -195,12 +203,13 @@ class BatchReader(Travelling, DataSourceReader):
         return batches(self._options, partition, self._layout) if isinstance(partition, Range) else iter(())
 
 
-class StreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader that follows streams from one settled head to the next."""
+class _Follower(Travelling, SupportsTriggerAvailableNow):
+    """The part that both readers of streams share."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._layout = stream_layout(options, schema)
+        self._portion = Portion()
 
     @cached_property
     def _following(self) -> Following:
@@ -211,6 +220,15 @@ class StreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableN
     def initialOffset(self) -> Position:
         """Return the start of a query without a checkpoint."""
         return self._following.begin()
+
+    @plainly()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Ignore new events from now on."""
+        self._following.end_here()
+
+
+class StreamReader(_Follower, DataSourceStreamReader):
+    """A reader that follows streams from one settled head to the next."""
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit of a micro-batch."""
@@ -227,11 +245,6 @@ class StreamReader(Travelling, DataSourceStreamReader, SupportsTriggerAvailableN
             return self._following.advance(start, None, None)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._following.advance(start, most, self._options.min_offsets)
-
-    @plainly()
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Ignore new events from now on."""
-        self._following.end_here()
 
     @plainly()
     def reportLatestOffset(self) -> Position:
@@ -261,41 +274,16 @@ class RefusingReader(DataSourceStreamReader):
         self._error = error
 
     @plainly()
-    def initialOffset(self) -> Position:
-        """Raise for a query without a checkpoint."""
+    def _refuse(self, *_given: Any, **_named: Any) -> Any:
         raise self._error
 
-    @plainly()
-    def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
-        """Raise for one with a checkpoint, whose last micro-batch is committed."""
-        raise self._error
-
-    @plainly()
-    def partitions(self, start: Position, end: Position) -> Sequence[InputPartition]:
-        """Raise for one whose last micro-batch is not committed."""
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Do nothing: there are no partitions."""
-        raise self._error
+    # Spark calls the first for a query without a checkpoint, the second for one whose last micro-batch is committed,
+    # and the third for others.
+    initialOffset = latestOffset = partitions = read = _refuse
 
 
-class DriverSideReader(Travelling, SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+class DriverSideReader(_Follower, SimpleDataSourceStreamReader):
     """A reader that follows streams of few events in one process."""
-
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options = options
-        self._layout = stream_layout(options, schema)
-        self._portion = Portion()
-
-    @cached_property
-    def _following(self) -> Following:
-        return Following(self._options)
-
-    @plainly()
-    def initialOffset(self) -> Position:
-        """Return the start of a query without a checkpoint."""
-        return self._following.begin()
 
     @plainly()
     def read(self, start: Position) -> tuple[Iterator[Any], Position]:
@@ -315,7 +303,54 @@ class DriverSideReader(Travelling, SimpleDataSourceStreamReader, SupportsTrigger
         with closing(Following(self._options)) as following:
             return iter(following.fetch(start, end, self._layout))
 
+
+class Part(InputPartition):
+    """The rows after one number up to another; all of them, if the table has no numbers."""
+
+    def __init__(self, after: int = 0, last: int = 0) -> None:
+        self.after = after
+        self.last = last
+
+
+class TableReader(Travelling, DataSourceReader):
+    """A reader of one of the tables."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._layout = Layout(COLUMNS[options.table], schema)
+
     @plainly()
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Ignore new events from now on."""
-        self._following.end_here()
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the parts of the tasks; other tables are small."""
+        if self._options.table not in ("tasks", "dead"):
+            return [Part()]
+        url = self._options.address.resolve()
+        with closing(backend_of(url).connect(url, create=False)) as connection:
+            after, last = connection.execute(ReadTaskNumbers())
+            found = parts(lambda *span: connection.execute(FindTaskEnd(*span)), after, last, last - after)
+        return [Part(*part) for part in found]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the batches of a part."""
+        assert isinstance(partition, Part)
+        with plainly(), opened(self._options.address.resolve()) as fetch:
+            for table in self._pages(fetch, partition):
+                if table.num_rows:
+                    yield self._layout.batch(table)
+
+    def _pages(self, fetch: Fetch, part: Part) -> Iterator[Any]:
+        table, sources = self._options.table, self._layout.sources
+        if table in ("schedules", "consumers"):
+            yield fetch(FetchSchedules() if table == "schedules" else FetchConsumers(), sources)
+            return
+        columns, state = list(dict.fromkeys(["id", *sources])), "dead" if table == "dead" else None
+        if table == "results":
+            found = pages(lambda after, limit: fetch(FetchResults(after, limit), columns), "", None, "id")
+        else:
+            found = pages(
+                lambda after, limit: fetch(FetchTasks(after, part.last, state, limit), columns),
+                part.after,
+                part.last,
+                "id",
+            )
+        yield from (page for _, page in found)

@@ -1,22 +1,27 @@
-"""Views of a database's streams, with archived and stored events in one table."""
+"""Views of a database's streams, with archived and stored events in one table, and queries that read only their part.
+
+Spark pushes conditions towards the tables as far as its rules allow, and selects the columns that are used.  A
+condition directly above a table in the optimized plan holds for every row that can matter, and only such conditions
+count here (`needs`).  An unrecognised plan needs everything; and Spark applies its conditions again in any case.
+"""
 
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..archive.files import Location
 from ..kit import backend_of
-from ..lake.store import Location
 from ..operations.bulk import LakeFile, ReadLake
 from ..operations.stream import FindOffset
 from ..operations.tables import ListTopics, ReadExtent
 from ..protocols import Connection
-from .errors import conditions, is_sparks, told
-from .needs import EVERYTHING, Need, needs
-from .values import DISORDER
+from .options import DISORDER
+from .session import conditions, is_sparks, quoted, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +37,46 @@ TYPES = {
 }
 """The columns of a topic, as they are stored."""
 
+
+class Need(NamedTuple):
+    """Some columns of the events after *after* up to *last*, from a time in milliseconds on, of some keys."""
+
+    columns: frozenset[str] = frozenset(TYPES)
+    after: int = 0
+    last: int | None = None
+    since: int | None = None
+    keys: tuple[str, ...] = ()
+
+    def narrowed(self, column: str, operator: str, values: list[Any]) -> "Need":
+        """Return the need with one more condition."""
+        if column == "key" and operator in ("=", "in"):
+            return self._replace(keys=tuple(values))
+        low, high = operator in (">", ">=", "="), operator in ("<", "<=", "=")
+        if column == "offset":
+            offset = values[0]
+            after = max(self.after, offset if operator == ">" else offset - 1) if low else self.after
+            bound = offset - (operator == "<")
+            last = min(bound, bound if self.last is None else self.last) if high else self.last
+            return self._replace(after=after, last=last)
+        if column == "created_at" and low:
+            # An upper bound is left to Spark: it may come from now(), which is later when the query runs.
+            since = (values[0] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+            return self._replace(since=max(self.since or 0, since))
+        return self
+
+    def joined(self, other: "Need") -> "Need":
+        """Return what both need together."""
+        return Need(
+            self.columns | other.columns,
+            min(self.after, other.after),
+            None if self.last is None or other.last is None else max(self.last, other.last),
+            None if self.since is None or other.since is None else min(self.since, other.since),
+            tuple(dict.fromkeys(self.keys + other.keys)) if self.keys and other.keys else (),
+        )
+
+
+EVERYTHING = Need()
+
 ATTEMPTS = 5
 """Attempts at a query whose events are archived and pruned before it has read them."""
 
@@ -46,12 +91,10 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
     read = [name for name in TYPES if name in need.columns and name != "topic"] or ["offset"]
     schema = ", ".join(f"{name} {TYPES[name]}" for name in read)
 
-    options = {
-        "url": url,
-        "topic": topic,
-        "startingOffsets": str(_begin(connection, topic, max(covered, need.after), need) + 1),
-        "endingOffsets": str(last + 1),
-    }
+    begin = max(covered, need.after)
+    if need.since is not None:
+        begin = max(begin, connection.execute(FindOffset(topic, need.since - DISORDER)))
+    options = {"url": url, "topic": topic, "startingOffsets": str(begin + 1), "endingOffsets": str(last + 1)}
     if need.keys:
         options["key"] = json.dumps(need.keys)
     found = spark.read.format("eventkit").options(**options).schema(schema).load()
@@ -63,7 +106,7 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
 def _archived(spark: "SparkSession", place: Location, files: list[str], schema: str) -> "DataFrame":
     """Return the events in files of an archive; those of an object store through Arrow, without more jars for Spark."""
     if place.is_remote:
-        from .offsets import StoredSource
+        from .source import StoredSource
 
         spark.dataSource.register(StoredSource)
         options = {"location": place.name, "files": json.dumps(files)}
@@ -75,13 +118,7 @@ def _archived(spark: "SparkSession", place: Location, files: list[str], schema: 
 
 def overtaken(error: BaseException) -> bool:
     """Return whether a query has failed because its events were archived and pruned meanwhile."""
-    return "were to be read and are pruned" in told(error)
-
-
-def _begin(connection: Connection, topic: str, after: int, need: Need) -> int:
-    if need.since is None:
-        return after
-    return max(after, connection.execute(FindOffset(topic, need.since - DISORDER)))
+    return "were to be read and are pruned" in reason_of(error)
 
 
 def _needed(file: LakeFile, need: Need) -> bool:
@@ -94,8 +131,8 @@ def _needed(file: LakeFile, need: Need) -> bool:
 
 def _column(name: str, kind: str, read: list[str], topic: str) -> str:
     if name == "topic":
-        quoted = topic.replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{quoted}' AS topic"
+        text = topic.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{text}' AS topic"
     return name if name in read else f"CAST(NULL AS {kind}) AS {name}"
 
 
@@ -126,19 +163,22 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
         topics = connection.execute(ListTopics())
         _set_case(spark, topics)
         named: dict[str, str] = {}
-        older: dict[str, DataFrame] = {}
-        there = _viewed(spark, [topic for topic in topics if topic.lower() in sql.lower()])
-        if not _is_remote(spark):
-            older = _drop_views(spark, there)
+        in_sql = [topic for topic in topics if topic.lower() in sql.lower()]
+        there = [topic for topic in in_sql if spark.catalog.tableExists(quoted(topic))]
+        # Views of an earlier call are in the way of new ones.
+        older = {} if _is_remote(spark) else {name: spark.table(quoted(name)) for name in there}
+        for name in older:
+            spark.catalog.dropTempView(name)
         try:
             with _without_logs():
                 frame, sql = _analyzed(spark, sql, topics, named)
             if _is_remote(spark):
                 tables = {topic: topic for topic in there} | named
-                return _whole(
-                    spark, sql, {name: events(spark, connection, url, topic) for name, topic in tables.items()}
-                )
-            needed = _needs(spark, frame)
+                whole = {name: events(spark, connection, url, topic) for name, topic in tables.items()}
+                return _whole(spark, sql, whole)
+            java: Any = frame._jdf
+            plan = java.queryExecution().optimizedPlan().toJSON()
+            needed = needs(plan, utc=spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC"))
             for number, (name, topic) in enumerate(named.items()):
                 found = events(spark, connection, url, topic, needed.get(number, EVERYTHING))
                 _show(spark, name, found)
@@ -147,7 +187,7 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
             for name in named:
                 spark.catalog.dropTempView(name)
             for name, found in older.items():
-                found.createOrReplaceTempView(_quoted(name))
+                found.createOrReplaceTempView(quoted(name))
 
 
 def views(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> None:
@@ -172,15 +212,12 @@ def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "
     if not tables:
         return spark.sql(sql)
     frames: dict[str, Any] = {f"table{number}": _shown(found) for number, found in enumerate(tables.values())}
-    quoted = zip(map(_quoted, tables), frames, strict=True)
-    known = ", ".join(f"{_braced(name)} AS (SELECT * FROM {{{place}}})" for name, place in quoted)
-    body = f"SELECT * FROM (\n{sql}\n)" if re.match(r"(?is)(\s|--[^\n]*\n|/\*.*?\*/)*with\b", sql) else sql
-    return spark.sql(f"WITH {known}\n{_braced(body)}", **frames)
-
-
-def _braced(text: str) -> str:
-    """Return *text* escaped for a template of Spark, which replaces braces."""
-    return text.replace("{", "{{").replace("}", "}}")
+    # Braces are doubled, because this is a template of Spark.
+    body, *names = (text.replace("{", "{{").replace("}", "}}") for text in (sql, *map(quoted, tables)))
+    known = ", ".join(f"{name} AS (SELECT * FROM {{{place}}})" for name, place in zip(names, frames, strict=True))
+    if re.match(r"(?is)(\s|--[^\n]*\n|/\*.*?\*/)*with\b", sql):
+        body = f"SELECT * FROM (\n{body}\n)"
+    return spark.sql(f"WITH {known}\n{body}", **frames)
 
 
 def _lenient(sql: str) -> str:
@@ -191,19 +228,6 @@ def _lenient(sql: str) -> str:
         return f"try_cast({found[1]} AS {found[2]})" if of_payload else found[0]
 
     return _TYPED.sub(lenient, sql)
-
-
-def _viewed(spark: "SparkSession", names: list[str]) -> list[str]:
-    """Return the names that have a view."""
-    return [name for name in names if spark.catalog.tableExists(_quoted(name))]
-
-
-def _drop_views(spark: "SparkSession", names: list[str]) -> "dict[str, DataFrame]":
-    """Drop views of an earlier call that are in the way of new ones, and return them."""
-    older = {name: spark.table(_quoted(name)) for name in names}
-    for name in older:
-        spark.catalog.dropTempView(name)
-    return older
 
 
 def _analyzed(spark: "SparkSession", sql: str, topics: list[str], named: dict[str, str]) -> "tuple[DataFrame, str]":
@@ -236,21 +260,12 @@ def _without_logs() -> Iterator[None]:
         logger.disabled = before
 
 
-def _needs(spark: "SparkSession", frame: "DataFrame") -> Any:
-    """Return what the query needs of each view, by its number; nothing if Spark is remote."""
-    java: Any = getattr(frame, "_jdf", None)
-    if java is None:
-        return {}
-    plan = java.queryExecution().optimizedPlan().toJSON()
-    return needs(plan, utc=spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC"))
-
-
 def _shown(found: "DataFrame") -> "DataFrame":
     return found.selectExpr(*(_PAYLOAD if column == "payload" else column for column in TYPES))
 
 
 def _show(spark: "SparkSession", name: str, found: "DataFrame") -> None:
-    _shown(found).createOrReplaceTempView(_quoted(name))
+    _shown(found).createOrReplaceTempView(quoted(name))
 
 
 def _show_nothing(spark: "SparkSession", name: str, number: int) -> None:
@@ -277,7 +292,7 @@ def _name(error: Any, topics: list[str]) -> str:
         return str(parts[0])
     whole = ".".join(parts)
     raise ValueError(
-        f"write the name of a topic that is not an identifier in backticks: {_quoted(whole)}"
+        f"write the name of a topic that is not an identifier in backticks: {quoted(whole)}"
         if whole in topics
         else _unknown(whole, topics)
     )
@@ -311,7 +326,7 @@ def _grouped_by_text(sql: str, error: Any) -> str | None:
 
 def _explained(sql: str, condition: str, error: Any) -> str:
     """Return the reason why Spark does not answer, with the remedy."""
-    text = told(error)
+    text = reason_of(error)
     if condition in ("UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY", "REQUIRES_SINGLE_PART_NAMESPACE"):
         return f"{text}: write the name of a topic that is not an identifier in backticks, as in `eventkit.tasks`"
     if "VARIANT" in text:
@@ -324,5 +339,112 @@ def _explained(sql: str, condition: str, error: Any) -> str:
     return text
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+_LITERALS: dict[str, Callable[[str], Any]] = {
+    "long": int,
+    "string": str,
+    "timestamp": lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC),
+}
+_OPERATORS = {"GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<=", "EqualTo": "="}
+_TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "="}
+_NAME = re.compile(r"(\d+):(\w+)")
+
+
+class Node(NamedTuple):
+    """A node of a plan or of an expression."""
+
+    kind: str
+    fields: dict[str, Any]
+    children: list["Node"]
+
+
+def needs(plan: str, utc: bool) -> dict[int, Need]:
+    """Return what an optimized *plan*, as Spark's JSON, needs of each table whose columns are called ``number:name``.
+
+    Times in it are readable if the session's time zone is *utc*.
+    """
+    found: dict[int, Need] = {}
+    for one in _inside(json.loads(plan)):
+        if one and isinstance(one, list) and isinstance(one[0], dict) and "num-children" in one[0]:
+            for number, need in _leaves(_tree(one), utc):
+                found[number] = need.joined(found[number]) if number in found else need
+    return found
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """Yield every list and every dictionary in *value*, which may be nested to any depth."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            yield value
+            waiting += value.values() if isinstance(value, dict) else value
+
+
+def _tree(nodes: list[dict[str, Any]]) -> Node:
+    """Return the tree of the nodes, which are listed in preorder."""
+    made: list[Node] = []
+    for fields in reversed(nodes):
+        children = [made.pop() for _ in range(fields["num-children"])]
+        made.append(Node(fields["class"].rpartition(".")[2], fields, children))
+    return made.pop()
+
+
+def _leaves(root: Node, utc: bool) -> Iterator[tuple[int, Need]]:
+    """Yield the tables in a plan, each with the need that the nodes directly above it show."""
+    waiting: list[tuple[Node, list[Node]]] = [(root, [])]
+    while waiting:
+        node, above = waiting.pop()
+        waiting += [(child, [node, *above[:1]]) for child in node.children]
+        if node.kind == "LogicalRDD" and (names := list(_references(node.fields["output"]))):
+            filters = above[:1] if above and above[0].kind == "Filter" else []
+            projects = [one for one in above[len(filters) :][:1] if one.kind == "Project"]
+            need = EVERYTHING
+            for conjunct in (one for found in filters for one in _conjuncts(_tree(found.fields["condition"]))):
+                need = _narrowed(need, conjunct, utc)
+            if projects:
+                used = _references([one.fields for one in (*filters, *projects)])
+                need = need._replace(columns=frozenset(column for _, column in used))
+            yield names[0][0], need
+
+
+def _references(value: Any) -> Iterator[tuple[int, str]]:
+    """Yield the columns ``number:name`` anywhere in *value*."""
+    for one in _inside(value):
+        if isinstance(one, dict) and (match := _NAME.fullmatch(str(one.get("name", "")))):
+            yield int(match[1]), match[2]
+
+
+def _conjuncts(condition: Node) -> Iterator[Node]:
+    waiting = [condition]
+    while waiting:
+        node = waiting.pop()
+        if node.kind == "And":
+            waiting += node.children
+        else:
+            yield node
+
+
+def _narrowed(need: Need, conjunct: Node, utc: bool) -> Need:
+    """Return *need* with one more condition, if that compares a column with constants."""
+    if conjunct.kind not in (*_OPERATORS, "In"):
+        return need
+    operator = _OPERATORS.get(conjunct.kind, "in")
+    column, *others = conjunct.children
+    if operator != "in" and column.kind == "Literal":
+        column, others, operator = others[0], [column], _TURNED[operator]
+    match = _NAME.fullmatch(column.fields["name"]) if column.kind == "AttributeReference" else None
+    values = [_constant(node, utc) for node in others]
+    if match is None or not values or None in values:
+        return need
+    return need.narrowed(match[2], operator, values)
+
+
+def _constant(node: Node, utc: bool) -> Any:
+    """Return the value of a literal; None for an unsupported type."""
+    kind, value = node.fields.get("dataType"), node.fields.get("value")
+    if node.kind != "Literal" or kind not in _LITERALS or value is None or (kind == "timestamp" and not utc):
+        return None
+    try:
+        return _LITERALS[kind](value)
+    except ValueError:
+        return None

@@ -16,7 +16,7 @@ import eventkit
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return a session on two cores of this machine."""
     from eventkit.spark import session
-    from eventkit.spark.startup import shared_classes
+    from eventkit.spark.session import shared_classes
 
     # Spark's processes inherit this environment; no store of a test reads these variables.
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import eventkit
+from eventkit.archive import archive
 from eventkit.conformance import proves
-from eventkit.lake import archive
 
 PROGRAM = Path(__file__).parent / "querying_program.py"
 

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 
 from eventkit.conformance.clauses import proves
-from eventkit.spark.startup import java_home
+from eventkit.spark.session import java_home
 
 
 def program(path: Path, text: str) -> Path:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from eventkit.spark.planning import Find, by_number, parts
+from eventkit.spark.offsets import Find, by_number, parts
 
 
 def finds(numbers: Sequence[int], counted: list[int] | None = None) -> Find:

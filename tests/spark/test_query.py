@@ -11,12 +11,12 @@ from pyspark.errors import PySparkException
 
 import eventkit
 from eventkit import NewEvent
+from eventkit.archive import archive
 from eventkit.conformance import proves
-from eventkit.lake import archive
 from eventkit.spark import query, views
-from eventkit.spark.errors import told
-from eventkit.spark.needs import needs
-from eventkit.spark.rollup import rollup
+from eventkit.spark.pipeline import rollup
+from eventkit.spark.session import reason_of
+from eventkit.spark.views import needs
 from eventkit.testing import advance
 
 
@@ -69,7 +69,7 @@ def test_one_event_of_another_type_ends_no_query(spark: Any, kit: eventkit.Event
     assert [tuple(map(str, row)) for row in answer(spark, url, total)] == [("1.50", "1")]
     with pytest.raises(PySparkException) as strict:
         answer(spark, url, "SELECT sum(cast(payload:total AS double)) FROM orders")
-    assert "Write payload:total::double, try_cast(payload:total AS double)" in told(strict.value)
+    assert "Write payload:total::double, try_cast(payload:total AS double)" in reason_of(strict.value)
 
 
 @pytest.mark.slow

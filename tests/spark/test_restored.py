@@ -10,8 +10,8 @@ from restoring import take_back
 from spark.streams import Query
 
 import eventkit
+from eventkit.archive import adopt_checkpoint
 from eventkit.conformance.clauses import proves
-from eventkit.lake import adopt_checkpoint
 
 
 @proves("D5")

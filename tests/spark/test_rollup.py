@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 import eventkit
+from eventkit.archive import archive
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
 from eventkit.kit import backend_of
-from eventkit.lake import archive
 from eventkit.operations import Plan
 from eventkit.operations.bulk import AddSums, ReadMark, Sum
 from eventkit.rollup import HOUR, KINDS, read, spans
-from eventkit.spark import rollup as rolling
-from eventkit.spark.rollup import rollup
+from eventkit.spark import pipeline as rolling
+from eventkit.spark.pipeline import rollup
 from eventkit.spark.views import events
 from eventkit.testing import advance
 

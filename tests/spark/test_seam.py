@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import eventkit
+from eventkit.archive import archive
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
-from eventkit.lake import archive
 from eventkit.operations.bulk import ReadLake
 from eventkit.operations.tables import ReadExtent
 from eventkit.spark import query
-from eventkit.spark.errors import is_sparks
+from eventkit.spark.session import is_sparks
 from eventkit.spark.views import events, overtaken
 
 

@@ -42,7 +42,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def selected(spark: Any, folder: Path, sql: str, path: Path, **said: Any) -> list[Any]:
     """Return the rows as parsed objects."""
-    query = prepare(sql, files.look(path, **said))
+    query = prepare(sql, files.detect(path, **said))
     with rows(spark, query) as frame:
         write(frame, "json", folder / "out", optional=query.optional, whole=query.translated.names is None)
     return [json.loads(line) for line in (folder / "out").read_text("utf-8").splitlines()]
@@ -90,7 +90,7 @@ def test_headers_and_compression(spark: Any, found: Path, tmp_path: Path) -> Non
     assert selected(spark, tmp_path, sql, packed, format="csv", csv=files.Csv("none")) == [{"_2": "name"}]
     assert selected(spark, tmp_path, sql, found / "_people.csv.bz2", csv=files.Csv("ignore")) == [{"_2": "Ann"}]
     with pytest.raises(SelectError, match="InvalidCompressionFormat"):
-        files.look(packed, format="csv", compression="bzip2")
+        files.detect(packed, format="csv", compression="bzip2")
 
 
 JSON_ANSWERS: dict[str, list[Any]] = {
@@ -136,18 +136,18 @@ def test_parquet(spark: Any, found: Path, tmp_path: Path) -> None:
     sql = "SELECT s.id, s.who.name, s.tags[1] t, s.tags[5] u, s.price * 2 p FROM S3Object s WHERE s.price = 2.5"
     assert selected(spark, tmp_path, sql, path) == [{"id": 1, "name": "ann", "t": "y", "u": None, "p": 5.0}]
     with pytest.raises(SelectError, match="EvaluatorBindingDoesNotExist at line 1, column 8: who has no column nme"):
-        prepare("SELECT s.who.nme FROM S3Object s", files.look(path))
+        prepare("SELECT s.who.nme FROM S3Object s", files.detect(path))
 
 
 def test_a_column_of_json_has_a_type_in_parquet(spark: Any, found: Path, tmp_path: Path) -> None:
     """It is the type of its values; mixed values are text."""
     from pyarrow import parquet
 
-    query = prepare("SELECT * FROM S3Object[*].lines[*]", files.look(found / "orders.jsonl"))
+    query = prepare("SELECT * FROM S3Object[*].lines[*]", files.detect(found / "orders.jsonl"))
     with rows(spark, query) as frame:
         write(typed(frame, whole=True), "parquet", tmp_path / "lines.parquet")
     assert parquet.read_table(tmp_path / "lines.parquet").to_pylist() == [{"n": 2, "sku": "a"}, {"n": None, "sku": "b"}]
-    query = prepare("SELECT id FROM S3Object", files.look(found / "orders.jsonl"))
+    query = prepare("SELECT id FROM S3Object", files.detect(found / "orders.jsonl"))
     with rows(spark, query) as frame:
         write(typed(frame, whole=False), "csv", tmp_path / "ids.csv")
     assert (tmp_path / "ids.csv").read_text() == "id\n1\n9007199254740993\n3\n"

@@ -5,7 +5,9 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -18,11 +20,8 @@ Header = Literal["use", "ignore", "none"]
 Compression = Literal["none", "gzip", "bzip2"]
 
 _FORMATS: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     ".parquet": "parquet",
 }
 SUFFIXES: dict[Compression, str] = {"none": "", "gzip": ".gz", "bzip2": ".bz2"}
@@ -70,7 +69,7 @@ class File:
     columns: tuple[Field, ...] | None = None
 
 
-def look(
+def detect(
     path: str | Path,
     *,
     format: Format | None = None,
@@ -102,42 +101,35 @@ def look(
     return replace(file, lines=_is_lines(file) if json is None else json == "lines")
 
 
-def text(file: File) -> IO[str]:
-    """Open the file as decompressed text."""
+@contextmanager
+def _text(file: File) -> Iterator[IO[str]]:
+    """Open the file as decompressed text, and raise the reason if it cannot be read as `SelectError`."""
     opened: Any = {"none": open, "gzip": gzip.open, "bzip2": bz2.open}[file.compression]
-    return io.TextIOWrapper(opened(file.path, "rb"), encoding="utf-8-sig", newline="")
+    try:
+        with io.TextIOWrapper(opened(file.path, "rb"), encoding="utf-8-sig", newline="") as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        parsing = "CSVParsingError" if file.format == "csv" else "JSONParsingError"
+        reason = f"{file.path} is not in UTF-8, at byte {error.start}: convert it first"
+        raise SelectError(parsing, reason) from None
+    except (OSError, EOFError) as error:
+        if file.compression == "none":
+            raise SelectError("InvalidDataSource", f"{file.path} cannot be read: {error}") from None
+        raise SelectError("InvalidCompressionFormat", f"{file.path} is damaged or truncated: {error}") from None
 
 
 def documents(file: File) -> Iterator[str]:
     """Yield the JSON values of the file, with any separators, each as its text."""
+    with _text(file) as stream:
+        whole = stream.read()
+    decoder, blank = json.JSONDecoder(), re.compile(r"[ \t\r\n]*")
     try:
-        with text(file) as stream:
-            whole = stream.read()
-        decoder = json.JSONDecoder()
         place = 0
-        while True:
-            while place < len(whole) and whole[place] in " \t\r\n":
-                place += 1
-            if place == len(whole):
-                return
-            _, end = decoder.raw_decode(whole, place)
-            yield whole[place:end]
-            place = end
+        while (begin := blank.match(whole, place).end()) < len(whole):  # type: ignore[union-attr]
+            _, place = decoder.raw_decode(whole, begin)
+            yield whole[begin:place]
     except (json.JSONDecodeError, RecursionError) as error:
         raise SelectError("JSONParsingError", f"{file.path} is not JSON: {error}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise unreadable(file, error) from None
-
-
-def unreadable(file: File, error: Exception) -> SelectError:
-    """Return the reason why the file cannot be read."""
-    if isinstance(error, UnicodeDecodeError):
-        parsing = "CSVParsingError" if file.format == "csv" else "JSONParsingError"
-        return SelectError(parsing, f"{file.path} is not in UTF-8, at byte {error.start}: convert it first")
-    if isinstance(error, gzip.BadGzipFile | EOFError) or (file.compression != "none" and isinstance(error, OSError)):
-        reason = f"{file.path} is damaged or truncated: {error}"
-        return SelectError("InvalidCompressionFormat", reason)
-    return SelectError("InvalidDataSource", f"{file.path} cannot be read: {error}")
 
 
 def _compression(path: Path, given: Compression | None) -> Compression:
@@ -160,7 +152,7 @@ def _csv_columns(file: File) -> tuple[Field, ...]:
     rules = file.csv
     doubled = rules.escape == rules.quote
     try:
-        with text(file) as stream:
+        with _text(file) as stream:
             lines = iter(lambda: stream.readline(_LONGEST_HEADER), "")
             rows = csv.reader(
                 (line for line in lines if line.strip("\r\n")),
@@ -172,8 +164,6 @@ def _csv_columns(file: File) -> tuple[Field, ...]:
             first = next(rows, None)
     except csv.Error as error:
         raise SelectError("CSVParsingError", f"the first row of {file.path} is not CSV: {error}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise unreadable(file, error) from None
     if first is None:
         raise SelectError("CSVParsingError", f"{file.path} is empty: there is nothing to select from")
     names: list[str] = []
@@ -199,31 +189,27 @@ def kind_of(type: Any) -> Kind:
     """Return the kind for a type of pyarrow."""
     from pyarrow import types
 
-    if types.is_boolean(type):
-        return Kind.BOOLEAN
-    if types.is_integer(type):
-        return Kind.INTEGER
-    if types.is_floating(type):
-        return Kind.FLOAT
-    if types.is_decimal(type):
-        return Kind.DECIMAL
-    if types.is_timestamp(type) or types.is_date(type):
-        return Kind.MOMENT
-    if types.is_nested(type):
-        return Kind.NESTED
-    return Kind.NULL if types.is_null(type) else Kind.TEXT
+    kinds = (
+        (types.is_boolean, Kind.BOOLEAN),
+        (types.is_integer, Kind.INTEGER),
+        (types.is_floating, Kind.FLOAT),
+        (types.is_decimal, Kind.DECIMAL),
+        (types.is_timestamp, Kind.MOMENT),
+        (types.is_date, Kind.MOMENT),
+        (types.is_nested, Kind.NESTED),
+        (types.is_null, Kind.NULL),
+    )
+    return next((kind for is_such, kind in kinds if is_such(type)), Kind.TEXT)
 
 
 def _is_lines(file: File) -> bool:
     """Return whether the first line is a complete JSON value, and the only one or followed by another line."""
-    try:
-        with text(file) as stream:
+    with _text(file) as stream:
+        try:
             for line in stream:
                 if line.strip():
                     json.loads(line)
                     return True
-    except (ValueError, RecursionError):
-        return False
-    except (OSError, EOFError) as error:
-        raise unreadable(file, error) from None
+        except (ValueError, RecursionError):
+            return False
     return True

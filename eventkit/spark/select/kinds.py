@@ -42,12 +42,17 @@ MOMENT = f"trim(TRAILING 'T' FROM regexp_replace(CAST({{0}} AS STRING), {_MINUTE
 
 
 class Function(NamedTuple):
-    """A function.  ``takes`` has one kind for each parameter; the last ``spare`` of them are optional."""
+    """A function, with a kind for each parameter; the last one is optional if there is *shorter* SQL without it."""
 
     takes: tuple[Kind, ...]
     gives: Kind
     sql: str
-    spare: int = 0
+    shorter: str = ""
+
+    @property
+    def counts(self) -> tuple[int, int | None]:
+        """The least and the most arguments."""
+        return len(self.takes) - bool(self.shorter), len(self.takes)
 
 
 FUNCTIONS = {
@@ -60,9 +65,9 @@ FUNCTIONS = {
         (Kind.TEXT, Kind.INTEGER, Kind.INTEGER),
         Kind.TEXT,
         "substring({0}, int(greatest({1}, 1)), int(greatest({2} - (greatest({1}, 1) - {1}), 0)))",
-        spare=1,
+        shorter="substring({0}, int(greatest({1}, 1)))",
     ),
-    "trim": Function((Kind.TEXT, Kind.TEXT), Kind.TEXT, "trim({word} {1} FROM {0})", spare=1),
+    "trim": Function((Kind.TEXT, Kind.TEXT), Kind.TEXT, "trim({word} {1} FROM {0})", "trim({word} FROM {0})"),
     "utcnow": Function((), Kind.MOMENT, "current_timestamp()"),
     "to_timestamp": Function((Kind.TEXT,), Kind.MOMENT, f"CAST({MOMENT} AS TIMESTAMP)"),
     "to_string": Function((Kind.MOMENT, Kind.TEXT), Kind.TEXT, "date_format({0}, {1})"),
@@ -72,16 +77,10 @@ FUNCTIONS = {
 }
 """The functions with ordinary calls; COALESCE and NULLIF take any kind, and `translation` handles them by name."""
 
-SHORTER = {
-    "substring": "substring({0}, int(greatest({1}, 1)))",
-    "trim": "trim({word} FROM {0})",
-}
-"""Spark's equivalents without the optional argument."""
+PARTED = {"date_add": ",", "date_diff": ",", "extract": "from"}
+"""Functions that begin with a part of a date, and the sign or word after it."""
 
-DATED = ("date_add", "date_diff")
-"""Functions whose first argument is a part of a date."""
-
-CONDITIONAL = {"coalesce": (1, None), "nullif": (2, 2)}
+CONDITIONAL: dict[str, tuple[int, int | None]] = {"coalesce": (1, None), "nullif": (2, 2)}
 """The least and the most arguments of the conditional functions."""
 
 AGGREGATES = ("avg", "count", "max", "min", "sum")
@@ -90,13 +89,10 @@ PARTS = ("year", "month", "day", "hour", "minute", "second")
 """The parts of a date."""
 
 TYPES = {
-    "bool": "boolean",
-    "boolean": "boolean",
-    "int": "integer",
-    "integer": "integer",
+    **dict.fromkeys(("bool", "boolean"), "boolean"),
+    **dict.fromkeys(("int", "integer"), "integer"),
     "float": "float",
-    "decimal": "decimal",
-    "numeric": "decimal",
+    **dict.fromkeys(("decimal", "numeric"), "decimal"),
     "string": "text",
     "timestamp": "moment",
 }
@@ -162,31 +158,10 @@ def moment(text: str) -> str:
     return f"CAST({MOMENT.format(text)} AS TIMESTAMP)"
 
 
-def quoted(name: str) -> str:
-    """Return a name quoted for Spark."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def of_text(text: str) -> str:
     """Return a text quoted for Spark, with escapes for escape characters and variables."""
-    return "'" + "".join(_escaped(char) for char in text) + "'"
-
-
-def _escaped(char: str) -> str:
     # The JVM does not accept lone surrogates, and Spark replaces ${…} before it parses.
-    return f"\\u{ord(char):04x}" if char in "'\\$" or char < " " or "\ud800" <= char <= "\udfff" else char
-
-
-def common(kinds: Sequence[Kind]) -> Kind | None:
-    """Return the kind of a value that may be any of these; None if they are incompatible."""
-    known = set(kinds) - {Kind.NULL}
-    if not known:
-        return Kind.NULL
-    if len(known) == 1:
-        return known.pop()
-    if known <= set(NUMBERS):
-        return max(known, key=NUMBERS.index)
-    return Kind.ANY if Kind.ANY in known and Kind.NESTED not in known else None
+    return "'" + re.sub(r"['\\$\x00-\x1f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "'"
 
 
 def comparable(left: Kind, right: Kind) -> bool:
@@ -207,11 +182,12 @@ def castable(kind: Kind, to: Kind) -> bool:
 
 def unified(values: Sequence[Value], variant: bool) -> list[Value] | None:
     """Return *values* converted to one common kind, or None if there is none."""
-    kind = common([value.kind for value in values])
-    if kind is None:
+    kinds = {value.kind for value in values} - {Kind.NULL}
+    if Kind.ANY in kinds and Kind.NESTED not in kinds:
+        return [Value(value.as_any(variant), Kind.ANY) for value in values]
+    if len(kinds) > 1 and not kinds <= set(NUMBERS):
         return None
-    if kind is Kind.ANY:
-        return [Value(value.as_any(variant), kind) for value in values]
+    kind = max(kinds, key=list(Kind).index, default=Kind.NULL)
     return [value if value.kind in (kind, Kind.NULL) else Value(value.strictly(kind), kind) for value in values]
 
 
@@ -231,17 +207,13 @@ def compare(operator: str, left: Value, right: Value) -> str:
     roughly = f"{left.leniently(Kind.FLOAT)} {operator} {right.leniently(Kind.FLOAT)}"
     texts = f"{left.as_text()} {operator} {right.as_text()}"
     kind = right.kind if left.kind is Kind.ANY else left.kind
-    match kind:
-        case Kind.ANY:
-            return f"coalesce({exactly}, {roughly}, {texts})"
-        case Kind.TEXT:
-            return f"({texts})"
-        case Kind.FLOAT:
-            return f"({roughly})"
-        case Kind.INTEGER | Kind.DECIMAL:
-            return f"coalesce({exactly}, {roughly})"
-        case _:
-            return f"({left.leniently(kind)} {operator} {right.leniently(kind)})"
+    if kind is Kind.ANY:
+        return f"coalesce({exactly}, {roughly}, {texts})"
+    if kind is Kind.TEXT:
+        return f"({texts})"
+    if kind in (Kind.INTEGER, Kind.DECIMAL):
+        return f"coalesce({exactly}, {roughly})"
+    return f"({left.leniently(kind)} {operator} {right.leniently(kind)})"
 
 
 def _exact(value: Value) -> str:
@@ -264,7 +236,7 @@ def like(operand: str, pattern: str, known: str | None, escape: str | None) -> t
     Spark always has an escape character, so the default is one that occurs in no pattern.
     """
     if escape is None:
-        return f"({operand} LIKE {pattern} ESCAPE {of_text(_unused(known or ''))})", None
+        escape, known = next(char for char in map(chr, range(1, 0xD7FF)) if char not in (known or "")), None
     if len(escape) != 1 or escape in "%_":
         return "", f"ESCAPE requires one character that is neither % nor _, not {escape!r}"
     if known is not None:
@@ -272,7 +244,3 @@ def like(operand: str, pattern: str, known: str | None, escape: str | None) -> t
         if escape in rest:
             return "", f"in the pattern, {escape} must precede %, _ or itself"
     return f"({operand} LIKE {pattern} ESCAPE {of_text(escape)})", None
-
-
-def _unused(pattern: str) -> str:
-    return next(char for char in map(chr, range(1, 0xD7FF)) if char not in pattern)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import conditions, is_sparks, told
+from ..session import conditions, is_sparks, reason_of
 from . import SelectError
 from .files import SUFFIXES, File, documents
 from .grammar import parse
@@ -122,6 +122,6 @@ def _error(query: Prepared, error: Exception) -> SelectError:
     found = [condition.partition(".")[0] for condition in conditions(error)]
     code = next((_CODES[condition] for condition in found if condition in _CODES), None)
     if code is None:
-        return SelectError("InvalidDataSource", f"{query.file.path} cannot be read: {told(error)}")
-    sentence = told(error).partition(". ")[0]
+        return SelectError("InvalidDataSource", f"{query.file.path} cannot be read: {reason_of(error)}")
+    sentence = reason_of(error).partition(". ")[0]
     return SelectError(code, f"{sentence}: {_REMEDIES.get(code, 'correct it')}")

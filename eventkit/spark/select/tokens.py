@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, NoReturn, cast
+from contextlib import contextmanager
+from typing import NamedTuple, NoReturn
 
 from . import SelectError
 
@@ -19,32 +20,6 @@ _KEYWORDS = (
 )
 KEYWORDS = frozenset(_KEYWORDS.split())
 """Words that are not names unless they are quoted."""
-
-Sort = Literal["name", "quoted", "keyword", "text", "integer", "decimal", "float", "moment", "sign", "end"]
-
-
-class Token(NamedTuple):
-    """A token; ``text`` is the keyword in lower case, the name or text without quotes, or the source text."""
-
-    sort: Sort
-    text: str
-    position: int
-
-    @property
-    def shown(self) -> str:
-        """The token in a message."""
-        match self.sort:
-            case "end":
-                return "the end"
-            case "keyword":
-                return self.text.upper()
-            case "text":
-                return "the text " + repr(self.text)
-            case "quoted":
-                return f'"{self.text}"'
-            case _:
-                return self.text
-
 
 _PARTS = re.compile(
     r"""
@@ -67,8 +42,23 @@ _MOMENT = re.compile(
 """A timestamp of Ion, from ``2007T`` to ``2007-02-23T12:14:33.079-08:00``."""
 
 _UNENDED = {"'": "text", '"': "name", "`": "moment", "/": "comment"}
-_OPERATORS = {"==": "=", "=>": ">=", "=<": "<=", "&&": "AND"}
+_FOREIGN = {"==": "=", "=>": ">=", "=<": "<=", "&&": "AND"}
 """Operators of other languages, with their replacements."""
+
+
+class Token(NamedTuple):
+    """A token; ``text`` is the keyword in lower case, the name or text without quotes, or the source text."""
+
+    sort: str
+    text: str
+    position: int
+
+    @property
+    def shown(self) -> str:
+        """The token in a message."""
+        text = self.text
+        special = {"end": "the end", "keyword": text.upper(), "text": f"the text {text!r}", "quoted": f'"{text}"'}
+        return special.get(self.sort, text)
 
 
 def _tokens(sql: str) -> Iterator[Token]:
@@ -76,11 +66,16 @@ def _tokens(sql: str) -> Iterator[Token]:
         raise SelectError("ExpressionTooLong", "the query has more than 256 KiB: make it shorter", sql)
     position = 0
     while position < len(sql):
-        if (wrong := sql[position : position + 2]) in _OPERATORS:
-            raise SelectError("LexerInvalidOperator", f"there is no {wrong}: write {_OPERATORS[wrong]}", sql, position)
+        if (wrong := sql[position : position + 2]) in _FOREIGN:
+            raise SelectError("LexerInvalidOperator", f"there is no {wrong}: write {_FOREIGN[wrong]}", sql, position)
         found = _PARTS.match(sql, position)
         if found is None or (sql.startswith("/*", position) and found["blank"] is None):
-            raise _invalid(sql, position)
+            char = sql[position]
+            if char in _UNENDED:
+                reason = f"the {_UNENDED[char]} that begins here does not end"
+                raise SelectError("LexerInvalidLiteral", reason, sql, position)
+            reason = f"{char!r} is invalid here: quote it if it is part of a name"
+            raise SelectError("LexerInvalidChar", reason, sql, position)
         if found["blank"] is None:
             yield _token(sql, found)
         position = found.end()
@@ -88,14 +83,12 @@ def _tokens(sql: str) -> Iterator[Token]:
 
 
 def _token(sql: str, found: re.Match[str]) -> Token:
-    sort, text, position = cast("Sort", found.lastgroup), found[0], found.start()
+    sort, text, position = str(found.lastgroup), found[0], found.start()
     match sort:
-        case "quoted":
+        case "quoted" | "text":
             if text == '""':
                 raise SelectError("LexerInvalidLiteral", "a name has at least one character", sql, position)
-            text = text[1:-1].replace('""', '"')
-        case "text":
-            text = text[1:-1].replace("''", "'")
+            text = text[1:-1].replace(text[0] * 2, text[0])
         case "moment":
             text = text[1:-1]
             if not _MOMENT.fullmatch(text):
@@ -103,48 +96,29 @@ def _token(sql: str, found: re.Match[str]) -> Token:
                 raise SelectError("LexerInvalidIONLiteral", wanted, sql, position)
         case "name" if text.lower() in KEYWORDS:
             sort, text = "keyword", text.lower()
-        case "integer" | "decimal" | "float":
-            if sql[found.end() : found.end() + 1].isidentifier():
-                raise SelectError("LexerInvalidLiteral", f"{text} is not a valid number", sql, found.end())
+        case "integer" | "decimal" | "float" if sql[found.end() : found.end() + 1].isidentifier():
+            raise SelectError("LexerInvalidLiteral", f"{text} is not a valid number", sql, found.end())
     return Token(sort, text, position)
 
 
-def _invalid(sql: str, position: int) -> SelectError:
-    char = sql[position]
-    if char in _UNENDED:
-        what = _UNENDED[char]
-        return SelectError("LexerInvalidLiteral", f"the {what} that begins here does not end", sql, position)
-    return SelectError("LexerInvalidChar", f"{char!r} is invalid here: quote it if it is part of a name", sql, position)
-
-
 class Cursor:
-    """A cursor in the tokens of *sql*."""
+    """A cursor in the tokens of a query."""
 
     def __init__(self, sql: str) -> None:
-        self.sql = sql
+        self._sql = sql
         self._tokens = list(_tokens(sql))
         self._place = 0
         self._depth = 0
 
     @property
-    def token(self) -> Token:
+    def next(self) -> Token:
         """The next token."""
         return self._tokens[self._place]
 
     @property
-    def shown(self) -> str:
-        """The next token in a message."""
-        return self.token.shown
-
-    @property
     def is_name(self) -> bool:
         """Whether the next token is a name."""
-        return self.token.sort in ("name", "quoted")
-
-    @property
-    def is_end(self) -> bool:
-        """Whether there is no other token."""
-        return self.token.sort == "end"
+        return self.next.sort in ("name", "quoted")
 
     @property
     def is_call(self) -> bool:
@@ -154,50 +128,39 @@ class Cursor:
 
     def take(self) -> Token:
         """Return the next token, and advance."""
-        token = self.token
-        if not self.is_end:
-            self._place += 1
+        token = self.next
+        self._place = min(self._place + 1, len(self._tokens) - 1)
         return token
 
-    def is_word(self, *words: str) -> bool:
-        """Return whether the next token is one of these keywords."""
-        return self.token.sort == "keyword" and self.token.text in words
+    def is_next(self, *texts: str) -> bool:
+        """Return whether the next token is one of these keywords or signs."""
+        return self.next.sort in ("keyword", "sign") and self.next.text in texts
 
-    def is_sign(self, *signs: str) -> bool:
-        """Return whether the next token is one of these signs."""
-        return self.token.sort == "sign" and self.token.text in signs
+    def got(self, *texts: str) -> Token | None:
+        """Take the next token if it is one of these keywords or signs."""
+        return self.take() if self.is_next(*texts) else None
 
-    def word(self, *words: str) -> Token | None:
-        """Take the next token if it is one of these keywords."""
-        return self.take() if self.is_word(*words) else None
+    def need(self, text: str, after: str, code: str = "") -> None:
+        """Take this keyword or sign, or raise."""
+        if not self.got(text):
+            code = code or ("ParseExpectedKeyword" if text.isalpha() else "ParseExpectedTokenType")
+            self.refuse(code, f"{after} wants {text.upper()}, not {self.next.shown}")
 
-    def sign(self, *signs: str) -> Token | None:
-        """Take the next token if it is one of these signs."""
-        return self.take() if self.is_sign(*signs) else None
-
-    def need_word(self, word: str, after: str) -> Token:
-        """Take this keyword, or raise."""
-        return self.word(word) or self.refuse("ParseExpectedKeyword", f"{after} wants {word.upper()}, not {self.shown}")
-
-    def need_sign(self, sign: str, after: str, code: str = "ParseExpectedTokenType") -> Token:
-        """Take this sign, or raise."""
-        return self.sign(sign) or self.refuse(code, f"{after} wants {sign}, not {self.shown}")
-
-    def need_integer(self, after: str, code: str = "ParseExpectedNumber") -> int:
+    def integer(self, after: str, code: str = "ParseExpectedNumber") -> int:
         """Take a whole number, or raise."""
-        if self.token.sort != "integer" or len(self.token.text) > 18:
-            self.refuse(code, f"{after} requires a whole number, not {self.shown}")
+        if self.next.sort != "integer" or len(self.next.text) > 18:
+            self.refuse(code, f"{after} requires a whole number, not {self.next.shown}")
         return int(self.take().text)
 
     def refuse(self, code: str, reason: str, at: int | None = None) -> NoReturn:
         """Raise an error at the next token, or *at* another position."""
-        raise SelectError(code, reason, self.sql, self.token.position if at is None else at)
+        raise SelectError(code, reason, self._sql, self.next.position if at is None else at)
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
         """Go one level deeper."""
         self._depth += 1
         if self._depth > _DEEPEST:
             self.refuse("UnsupportedSyntax", f"more than {_DEEPEST} nested levels: simplify the query")
-
-    def __exit__(self, *_error: object) -> None:
+        yield
         self._depth -= 1

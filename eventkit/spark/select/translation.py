@@ -1,16 +1,20 @@
 """Translation of a query of S3 Select to Spark's SQL, with a check of its structure and of the kind of each value."""
 
 import datetime
+import difflib
+import json
 import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
-from . import SelectError, tree
-from .files import File
+from ..session import quoted
+from . import SelectError
+from .files import Field, File, kind_of
+from .grammar import LITERALS, Column, Name, Node, Query, Step
 from .kinds import (
+    AGGREGATES,
     FUNCTIONS,
     NUMBERS,
-    SHORTER,
     SYMBOLS,
     Kind,
     Value,
@@ -21,11 +25,9 @@ from .kinds import (
     like,
     moment,
     of_text,
-    quoted,
     unified,
     wrong_symbol,
 )
-from .paths import Names, of_variant
 
 SOURCE = "eventkit_select"
 """The placeholder for the view with the file's rows: columns c0, c1, … of CSV, those of Parquet, or r,
@@ -43,93 +45,92 @@ class Translated(NamedTuple):
     kinds: tuple[Kind, ...]
 
 
-def translate(sql: str, query: tree.Query, file: File) -> Translated:
+def translate(sql: str, query: Query, file: File) -> Translated:
     """Translate *query*, parsed from *sql*, for Spark; raise `SelectError` if it does not fit *file*."""
-    _check(sql, query, file)
-    return _Translator(sql, file, query.source).query(query)
+    return _Translator(sql, file, query).translated()
 
 
-def _check(sql: str, query: tree.Query, file: File) -> None:
-    """Raise for a query that is grammatical but not allowed in S3 Select."""
-    for part in query.where.parts if query.where else ():
-        if isinstance(part, tree.Aggregate):
-            reason = f"{part.function.upper()} is not allowed in WHERE, which applies to one row: select it"
-            raise SelectError("UnsupportedSqlStructure", reason, sql, part.at)
-    columns = query.columns or ()
-    if any(isinstance(part, tree.Aggregate) for column in columns for part in column.expression.parts):
-        for column in columns:
-            _check_no_rows(sql, column.expression)
-    if file.columns is not None and query.source.steps not in ((), (None,)):
-        reason = f"{file.format} has no paths: read FROM S3Object, and name columns"
-        raise SelectError("InvalidKeyPath", reason, sql, query.source.at)
-    seen = set()
-    for name, column in zip(_output_names(columns), columns, strict=True):
-        if name.lower() in seen:
-            reason = f"two columns of the result are called {name}: rename one of them with AS"
-            raise SelectError("AmbiguousFieldName", reason, sql, column.expression.at)
-        seen.add(name.lower())
-
-
-def _check_no_rows(sql: str, expression: tree.Expression) -> None:
-    """Raise for a column outside of the aggregates, and for an aggregate within one."""
-    if isinstance(expression, tree.Path):
-        reason = "a column beside an aggregate requires GROUP BY, which S3 Select does not have"
-        raise SelectError("UnsupportedSqlStructure", reason, sql, expression.at)
-    if not isinstance(expression, tree.Aggregate):
-        for child in expression.children:
-            _check_no_rows(sql, child)
-        return
-    for part in expression.argument.parts if expression.argument else ():
-        if isinstance(part, tree.Aggregate):
-            raise SelectError("UnsupportedSqlStructure", "an aggregate cannot contain an aggregate", sql, part.at)
-
-
-def _output_names(columns: Sequence[tree.Column]) -> list[str]:
+def _output_names(columns: Sequence[Column]) -> list[str]:
     """Return the names of the columns of the result: their alias, their field or their number."""
-    return [column.alias or _field(column.expression) or f"_{number}" for number, column in enumerate(columns, 1)]
-
-
-def _field(expression: tree.Expression) -> str | None:
-    if isinstance(expression, tree.Path) and isinstance(last := expression.steps[-1], tree.Name):
-        return last.text
-    return None
+    names = []
+    for number, (expression, alias) in enumerate(columns, 1):
+        last = expression.steps[-1] if expression.kind == "path" else None
+        names.append(alias or (last.text if isinstance(last, Name) else f"_{number}"))
+    return names
 
 
 class _Translator:
-    def __init__(self, sql: str, file: File, source: tree.Source) -> None:
+    def __init__(self, sql: str, file: File, query: Query) -> None:
         self._sql = sql
         self._file = file
+        self._query = query
         self._variant = file.format == "json"
-        self._names = Names(sql, file, source)
+        self._columns = file.columns or ()
+        last = query.steps[-1] if query.steps else None
+        self._alias = query.alias or (last if isinstance(last, Name) else Name("S3Object"))
+        self._paths: dict[tuple[Step, ...], str] = {}
+        """The paths into JSON records, with the column of each."""
 
-    def query(self, query: tree.Query) -> Translated:
-        names: tuple[str, ...] | None
+    def translated(self) -> Translated:
+        query, names = self._query, None
+        self._check()
         if query.columns is not None:
             names = tuple(_output_names(query.columns))
             values = [self.value(column.expression) for column in query.columns]
         elif self._file.columns is None:
-            names, values = None, [Value("r", Kind.ANY)]
+            values = [Value("r", Kind.ANY)]
         else:
-            names = tuple(column.name for column in self._file.columns)
-            inside = [f"c{place}" if self._file.format == "csv" else quoted(name) for place, name in enumerate(names)]
-            kinds = [column.kind for column in self._file.columns]
-            values = [Value(sql, kind) for sql, kind in zip(inside, kinds, strict=True)]
-        columns = ", ".join(
-            f"{value.sql} AS {quoted(name)}" for value, name in zip(values, names or ["r"], strict=True)
-        )
+            names = tuple(column.name for column in self._columns)
+            csv = self._file.format == "csv"
+            values = [
+                Value(f"c{place}" if csv else quoted(column.name), column.kind)
+                for place, column in enumerate(self._columns)
+            ]
+        named = zip(values, names or ["r"], strict=True)
+        columns = ", ".join(f"{value.sql} AS {quoted(name)}" for value, name in named)
         where = "" if query.where is None else f" WHERE {self.condition(query.where)}"
-        made = f"SELECT {columns} FROM {self._source(query.source)}{where}"
-        if query.limit is not None:
-            made += f" LIMIT {min(query.limit, 2**31 - 1)}"
+        limit = "" if query.limit is None else f" LIMIT {min(query.limit, 2**31 - 1)}"
+        made = f"SELECT {columns} FROM {self._source()}{where}{limit}"
         return Translated(made, names, tuple(value.kind for value in values))
 
-    def _source(self, source: tree.Source) -> str:
-        """Return the rows of the FROM: those of the file, or of arrays in its records."""
+    def _check(self) -> None:
+        """Raise for a query that is grammatical but not allowed in S3 Select."""
+        query = self._query
+        for part in query.where.whole if query.where else ():
+            if part.kind in AGGREGATES:
+                reason = f"{part.kind.upper()} is not allowed in WHERE, which applies to one row: select it"
+                self._refuse("UnsupportedSqlStructure", reason, part.at)
+        columns = query.columns or ()
+        if any(part.kind in AGGREGATES for column in columns for part in column.expression.whole):
+            for column in columns:
+                self._check_no_rows(column.expression)
+        if self._file.columns is not None and query.steps not in ((), (None,)):
+            reason = f"{self._file.format} has no paths: read FROM S3Object, and name columns"
+            self._refuse("InvalidKeyPath", reason, query.at)
+        seen = set()
+        for name, column in zip(_output_names(columns), columns, strict=True):
+            if name.lower() in seen:
+                reason = f"two columns of the result are called {name}: rename one of them with AS"
+                self._refuse("AmbiguousFieldName", reason, column.expression.at)
+            seen.add(name.lower())
+
+    def _check_no_rows(self, node: Node) -> None:
+        """Raise for a column outside of the aggregates, and for an aggregate within one."""
+        if node.kind == "path":
+            reason = "a column beside an aggregate requires GROUP BY, which S3 Select does not have"
+            self._refuse("UnsupportedSqlStructure", reason, node.at)
+        for part in node.parts:
+            if node.kind not in AGGREGATES:
+                self._check_no_rows(part)
+            elif inner := next((one for one in part.whole if one.kind in AGGREGATES), None):
+                self._refuse("UnsupportedSqlStructure", "an aggregate cannot contain an aggregate", inner.at)
+
+    def _source(self) -> str:
         if not self._variant:
             return SOURCE
-        steps = source.steps[1:] if source.steps[:1] == (None,) else source.steps
-        made, path = SOURCE, list[tree.Step]()
-        for step in steps:
+        steps = self._query.steps
+        made, path = SOURCE, list[Step]()
+        for step in steps[1:] if steps[:1] == (None,) else steps:
             if step is not None:
                 path.append(step)
                 continue
@@ -137,241 +138,313 @@ class _Translator:
             path = []
         if path:
             made = f"(SELECT {of_variant('r', path)} AS r FROM {made})"
-        if not self._names.paths:
+        if not self._paths:
             return made
-        found = ", ".join(f"{of_variant('r', steps)} AS {name}" for steps, name in self._names.paths.items())
+        found = ", ".join(f"{of_variant('r', path)} AS {name}" for path, name in self._paths.items())
         return f"(SELECT r, {found} FROM {made})"
 
-    def condition(self, expression: tree.Expression) -> str:
+    def condition(self, node: Node) -> str:
         """Return a condition, which is true, false or unknown."""
-        value = self.value(expression)
-        if value.kind not in (Kind.BOOLEAN, Kind.ANY, Kind.NULL):
-            self._refuse("InvalidExpressionType", f"a condition is required, not {value.kind.value}", expression)
+        value = self._checked(node, (Kind.BOOLEAN,), "InvalidExpressionType", "a condition is required")
         return value.strictly(Kind.BOOLEAN)
 
-    def value(self, expression: tree.Expression) -> Value:
-        """Return the expression for Spark."""
-        made = self._value(expression)
+    def value(self, node: Node) -> Value:
+        made = self._value(node)
         if len(made.sql) > _LONGEST:
-            self._refuse("UnsupportedSyntax", "the expression is too large: CAST columns to their types", expression)
+            self._refuse("UnsupportedSyntax", "the expression is too large: CAST columns to their types", node.at)
         return made
 
-    def _value(self, expression: tree.Expression) -> Value:
-        match expression:
-            case tree.Literal():
-                return _literal(expression, self._sql)
-            case tree.Path():
-                return self._names.value(expression)
-            case tree.Unary("not", operand):
+    def _value(self, node: Node) -> Value:
+        match node:
+            case Node("path"):
+                return self._path(node)
+            case Node(kind) if kind in LITERALS:
+                return self._literal(node)
+            case Node("not", (operand,)):
                 return Value(f"(NOT {self.condition(operand)})", Kind.BOOLEAN)
-            case tree.Unary(operator, operand):
-                number = self._number(operand, operator)
-                return Value(f"({operator} {number.sql})", number.kind)
-            case tree.Several(operator, operands):
+            case Node("and" | "or" as operator, operands):
                 joined = f" {operator.upper()} ".join(map(self.condition, operands))
                 return Value(f"({joined})", Kind.BOOLEAN)
-            case tree.Binary("||", left, right):
+            case Node("+" | "-" as operator, (operand,)):
+                number = self._number(operand, operator)
+                return Value(f"({operator} {number.sql})", number.kind)
+            case Node("+" | "-" | "*" | "/" | "%" as operator, (left, right)):
+                one, other = self._number(left, operator), self._number(right, operator)
+                widest = max(one.kind, other.kind, key=NUMBERS.index)
+                sign = "div" if widest is Kind.INTEGER and operator == "/" else operator
+                return Value(f"({one.sql} {sign} {other.sql})", widest)
+            case Node("||", (left, right)):
                 return Value(f"({self._text(left, '||')} || {self._text(right, '||')})", Kind.TEXT)
-            case tree.Binary("+" | "-" | "*" | "/" | "%" as operator, left, right):
-                return self._arithmetic(operator, self._number(left, operator), self._number(right, operator))
-            case tree.Binary(operator, left, right):
-                return self._compared(operator, left, right)
-            case tree.Between(operand, low, high, negated):
-                within = f"{self._compared('>=', operand, low).sql} AND {self._compared('<=', operand, high).sql}"
-                return self._negated(f"({within})", negated)
-            case tree.In(operand, members, negated):
+            case Node("=" | "<>" | "<" | "<=" | ">" | ">=" as operator, (left, right)):
+                return Value(self._compared(operator, left, right), Kind.BOOLEAN)
+            case Node("between", (operand, low, high)):
+                within = f"({self._compared('>=', operand, low)} AND {self._compared('<=', operand, high)})"
+                return Value(within, Kind.BOOLEAN)
+            case Node("in", (operand, *members)):
                 value = self.value(operand)
                 candidates = [self.value(member) for member in members]
                 for candidate, member in zip(candidates, members, strict=True):
                     self._check_comparable("=", value, candidate, member)
-                return self._negated(equal_to_any(value, candidates), negated)
-            case tree.Like():
-                return self._like(expression)
-            case tree.Is(operand, what, negated):
-                return self._negated(self._is(self.value(operand), what), negated)
-            case tree.Case():
-                return self._case(expression)
-            case tree.Cast():
-                return self._cast(expression)
-            case tree.Call("coalesce", arguments):
-                return self._coalesce(expression, arguments)
-            case tree.Call("nullif", (left, right)):
+                return Value(equal_to_any(value, candidates), Kind.BOOLEAN)
+            case Node("like", (operand, pattern, *escape)):
+                return self._like(node, operand, pattern, *escape)
+            case Node("is", (operand,), what):
+                return Value(self._absent(self.value(operand), what), Kind.BOOLEAN)
+            case Node("case" | "case of"):
+                return self._case(node)
+            case Node("cast", (operand,), type):
+                return self._cast(node, self.value(operand), type)
+            case Node("coalesce", arguments):
+                made = self._unified([self.value(argument) for argument in arguments], node)
+                # Spark treats null in JSON as a value.
+                nulls = self._variant and made[0].kind is Kind.ANY
+                skip = "CASE WHEN is_variant_null({0}) THEN NULL ELSE {0} END" if nulls else "{0}"
+                return Value(f"coalesce({', '.join(skip.format(value.sql) for value in made)})", made[0].kind)
+            case Node("nullif", (left, right)):
                 value, same = self.value(left), self._compared("=", left, right)
-                return value._replace(sql=f"(CASE WHEN {same.sql} THEN NULL ELSE {value.sql} END)")
-            case tree.Call():
-                return self._call(expression)
-            case tree.Aggregate():
-                return self._aggregate(expression)
-        raise AssertionError(expression)
+                return value._replace(sql=f"(CASE WHEN {same} THEN NULL ELSE {value.sql} END)")
+            case Node(function) if function in AGGREGATES:
+                return self._aggregate(node)
+        return self._call(node)
 
-    def _arithmetic(self, operator: str, left: Value, right: Value) -> Value:
-        kind = max(left.kind, right.kind, key=NUMBERS.index)
-        if kind is Kind.INTEGER and operator == "/":
-            operator = "div"
-        return Value(f"({left.sql} {operator} {right.sql})", kind)
-
-    def _compared(self, operator: str, left: tree.Expression, right: tree.Expression) -> Value:
+    def _compared(self, operator: str, left: Node, right: Node) -> str:
         one, other = self.value(left), self.value(right)
         self._check_comparable(operator, one, other, right)
-        return Value(compare(operator, one, other), Kind.BOOLEAN)
+        return compare(operator, one, other)
 
-    def _check_comparable(self, operator: str, left: Value, right: Value, at: tree.Expression) -> None:
+    def _check_comparable(self, operator: str, left: Value, right: Value, at: Node) -> None:
         if not comparable(left.kind, right.kind):
             reason = f"{left.kind.value} {operator} {right.kind.value}: CAST one of them to the type of the other"
-            self._refuse("InvalidExpressionType", reason, at)
+            self._refuse("InvalidExpressionType", reason, at.at)
 
-    def _like(self, expression: tree.Like) -> Value:
-        operand, pattern = (self._text(part, "LIKE") for part in (expression.operand, expression.pattern))
-        known = expression.pattern.text if isinstance(expression.pattern, tree.Literal) else None
-        escape = None
-        if expression.escape is not None:
-            if not (isinstance(expression.escape, tree.Literal) and expression.escape.sort == "text"):
-                self._refuse("LikeInvalidInputs", "ESCAPE requires one character in quotes", expression.escape)
-            escape = expression.escape.text
-        made, wrong = like(operand, pattern, known, escape)
+    def _like(self, node: Node, operand: Node, pattern: Node, escape: Node | None = None) -> Value:
+        text, like_text = self._text(operand, "LIKE"), self._text(pattern, "LIKE")
+        if escape is not None and escape.kind != "text":
+            self._refuse("LikeInvalidInputs", "ESCAPE requires one character in quotes", escape.at)
+        known = pattern.word if pattern.kind in LITERALS else None
+        made, wrong = like(text, like_text, known, escape.word if escape else None)
         if wrong:
-            self._refuse("LikeInvalidInputs", wrong, expression.escape or expression)
-        return self._negated(made, expression.negated)
+            self._refuse("LikeInvalidInputs", wrong, (escape or node).at)
+        return Value(made, Kind.BOOLEAN)
 
-    def _is(self, value: Value, what: str) -> str:
+    def _absent(self, value: Value, what: str) -> str:
+        """Return the condition that a value is missing, or null if that is *what* to look for."""
         absent = f"({value.sql} IS NULL)"
         if what == "null" and self._variant and value.kind is Kind.ANY:
             return f"({absent} OR is_variant_null({value.sql}))"
         return absent
 
-    def _case(self, expression: tree.Case) -> Value:
+    def _case(self, node: Node) -> Value:
+        operand, parts = (node.parts[0], node.parts[1:]) if node.kind == "case of" else (None, node.parts)
         conditions = [
-            self.condition(when) if expression.operand is None else self._compared("=", expression.operand, when).sql
-            for when, _ in expression.whens
+            self.condition(when) if operand is None else self._compared("=", operand, when)
+            for when in parts[: len(parts) // 2 * 2 : 2]
         ]
-        results = [self.value(then) for _, then in expression.whens]
-        results += [self.value(expression.otherwise)] if expression.otherwise is not None else []
-        made = self._unified(results, expression)
-        whens = " ".join(f"WHEN {when} THEN {then.sql}" for when, then in zip(conditions, made, strict=False))
-        otherwise = f" ELSE {made[-1].sql}" if expression.otherwise is not None else ""
-        return Value(f"(CASE {whens}{otherwise} END)", made[0].kind)
+        results = self._unified([self.value(part) for part in [*parts[1::2], *parts[len(conditions) * 2 :]]], node)
+        whens = " ".join(f"WHEN {when} THEN {then.sql}" for when, then in zip(conditions, results, strict=False))
+        otherwise = f" ELSE {results[-1].sql}" if len(results) > len(conditions) else ""
+        return Value(f"(CASE {whens}{otherwise} END)", results[0].kind)
 
-    def _coalesce(self, expression: tree.Expression, arguments: tuple[tree.Expression, ...]) -> Value:
-        made = self._unified([self.value(argument) for argument in arguments], expression)
-        kind = made[0].kind
-        # Spark treats null in JSON as a value.
-        skip = "CASE WHEN is_variant_null({0}) THEN NULL ELSE {0} END" if self._variant and kind is Kind.ANY else "{0}"
-        return Value("coalesce(" + ", ".join(skip.format(value.sql) for value in made) + ")", kind)
-
-    def _unified(self, values: list[Value], at: tree.Expression) -> list[Value]:
+    def _unified(self, values: list[Value], at: Node) -> list[Value]:
         found = unified(values, self._variant)
         if found is None:
             kinds = ", ".join(dict.fromkeys(value.kind.value for value in values))
-            self._refuse("InvalidExpressionType", f"this may be {kinds}: CAST them to one type", at)
+            self._refuse("InvalidExpressionType", f"this may be {kinds}: CAST them to one type", at.at)
         return found
 
-    def _cast(self, expression: tree.Cast) -> Value:
-        value, to = self.value(expression.operand), Kind[expression.type.upper()]
+    def _cast(self, node: Node, value: Value, type: str) -> Value:
+        to = Kind[type.partition("(")[0].upper()]
         if not castable(value.kind, to):
-            self._refuse("InvalidExpressionType", f"{value.kind.value} cannot become {to.value}", expression)
-        if to is Kind.DECIMAL and expression.sizes:
-            sizes = ", ".join(map(str, expression.sizes))
-            return Value(f"CAST({value.sql} AS DECIMAL({sizes}))", to)
+            self._refuse("InvalidExpressionType", f"{value.kind.value} cannot become {to.value}", node.at)
+        if "(" in type:
+            return Value(f"CAST({value.sql} AS {type.upper()})", to)
         if to is Kind.TEXT:
             return Value(value.as_text(), to)
         return Value(moment(value.sql) if to is Kind.MOMENT and value.kind is Kind.TEXT else value.strictly(to), to)
 
-    def _call(self, expression: tree.Call) -> Value:
-        function = FUNCTIONS[expression.function]
-        given = len(expression.arguments)
-        made = [
-            self._argument(expression, argument, wanted)
-            for argument, wanted in zip(expression.arguments, function.takes, strict=False)
-        ]
-        if expression.function == "to_string":
-            self._check_pattern(expression.arguments[1])
-        template = function.sql if given == len(function.takes) else SHORTER[expression.function]
-        return Value(template.format(*made, word=(expression.word or "").upper()), function.gives)
+    def _call(self, node: Node) -> Value:
+        function = FUNCTIONS[node.kind]
+        made = [self._argument(node, *given) for given in zip(node.parts, function.takes, strict=False)]
+        if node.kind == "to_string":
+            self._check_pattern(node.parts[1])
+        template = function.sql if len(made) == len(function.takes) else function.shorter
+        return Value(template.format(*made, word=node.word.upper()), function.gives)
 
-    def _argument(self, call: tree.Call, argument: tree.Expression, wanted: Kind) -> str:
-        value = self.value(argument)
-        if value.kind not in (wanted, Kind.ANY, Kind.NULL):
-            remedy = "TO_TIMESTAMP makes one" if wanted is Kind.MOMENT else "CAST makes one"
-            reason = f"{call.function.upper()} wants {wanted.value} here, not {value.kind.value}: {remedy}"
-            self._refuse("IncorrectSqlFunctionArgumentType", reason, argument)
+    def _argument(self, call: Node, argument: Node, wanted: Kind) -> str:
+        remedy = "TO_TIMESTAMP makes one" if wanted is Kind.MOMENT else "CAST makes one"
+        reason = f"{call.kind.upper()} wants {wanted.value} here"
+        value = self._checked(argument, (wanted,), "IncorrectSqlFunctionArgumentType", reason, f": {remedy}")
         return value.as_text() if wanted is Kind.TEXT else value.strictly(wanted)
 
-    def _check_pattern(self, pattern: tree.Expression) -> None:
+    def _check_pattern(self, pattern: Node) -> None:
         code = "EvaluatorInvalidTimestampFormatPattern"
-        if not (isinstance(pattern, tree.Literal) and pattern.sort == "text"):
-            self._refuse(code, "the pattern of TO_STRING must be a text in quotes, as in 'yyyy-MM-dd'", pattern)
-        if wrong := wrong_symbol(pattern.text):
-            known = ", ".join(sorted(SYMBOLS, key=str.lower))
-            self._refuse(code, f"{wrong} is not valid in a pattern: use {known}, S; quote text with ''", pattern)
+        if pattern.kind != "text":
+            self._refuse(code, "the pattern of TO_STRING must be a text in quotes, as in 'yyyy-MM-dd'", pattern.at)
+        if wrong := wrong_symbol(pattern.word):
+            known = ", ".join(sorted(sorted(SYMBOLS), key=str.lower))
+            self._refuse(code, f"{wrong} is not valid in a pattern: use {known}, S; quote text with ''", pattern.at)
 
-    def _aggregate(self, expression: tree.Aggregate) -> Value:
-        if expression.argument is None:
+    def _aggregate(self, node: Node) -> Value:
+        function = node.kind
+        if not node.parts:
             return Value("count(1)", Kind.INTEGER)
-        value = self.value(expression.argument)
-        if expression.function == "count":
-            return Value(f"count_if(NOT {self._is(value, 'null')})", Kind.INTEGER)
-        moments = expression.function in ("min", "max") and value.kind is Kind.MOMENT
-        if value.kind not in (*NUMBERS, Kind.ANY, Kind.NULL) and not moments:
-            reason = f"{expression.function.upper()} wants numbers, not {value.kind.value}"
-            self._refuse("IncorrectSqlFunctionArgumentType", reason, expression.argument)
+        if function == "count":
+            return Value(f"count_if(NOT {self._absent(self.value(node.parts[0]), 'null')})", Kind.INTEGER)
+        kinds = (*NUMBERS, Kind.MOMENT) if function in ("min", "max") else NUMBERS
+        reason = f"{function.upper()} wants numbers"
+        value = self._checked(node.parts[0], kinds, "IncorrectSqlFunctionArgumentType", reason)
         if value.kind in (Kind.ANY, Kind.NULL):
             value = Value(value.strictly(Kind.DECIMAL), Kind.DECIMAL)
-        kind = Kind.FLOAT if expression.function == "avg" and value.kind is Kind.INTEGER else value.kind
-        return Value(f"{expression.function}({value.sql})", kind)
+        kind = Kind.FLOAT if function == "avg" and value.kind is Kind.INTEGER else value.kind
+        return Value(f"{function}({value.sql})", kind)
 
-    def _number(self, expression: tree.Expression, operator: str) -> Value:
-        value = self.value(expression)
-        if value.kind not in (*NUMBERS, Kind.ANY, Kind.NULL):
-            self._refuse("InvalidExpressionType", f"{operator} wants numbers, not {value.kind.value}", expression)
-        return value.as_number()
+    def _number(self, node: Node, operator: str) -> Value:
+        return self._checked(node, NUMBERS, "InvalidExpressionType", f"{operator} wants numbers").as_number()
 
-    def _text(self, expression: tree.Expression, operator: str) -> str:
-        value = self.value(expression)
-        if value.kind not in (Kind.TEXT, Kind.ANY, Kind.NULL):
-            code = "LikeInvalidInputs" if operator == "LIKE" else "InvalidExpressionType"
-            reason = f"{operator} requires texts, not {value.kind.value}: CAST(… AS STRING) makes one"
-            self._refuse(code, reason, expression)
-        return value.as_text()
+    def _text(self, node: Node, operator: str) -> str:
+        code = "LikeInvalidInputs" if operator == "LIKE" else "InvalidExpressionType"
+        remedy = ": CAST(… AS STRING) makes one"
+        return self._checked(node, (Kind.TEXT,), code, f"{operator} requires texts", remedy).as_text()
 
-    def _negated(self, condition: str, negated: bool) -> Value:
-        return Value(f"(NOT {condition})" if negated else condition, Kind.BOOLEAN)
+    def _checked(self, node: Node, kinds: Sequence[Kind], code: str, wanted: str, remedy: str = "") -> Value:
+        """Return the value of an expression, which must be of one of *kinds*, or untyped."""
+        value = self.value(node)
+        if value.kind not in (*kinds, Kind.ANY, Kind.NULL):
+            self._refuse(code, f"{wanted}, not {value.kind.value}{remedy}", node.at)
+        return value
 
-    def _refuse(self, code: str, reason: str, at: tree.Expression) -> NoReturn:
-        raise SelectError(code, reason, self._sql, at.at)
+    def _literal(self, node: Node) -> Value:
+        text = node.word
+        match node.kind:
+            case "null" | "missing":
+                return Value("NULL", Kind.NULL)
+            case "boolean":
+                return Value(text.upper(), Kind.BOOLEAN)
+            case "text":
+                return Value(of_text(text), Kind.TEXT)
+            case "moment":
+                return Value(f"TIMESTAMP{of_text(self._moment(node))}", Kind.MOMENT)
+            case "integer" if int(text[:20]) < 2**63 and len(text.lstrip("0")) < 20:
+                return Value(f"{int(text)}L", Kind.INTEGER)
+            case "integer" | "decimal" if len(text) <= 38:
+                return Value(f"{text.rstrip('.')}BD", Kind.DECIMAL)
+            case _:
+                return Value(f"CAST('{text}' AS DOUBLE)", Kind.FLOAT)
+
+    def _moment(self, node: Node) -> str:
+        """Return an Ion timestamp in Spark's syntax."""
+        date, _, time = node.word.partition("T")
+        year, month, day = [*map(int, date.split("-")), 1, 1][:3]
+        try:
+            datetime.date(year, month, day)
+            if time:
+                whole, dot, rest = time.partition(".")
+                zone = rest.lstrip("0123456789") if dot else ""
+                datetime.time.fromisoformat(whole + zone)
+        except ValueError as error:
+            self._refuse("ValueParseFailure", f"{node.word} is no moment: {error}", node.at)
+        seconds = "" if re.match(r"\d\d:\d\d:", time) else ":00"
+        return f"{year:04}-{month:02}-{day:02}" + (f"T{time[:5]}{seconds}{time[5:]}" if time else "")
+
+    def _path(self, node: Node) -> Value:
+        steps, at = node.steps, node.at
+        first = steps[0]
+        # A column with the name of the table remains accessible.
+        hidden = len(steps) == 1 and any(_same(first, column.name) for column in self._columns)
+        if _same(first, *self._alias) and not hidden:
+            steps = steps[1:]
+        if self._file.columns is None:
+            return Value(self._paths.setdefault(steps, f"p{len(self._paths)}") if steps else "r", Kind.ANY)
+        if not steps:
+            self._refuse("EvaluatorBindingDoesNotExist", "a row is not a value: write * for all its columns", at)
+        if isinstance(steps[0], int):
+            self._refuse("EvaluatorBindingDoesNotExist", "a row is not an array: name a column, as in s._1", at)
+        place = self._column(steps[0], at)
+        if self._file.format == "parquet":
+            return self._nested(self._columns[place], steps[1:], at)
+        if len(steps) > 1:
+            reason = f"{self._columns[place].name} is a text: a column of CSV has no fields"
+            self._refuse("EvaluatorBindingDoesNotExist", reason, at)
+        return Value(f"c{place}", Kind.ANY)
+
+    def _column(self, name: Name, at: int) -> int:
+        csv = self._file.format == "csv"
+        if csv and not name.quoted and re.fullmatch(r"_[1-9][0-9]{0,8}", name.text):
+            number = int(name.text[1:])
+            if number > len(self._columns):
+                reason = f"{name.text} is beyond the first row, which has {len(self._columns)} columns"
+                self._refuse("InvalidColumnIndex", reason, at)
+            return number - 1
+        if csv and self._file.csv.header != "use":
+            reason = f"{name.text} is a name, but the header is not used: write _1, or pass --csv-header use"
+            self._refuse("MissingHeaders", reason, at)
+        return self._among([column.name for column in self._columns], name, "the file", at)
+
+    def _nested(self, column: Field, steps: Sequence[Step], at: int) -> Value:
+        from pyarrow import types
+
+        sql, type = quoted(column.name), column.type
+        for step in steps:
+            if isinstance(step, int) and (types.is_list(type) or types.is_large_list(type)):
+                sql, type = f"get({sql}, {step})", type.value_type
+            elif isinstance(step, Name) and types.is_struct(type):
+                inner = type.field(self._among([field.name for field in type], step, column.name, at))
+                sql, type = f"{sql}.{quoted(inner.name)}", inner.type
+            else:
+                shown = f"[{step}]" if isinstance(step, int) else f".{step.text}"
+                self._refuse("EvaluatorBindingDoesNotExist", f"{column.name} is {type}, and has no {shown}", at)
+        return Value(sql, kind_of(type))
+
+    def _among(self, names: Sequence[str], name: Name, where: str, at: int) -> int:
+        """Return the index of the name that *name* refers to in *names*."""
+        found = [place for place, known in enumerate(names) if _same(name, known)]
+        if len(found) > 1:
+            found = [place for place in found if names[place] == name.text] or found
+        if len(found) > 1:
+            several = ", ".join(f'"{names[place]}"' for place in found)
+            self._refuse("AmbiguousFieldName", f"{name.text} may be {several}: quote the one you mean", at)
+        if not found:
+            close = difflib.get_close_matches(name.text, names, 1)
+            known = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+            meant = f"did you mean {close[0]}?" if close else f"there is {known}"
+            self._refuse("EvaluatorBindingDoesNotExist", f"{where} has no column {name.text}: {meant}", at)
+        return found[0]
+
+    def _refuse(self, code: str, reason: str, at: int) -> NoReturn:
+        raise SelectError(code, reason, self._sql, at)
 
 
-def _literal(found: tree.Literal, sql: str) -> Value:
-    """Return the value of a literal."""
-    text = found.text
-    match found.sort:
-        case "null" | "missing":
-            return Value("NULL", Kind.NULL)
-        case "boolean":
-            return Value(text.upper(), Kind.BOOLEAN)
-        case "text":
-            return Value(of_text(text), Kind.TEXT)
-        case "moment":
-            return Value(f"TIMESTAMP{of_text(_moment(found, sql))}", Kind.MOMENT)
-        case "integer" if int(text[:20]) < 2**63 and len(text.lstrip("0")) < 20:
-            return Value(f"{int(text)}L", Kind.INTEGER)
-        case "integer" | "decimal" if len(text) <= 38:
-            return Value(f"{text.rstrip('.')}BD", Kind.DECIMAL)
-        case _:
-            return Value(f"CAST('{text}' AS DOUBLE)", Kind.FLOAT)
+def _same(step: Step, known: str, quoted: bool = False) -> bool:
+    return isinstance(step, Name) and (
+        step.text == known or (not step.quoted and not quoted and step.text.lower() == known.lower())
+    )
 
 
-def _moment(found: tree.Literal, sql: str) -> str:
-    """Return an Ion timestamp in Spark's syntax."""
-    date, _, time = found.text.partition("T")
-    year, month, day = [*map(int, date.split("-")), 1, 1][:3] if "-" in date else (int(date), 1, 1)
-    try:
-        datetime.date(year, month, day)
-        if time:
-            whole, dot, rest = time.partition(".")
-            zone = rest.lstrip("0123456789") if dot else ""
-            datetime.time.fromisoformat(whole + zone)
-    except ValueError as error:
-        reason = f"{found.text} is no moment: {error}"
-        raise SelectError("ValueParseFailure", reason, sql, found.at) from None
-    seconds = "" if re.match(r"\d\d:\d\d:", time) else ":00"
-    return f"{year:04}-{month:02}-{day:02}" + (f"T{time[:5]}{seconds}{time[5:]}" if time else "")
+def of_variant(record: str, steps: Sequence[Step]) -> str:
+    """Return the value at *steps* in a variant: by exact name, or else, if the name is not quoted, in any case."""
+    exact = _exact(record, steps)
+    if all(isinstance(step, int) or step.quoted for step in steps):
+        return exact
+    found = record
+    for step in steps:
+        if isinstance(step, int) or step.quoted:
+            found = _exact(found, [step])
+        else:
+            entries = f"map_entries(try_cast({found} AS MAP<STRING, VARIANT>))"
+            found = f"try_element_at(filter({entries}, e -> lower(e.key) = {of_text(step.text.lower())}), 1).value"
+    return f"coalesce({exact}, {found})"
+
+
+def _exact(record: str, steps: Sequence[Step]) -> str:
+    path = "$"
+    for step in steps:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif '"' in step.text or "?" in step.text or not step.text:
+            # Spark's paths cannot express these.
+            record = record if path == "$" else f"variant_get({record}, {of_text(path)})"
+            record = f"try_element_at(try_cast({record} AS MAP<STRING, VARIANT>), {of_text(step.text)})"
+            path = "$"
+        else:
+            path += f"[{json.dumps(step.text, ensure_ascii=False)}]" if "\\" not in step.text else f"['{step.text}']"
+    return record if path == "$" else f"variant_get({record}, {of_text(path)})"

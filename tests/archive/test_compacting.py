@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake.archives import archived, assert_nothing_else, manifest, publish, published
+from archive.archives import archived, assert_nothing_else, manifest, publish, published
 
-from eventkit import lake
+from eventkit import archive
+from eventkit.archive import archiver
+from eventkit.archive.archiver import crowds
 from eventkit.conformance.clauses import proves
-from eventkit.lake import archiver
-from eventkit.lake.archiver import crowds
 from eventkit.operations.bulk import LakeFile, ListPaths
 from eventkit.testing import advance
 
@@ -20,14 +20,14 @@ def test_many_small_files_become_one(kit: Any, url: str, location: Path) -> None
     """It holds the same events; the small ones stay for an hour, for their readers."""
     for _ in range(8):
         publish(kit, 3)
-        came = lake.archive(url, "orders", to=location)
+        came = archive.archive(url, "orders", to=location)
     assert came.compacted == 8
     assert len(manifest(kit).files) == 1
     assert archived(kit, location) == published(kit)
     assert len(kit._connection.execute(ListPaths("orders"))) == 9
     assert_nothing_else(kit, location)
     advance(kit, 3_601)
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert len(kit._connection.execute(ListPaths("orders"))) == 1
     assert_nothing_else(kit, location)
 

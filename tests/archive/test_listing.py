@@ -8,14 +8,14 @@ from typing import Any
 
 import deltalake
 import pytest
-from lake.archives import archived, listed, manifest, publish, published
+from archive.archives import archived, listed, manifest, publish, published
 from pyiceberg.table import StaticTable
 
-from eventkit import EventkitError, lake
+from eventkit import EventkitError, archive
+from eventkit.archive import iceberg
+from eventkit.archive.files import Store, topic_folder
+from eventkit.archive.turn import Listing
 from eventkit.conformance.clauses import proves
-from eventkit.lake import iceberg, layout
-from eventkit.lake.store import Store
-from eventkit.lake.turn import Listing
 from eventkit.testing import advance
 
 formats = pytest.mark.parametrize("format", ["delta", "iceberg"])
@@ -24,7 +24,7 @@ on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 def versions(location: Path, format: str) -> int:
     """Return the number of commits to the table."""
-    root = location / layout.folder("orders")
+    root = location / topic_folder("orders")
     if format == "delta":
         return int(deltalake.DeltaTable(str(root)).version())
     return len(StaticTable.from_metadata(str(root)).metadata.snapshots)
@@ -32,7 +32,7 @@ def versions(location: Path, format: str) -> int:
 
 def files(location: Path, format: str) -> set[str]:
     """Return the files of the table, relative to the archive's folder."""
-    root = location / layout.folder("orders")
+    root = location / topic_folder("orders")
     if format == "delta":
         paths = deltalake.DeltaTable(str(root)).file_uris()
     else:
@@ -43,7 +43,7 @@ def files(location: Path, format: str) -> set[str]:
 
 def sought(location: Path, format: str, offset: int) -> list[str]:
     """Return the payload at an offset, reading only the files that can have it."""
-    root = str(location / layout.folder("orders"))
+    root = str(location / topic_folder("orders"))
     if format == "delta":
         filters: Any = [("offset", "=", offset)]
         found = deltalake.DeltaTable(root).to_pyarrow_table(filters=filters)
@@ -58,16 +58,16 @@ def sought(location: Path, format: str, offset: int) -> list[str]:
 def test_a_table_has_what_was_published(kit: Any, url: str, location: Path, format: Any) -> None:
     """It does after several runs, over days, and for events pruned from the database."""
     publish(kit, 5)
-    lake.archive(url, "orders", to=location, format=format)
+    archive.archive(url, "orders", to=location, format=format)
     assert listed(location, format) == published(kit)
     publish(kit, 4)
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     advance(kit, 2 * 86_400)
     publish(kit, 3)
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     expected = archived(kit, location)
     assert [row[:4] for row in expected] == [row[:4] for row in published(kit)]
-    lake.archive(url, "orders", prune=True)
+    archive.archive(url, "orders", prune=True)
     assert listed(location, format) == expected
     for number in (0, 4, 5, -1):
         assert sought(location, format, expected[number][0]) == [expected[number][2]]
@@ -81,12 +81,12 @@ def test_files_are_swapped_in_one_commit(kit: Any, url: str, location: Path, for
     for _ in range(8):
         before = versions(location, format) if location.exists() else 0
         publish(kit, 3)
-        came = lake.archive(url, "orders", to=location, format=format)
+        came = archive.archive(url, "orders", to=location, format=format)
     assert came.compacted == 8
     assert versions(location, format) == before + 2
     assert files(location, format) == {file.path for file in manifest(kit).files}
     assert listed(location, format) == archived(kit, location) == published(kit)
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert versions(location, format) == before + 2
 
 
@@ -98,19 +98,19 @@ def test_an_archive_of_files_becomes_a_table_and_stays_it(
 ) -> None:
     """It keeps all its events; its format cannot be changed again."""
     publish(kit, 3)
-    lake.archive(url, "orders", to=location)
-    monkeypatch.setitem(sys.modules, f"eventkit.lake.{format}", None)
+    archive.archive(url, "orders", to=location)
+    monkeypatch.setitem(sys.modules, f"eventkit.archive.{format}", None)
     with pytest.raises(EventkitError, match=rf"takes .*{format}: pip install 'eventkit-db\[{format}\]'$"):
-        lake.archive(url, "orders", format=format)
+        archive.archive(url, "orders", format=format)
     monkeypatch.undo()
-    lake.archive(url, "orders", format=format)
+    archive.archive(url, "orders", format=format)
     assert listed(location, format) == published(kit)
     other: Any = {"delta": "iceberg", "iceberg": "delta"}[format]
     for refused in ("parquet", other):
         with pytest.raises(EventkitError, match=f"has format {format}, not {refused}: pass that"):
-            lake.archive(url, "orders", format=refused)
+            archive.archive(url, "orders", format=refused)
     with pytest.raises(ValueError, match="format is one of parquet, delta, iceberg, not 'orc'"):
-        lake.archive(url, "orders", format="orc")  # type: ignore[arg-type]
+        archive.archive(url, "orders", format="orc")  # type: ignore[arg-type]
 
 
 @proves("D20")
@@ -119,19 +119,19 @@ def test_an_archive_of_files_becomes_a_table_and_stays_it(
 def test_a_table_that_is_lost_or_damaged_is_written_anew(kit: Any, url: str, location: Path, format: Any) -> None:
     """It is rewritten after its removal, as the error says; the archive is complete all the time."""
     publish(kit, 3)
-    lake.archive(url, "orders", to=location, format=format)
-    folder = location / layout.folder("orders") / {"delta": "_delta_log", "iceberg": "metadata"}[format]
+    archive.archive(url, "orders", to=location, format=format)
+    folder = location / topic_folder("orders") / {"delta": "_delta_log", "iceberg": "metadata"}[format]
     for file in folder.glob("*.json"):
         file.write_text("{")
     publish(kit, 2)
     with pytest.raises(
         EventkitError, match=f"cannot be brought in step: .*remove topic=orders/{folder.name}"
     ) as caught:
-        lake.archive(url, "orders")
+        archive.archive(url, "orders")
     assert "\n" not in str(caught.value)
-    assert lake.check(url, "orders").events == 3
+    assert archive.check(url, "orders").events == 3
     shutil.rmtree(folder)
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert listed(location, format) == published(kit)
 
 
@@ -141,7 +141,7 @@ def test_a_table_that_is_lost_or_damaged_is_written_anew(kit: Any, url: str, loc
 def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, location: Path, format: Any) -> None:
     """Its turn has ended between reading the manifest and committing."""
     publish(kit, 3)
-    lake.archive(url, "orders", to=location, format=format)
+    archive.archive(url, "orders", to=location, format=format)
     late, store = Listing(Store(str(location)), "orders", format), []
 
     def manifest_of_before() -> Any:
@@ -149,7 +149,7 @@ def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, locat
         if not store:
             store.append(found)
             publish(kit, 2)
-            lake.archive(url, "orders")
+            archive.archive(url, "orders")
             return found[:0]
         return found
 
@@ -165,13 +165,13 @@ def test_whatever_a_topic_is_called(kit: Any, url: str, location: Path, format: 
     publish(kit, 3, "a/b é#?")
     if format == "delta":
         with pytest.raises(EventkitError, match="folders with % in their names.*as iceberg or parquet"):
-            lake.archive(url, "a/b é#?", to=location, format=format)
+            archive.archive(url, "a/b é#?", to=location, format=format)
         assert not location.exists()
     else:
-        lake.archive(url, "a/b é#?", to=location, format=format)
+        archive.archive(url, "a/b é#?", to=location, format=format)
         assert listed(location, format, "a/b é#?") == published(kit, "a/b é#?")
     kit.stream("orders").configure(retain=timedelta(days=9))
-    lake.archive(url, "orders", to=location, format=format)
+    archive.archive(url, "orders", to=location, format=format)
     assert listed(location, format) == []
 
 
@@ -186,12 +186,12 @@ def test_versions_of_a_table_do_not_pile_up(
     sizes = []
     for _ in range(12):
         publish(kit, 1)
-        lake.archive(url, "orders", to=location, format="iceberg")
+        archive.archive(url, "orders", to=location, format="iceberg")
         sizes.append(len(list((location / "topic=orders" / "metadata").iterdir())))
     assert max(sizes) < 20
     assert listed(location, "iceberg") == published(kit)
     # The state after a kill between the two commits.
     hint = location / "topic=orders" / "metadata" / "version-hint.text"
     hint.write_text(str(int(hint.read_text()) - 1))
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert listed(location, "iceberg") == published(kit)

@@ -6,7 +6,7 @@ from typing import Any
 from pyarrow import parquet
 
 import eventkit
-from eventkit.lake import layout
+from eventkit.archive.files import topic_folder
 from eventkit.operations.bulk import Lake, ListPaths, ReadLake
 
 
@@ -36,11 +36,11 @@ def listed(location: Path, format: str, topic: str = "orders") -> list[tuple[Any
     if format == "delta":
         import deltalake
 
-        table = deltalake.DeltaTable(str(location / layout.folder(topic))).to_pyarrow_table()
+        table = deltalake.DeltaTable(str(location / topic_folder(topic))).to_pyarrow_table()
     else:
         from pyiceberg.table import StaticTable
 
-        table = StaticTable.from_metadata(str(location / layout.folder(topic))).scan().to_arrow()
+        table = StaticTable.from_metadata(str(location / topic_folder(topic))).scan().to_arrow()
     assert set(table["topic"].to_pylist()) <= {topic}
     return sorted(
         (row["offset"], row["key"], row["payload"], dict(row["headers"] or {}), row["created_at"])

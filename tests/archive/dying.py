@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from eventkit import arrow
+from eventkit.archive import archiver, replayer, turn
+from eventkit.archive.files import Store
+from eventkit.archive.turn import Listing
 from eventkit.kit import backend_of
-from eventkit.lake import archiver, replayer, turn
-from eventkit.lake.store import Store
-from eventkit.lake.turn import Listing
 from eventkit.operations import Operation, Plan, Rows, Scope
 
 

@@ -2,16 +2,16 @@
 
 ::
 
-    lake.archive("sqlite:///shop.db", "orders", to="lake", prune=True, older_than=30 * 86_400)
-    lake.replay("sqlite:///shop.db", "orders", to_queue="invoices", since=january)
+    archive.archive("sqlite:///shop.db", "orders", to="archive", prune=True, older_than=30 * 86_400)
+    archive.replay("sqlite:///shop.db", "orders", to_queue="invoices", since=january)
 
 It needs Arrow (``pip install 'eventkit-db[archive]'``) and no Spark: reading a database and writing files
 is bound by one disk, which a cluster does not make faster.
 """
 
-from .archiver import Archived, archive
+from .archiver import Archived, Checked, archive, check
 from .replayer import Replayed, replay
-from .verification import Adopted, Checked, adopt_archive, adopt_checkpoint, check
+from .turn import Adopted, adopt_archive, adopt_checkpoint
 
 __all__ = [
     "Adopted",

@@ -1,23 +1,30 @@
-"""The turn of one archiver: the files that it knows, and the lease under which it adds to them."""
+"""The turn of one archiver, under which it adds files to an archive, and adopting a database that was restored."""
 
+import posixpath
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, get_args
+from typing import Literal, NamedTuple, NoReturn, Protocol, get_args
 
 import msgspec
 
 from ..errors import EventkitError
-from ..operations.bulk import ExtendLake, FindRetired, ForgetFiles, LakeFile, ListPaths, OpenLake, ReadLake, SwapFiles
-from ..operations.position import Position
+from ..kit import backend_of
+from ..operations.bulk import (
+    AdoptLake,
+    ExtendLake,
+    FindRetired,
+    ForgetFiles,
+    LakeFile,
+    ListPaths,
+    OpenLake,
+    ReadLake,
+    SwapFiles,
+)
+from ..operations.position import FindFork, Position, VerifyPosition
 from ..operations.tables import ReadIdentity
 from ..protocols import Connection
-from . import layout
-from .store import Store
-
-if TYPE_CHECKING:
-    from .store import Store
-
+from .files import Store, epoch_of, topic_folder
 
 Format = Literal["parquet", "delta", "iceberg"]
 """The formats of an archive: Parquet only, or with a table that lists the same files as the manifest."""
@@ -56,7 +63,7 @@ class Table(Protocol):
 class Listing:
     """The synchronization of a topic's table with the manifest."""
 
-    def __init__(self, store: "Store", topic: str, format: str) -> None:
+    def __init__(self, store: Store, topic: str, format: str) -> None:
         self._store = store
         self._table: Table
         try:
@@ -122,7 +129,7 @@ def claim_in(store: Store, topic: str) -> Claim | None:
 
 
 def _claim_path(topic: str) -> str:
-    return f"{layout.folder(topic)}/_turn.json"
+    return f"{topic_folder(topic)}/_turn.json"
 
 
 class Turn:
@@ -139,7 +146,7 @@ class Turn:
         self.store = Store(lake.location if location is None and lake is not None else location or "")
         chosen = format or (lake.format if lake is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
-        with self.store.told("cannot be written"):
+        with self.store.explained("cannot be written"):
             if lake is None:
                 self._try()
             self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location, format))
@@ -168,7 +175,7 @@ class Turn:
     def clear(self) -> None:
         """Delete files that were replaced a while ago."""
         paths = self._connection.execute(FindRetired(self.topic, _GRACE))
-        with self.store.told("cannot be written"):
+        with self.store.explained("cannot be written"):
             for path in paths:
                 self.store.remove(path)
         if paths:
@@ -180,7 +187,7 @@ class Turn:
 
     def _try(self) -> None:
         """Write a file there once, because the location cannot be changed after the first turn."""
-        path = f"{layout.folder(self.topic)}/_tried"
+        path = f"{topic_folder(self.topic)}/_tried"
         self.store.write(path, b"")
         self.store.remove(path)
 
@@ -202,16 +209,10 @@ class Turn:
 
     def _sweep(self) -> None:
         """Delete unfinished files of earlier turns."""
-        left = [path for path in self.store.list(layout.folder(self.topic)) if self._is_over(path)]
-        if left:
-            known = set(self._connection.execute(ListPaths(self.topic)))
-            for path in left:
-                if path not in known:
-                    self.store.remove(path)
-
-    def _is_over(self, path: str) -> bool:
-        epoch = layout.epoch(path)
-        return epoch is not None and epoch < self.epoch
+        found = self.store.list(topic_folder(self.topic))
+        if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
+            for path in left.difference(self._connection.execute(ListPaths(self.topic))):
+                self.store.remove(path)
 
     def _ended(self, files: list[LakeFile]) -> EventkitError:
         """Return the error for *files* that were not added, and never will be."""
@@ -222,3 +223,97 @@ class Turn:
             f"another process has begun to archive topic {self.topic!r}: the events archived so far stay, and it "
             f"continues after them; archive a topic from one process at a time"
         )
+
+
+class Adopted(NamedTuple):
+    """An adopted database: the topic, the place, the offset reached before, and the offset after which to continue."""
+
+    topic: str
+    location: str
+    before: int
+    after: int
+    files: int
+
+
+def adopt_checkpoint(url: str, checkpoint: str | Path) -> list[Adopted]:
+    """Let a Spark query continue after the last event that both its checkpoint and the database have.
+
+    The query has to be stopped.  Rows that it has written from lost events stay where they are.  Topics in which the
+    database has not gone back are unchanged.
+    """
+    store = Store(checkpoint)
+    batches = sorted(int(name) for path in store.list("offsets") if (name := posixpath.basename(path)).isdigit())
+    if not batches:
+        raise ValueError(f"{store.location} is no checkpoint of a query: name the folder given as checkpointLocation")
+    adopted: dict[str, Adopted] = {}
+    with closing(backend_of(url).connect(url, create=False)) as connection:
+        # The last micro-batch may have to be repeated, from the end of the one before it.
+        for batch in batches[-2:]:
+            path = f"offsets/{batch}"
+            text = (store.read(path) or b"").decode()
+            lines = [_adopt_line(connection, store.location, line, adopted) for line in text.split("\n")]
+            if "\n".join(lines) != text:
+                store.remove(f"offsets/.{batch}.crc")
+                store.write(path, "\n".join(lines).encode())
+    return list(adopted.values())
+
+
+def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adopted:
+    """Let the archive of a topic continue from the database's state of it.
+
+    Files that the database does not know have lost events: they are moved to the folder ``_lost`` of the topic.  *to*
+    names the archive's folder if the database is older than the archive.
+    """
+    with closing(backend_of(url).connect(url, create=False)) as connection:
+        lake = connection.execute(ReadLake(topic))
+        if lake is None:
+            if to is None:
+                raise ValueError(f"topic {topic!r} has no archive in this database: pass the archive's folder with to=")
+            connection.execute(OpenLake(topic, Store(to).location, None))
+            lake = connection.execute(ReadLake(topic))
+            assert lake is not None
+        store = Store(to or lake.location)
+        with store.explained("cannot be adopted"):
+            claim = claim_in(store, topic)
+            if claim is not None and claim.database != connection.execute(ReadIdentity()):
+                raise EventkitError(f"the archive of topic {topic!r} in {store.location} is one of another database")
+            missing = [file.path for file in lake.files if store.size(file.path) is None]
+            if missing:
+                raise EventkitError(
+                    f"{len(missing)} files of the manifest are not in {store.location}, such as "
+                    f"{missing[0]}: they were compacted since; restore the folder as it was with the database"
+                )
+            known = set(connection.execute(ListPaths(topic)))
+            lost = [path for path in store.list(topic_folder(topic)) if epoch_of(path) and path not in known]
+            for path in lost:
+                store.move(path, f"{topic_folder(topic)}/_lost/{posixpath.basename(path)}")
+            if claim is not None:
+                connection.execute(AdoptLake(topic, claim.turn))
+        reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=lake.covered)
+    return Adopted(topic, store.location, reached, lake.covered, len(lost))
+
+
+def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[str, Adopted]) -> str:
+    """Return a line of a checkpoint, with its positions replaced by those of this database."""
+    try:
+        places = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return line
+    if not isinstance(places, dict) or not places:
+        return line
+    changed = False
+    for topic, place in places.items():
+        position = Position.read_back(place)
+        if position is None:
+            return line
+        if position.database != connection.execute(ReadIdentity()):
+            raise EventkitError(
+                f"the checkpoint {location} is of another database than the one at the url: correct the url, or start "
+                f"again with another checkpointLocation"
+            )
+        if not connection.execute(VerifyPosition(topic, position)):
+            fork = connection.execute(FindFork(topic, position))
+            places[topic] = fork._asdict()
+            adopted[topic] = Adopted(topic, location, position.offset, fork.offset, 0)
+            changed = True
+    return msgspec.json.encode(places).decode() if changed else line

@@ -25,8 +25,7 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, MapType, NestedField, StringType, TimestamptzType
 
 from ..operations.bulk import LakeFile
-from . import layout
-from .store import Store
+from .files import Store, topic_folder
 from .turn import Conflict
 
 _SCHEMA = Schema(
@@ -37,7 +36,7 @@ _SCHEMA = Schema(
     NestedField(5, "headers", MapType(7, StringType(), 8, StringType(), value_required=False)),
     NestedField(6, "created_at", TimestamptzType(), required=True),
 )
-"""`layout.SCHEMA`, with the column numbers of Iceberg."""
+"""`files.SCHEMA`, with the column numbers of Iceberg."""
 
 _DAYS = PartitionSpec(PartitionField(source_id=6, field_id=1000, transform=DayTransform(), name="date"))
 
@@ -63,7 +62,7 @@ class Iceberg:
     failures: tuple[type[Exception], ...] = (OSError, ValueError, ValidationError, ValidationException)
 
     def __init__(self, store: Store, topic: str) -> None:
-        self.folder = f"{layout.folder(topic)}/metadata"
+        self.folder = f"{topic_folder(topic)}/metadata"
         self._store = store
         self._topic = topic
         self._version = 0
@@ -75,7 +74,7 @@ class Iceberg:
         names = [posixpath.basename(path) for path in self._store.list(self.folder)]
         self._version = max((int(found[1]) for name in names if (found := _VERSION.fullmatch(name))), default=0)
         if not self._version:
-            root = self._store.place.uri(layout.folder(self._topic))
+            root = self._store.place.uri(topic_folder(self._topic))
             self.write(new_table_metadata(_SCHEMA, _DAYS, UNSORTED_SORT_ORDER, root, dict(_SETTINGS)))
         self._hint()
         content = self._store.read(self._path()) or b""

@@ -1,17 +1,30 @@
-"""The files of an archive: the object store or folder, and reading them."""
+"""The files of an archive: their folders, names and columns, the store that has them, and reading them.
+
+An archive is a folder of this machine, or one that Arrow reaches by a URI (``s3://…``, ``gs://…``).  In it, each
+topic has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
+number of the turn that wrote it, and a token, so that no two ever have the same name::
+
+    topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-7-1f0c9a6be2d04a57.parquet
+
+Folders are named as by Hive, so other tools find topic and date there.  **A file counts if the manifest has it**
+(`ReadLake`): the folder may also have unfinished files, and files that were replaced.
+"""
 
 import errno
 import os
 import posixpath
 import re
+import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs, parquet
@@ -19,7 +32,49 @@ from pyarrow import fs, parquet
 from ..arrow import compute
 from ..errors import EventkitError
 from ..operations.bulk import LakeFile
-from . import layout
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("payload", pa.string(), nullable=False),
+        pa.field("headers", pa.map_(pa.string(), pa.string())),
+        pa.field("created_at", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+"""The columns of a file, which are those of Spark's source ``eventkit``; its rows are in the order of offsets."""
+
+_NAME = re.compile(r"/date=[\d-]{10}/\.?\d{20}-\d{20}-(\d+)-[0-9a-f]{16}\.parquet(?:\.part)?$")
+
+_LONGEST = 200
+"""The maximum length of a folder's name; some file systems refuse longer ones."""
+
+
+def topic_folder(topic: str) -> str:
+    """Return the folder of a topic, relative to the archive's."""
+    name = quote(topic, safe="")
+    if len(name) > _LONGEST:
+        begin = re.sub("%.?$", "", name[: _LONGEST - 20])
+        name = f"{begin}~{sha256(topic.encode()).hexdigest()[:16]}"
+    return f"topic={name}"
+
+
+def new_path(topic: str, date: str, first: int, last: int, epoch: int) -> str:
+    """Return the path of a new file for events of a day (``2026-01-31``), relative to the archive's folder."""
+    return f"{topic_folder(topic)}/date={date}/{first:020}-{last:020}-{epoch}-{secrets.token_hex(8)}.parquet"
+
+
+def epoch_of(path: str) -> int | None:
+    """Return the turn in which the file was written; None for a file that is not of an archive."""
+    found = _NAME.search(path)
+    return int(found[1]) if found else None
+
+
+def date_of(moment: int) -> str:
+    """Return the day of a time in milliseconds."""
+    return datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y-%m-%d")
+
 
 _SECRET = re.compile(r"key|secret|token|password|credential|signature", re.IGNORECASE)
 """The parameters of a URI that are credentials."""
@@ -78,12 +133,11 @@ class Location:
             return fs.LocalFileSystem(), self.name
         uri = self._uri._replace(query=urlencode(self._parameters(), safe=":/")).geturl()
         try:
-            files, root = fs.FileSystem.from_uri(uri)
+            return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
         except ValueError as error:
             raise ValueError(
                 f"{self.name} names no folder that Arrow knows of: {self.without_secrets(error)}"
             ) from None
-        return files, root
 
     def delta_options(self) -> dict[str, str]:
         """Return the options with which deltalake finds the same store."""
@@ -158,7 +212,7 @@ class Store:
         self.place = location if isinstance(location, Location) else Location(location)
         self.location = self.place.name
         self._settled: set[str] = set()
-        with self.told("cannot be reached"):
+        with self.explained("cannot be reached"):
             self.files, self._root = self.place.open()
 
     def begin(self, path: str) -> Any:
@@ -168,27 +222,29 @@ class Store:
 
     def finish(self, path: str, name: str) -> int:
         """Rename the closed file that was begun as *path*; return its size in bytes."""
-        part, whole = self._part(path), self._whole(name)
-        with self._begun():
+        part, whole, folder = self._part(path), self._whole(name), posixpath.dirname(name)
+        try:
             self._settle(part)
             self.files.move(part, whole)
-        folder = posixpath.dirname(name)
-        self._settle(self._whole(folder))
-        # A new folder changes the folders above it; the first file in it could be lost with them.
-        if folder not in self._settled:
-            self._settled.add(folder)
-            while folder:
-                folder = posixpath.dirname(folder)
-                self._settle(self._whole(folder))
-        with self._begun():
+            self._settle(self._whole(folder))
+            # A new folder changes the folders above it; the first file in it could be lost with them.
+            if folder not in self._settled:
+                self._settled.add(folder)
+                while folder:
+                    folder = posixpath.dirname(folder)
+                    self._settle(self._whole(folder))
             size = self.size(name)
             if size is None:
                 raise FileNotFoundError(whole)
-        return size
+            return size
+        except FileNotFoundError as error:
+            reason = "the unfinished file is gone; another process may be archiving the same topic"
+            raise FileNotFoundError(errno.ENOENT, reason) from error
 
     def discard(self, path: str) -> None:
         """Delete the file that was begun as *path*."""
-        self._remove(self._part(path))
+        with suppress(FileNotFoundError):
+            self.files.delete_file(self._part(path))
 
     def open(self, path: str) -> Any:
         """Open the file for random access."""
@@ -226,19 +282,11 @@ class Store:
 
     def remove(self, path: str) -> None:
         """Delete a file, if it exists."""
-        self._remove(self._whole(path))
+        with suppress(FileNotFoundError):
+            self.files.delete_file(self._whole(path))
 
     @contextmanager
-    def _begun(self) -> Iterator[None]:
-        """Explain why a file is missing that this process has begun."""
-        try:
-            yield
-        except FileNotFoundError as error:
-            reason = "the unfinished file is gone; another process may be archiving the same topic"
-            raise FileNotFoundError(errno.ENOENT, reason) from error
-
-    @contextmanager
-    def told(self, what: str) -> Iterator[None]:
+    def explained(self, what: str) -> Iterator[None]:
         """Raise errors of the file system as `EventkitError`, in one line."""
         try:
             yield
@@ -247,10 +295,6 @@ class Store:
             raise EventkitError(
                 f"the archive in {self.location} {what}: {reason}; the files in its manifest are unchanged"
             ) from (None if self.place.is_remote else error)
-
-    def _remove(self, whole: str) -> None:
-        with suppress(FileNotFoundError):
-            self.files.delete_file(whole)
 
     def _whole(self, path: str) -> str:
         return posixpath.join(self._root, path)
@@ -271,20 +315,20 @@ class Store:
 
 def tables(store: Store, file: LakeFile) -> Iterator[Any]:
     """Yield the events of a file, some at a time; each page is compared with its checksum."""
-    check(store, file)
+    check_file(store, file)
     try:
         with store.open(file.path) as stream, parquet.ParquetFile(stream, page_checksum_verification=True) as found:
             if found.metadata.num_rows != file.rows:
                 _damaged(store, file, f"has {found.metadata.num_rows:,} events instead of {file.rows:,}")
             for group in range(found.num_row_groups):
-                yield found.read_row_group(group).cast(layout.SCHEMA)
+                yield found.read_row_group(group).cast(SCHEMA)
     except (OSError, pa.ArrowException) as error:
         _damaged(store, file, f"cannot be read ({' '.join(str(error).split())[:200]})")
 
 
-def check(store: Store, file: LakeFile) -> None:
+def check_file(store: Store, file: LakeFile) -> None:
     """Raise `EventkitError` if a file is missing or has another size."""
-    with store.told("cannot be read"):
+    with store.explained("cannot be read"):
         size = store.size(file.path)
     if size is None:
         _damaged(store, file, "is missing")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake import dying
-from lake.archives import archived, assert_nothing_else, listed, manifest, publish, published
+from archive import dying
+from archive.archives import archived, assert_nothing_else, listed, manifest, publish, published
 
-from eventkit import lake
+from eventkit import archive
+from eventkit.archive import archiver
 from eventkit.conformance.clauses import proves
-from eventkit.lake import archiver
 
 KILLED, DONE = -9, 0
 NEVER = 1_000_000
@@ -77,7 +77,7 @@ def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, locatio
     with dying_at(url, location, "archive") as dying:
         kills = list(steps_to(dying, lambda: publish(kit, 12), share))
     assert kills[-1] > 30
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert archived(kit, location) == published(kit)
     assert_nothing_else(kit, location)
 
@@ -90,12 +90,12 @@ def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, locat
     def add() -> None:
         for _ in range(3):
             publish(kit, 4)
-            lake.archive(url, "orders", to=location)
+            archive.archive(url, "orders", to=location)
 
     with dying_at(url, location, "compact") as dying:
         assert list(steps_to(dying, add, share))[-1] > 20
     assert archived(kit, location) == published(kit)
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert_nothing_else(kit, location)
 
 
@@ -113,7 +113,7 @@ def test_a_table_has_everything_once_whoever_is_killed(
         publish(kit, 25)
 
     publish(kit, 3)
-    lake.archive(url, "orders", to=location, format=format)
+    archive.archive(url, "orders", to=location, format=format)
     behind = 0
     with dying_at(url, location, what) as dying:
         for _ in steps_to(dying, add, share):
@@ -123,7 +123,7 @@ def test_a_table_has_everything_once_whoever_is_killed(
         assert behind
         add()
         assert dying(3) == KILLED
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert listed(location, format) == archived(kit, location) == published(kit)
 
 
@@ -146,7 +146,7 @@ def test_a_killed_prune_drops_only_what_is_archived(kit: Any, url: str, location
 def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path, share: int) -> None:
     """The same call again writes the rest, and nothing twice."""
     publish(kit, 40)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     with dying_at(url, location, "replay") as dying:
         list(steps_to(dying, lambda: None, share))
     again = [row[1:4] for row in published(kit, "again")]
@@ -166,7 +166,7 @@ def test_fifty_killed_archivers(kit: Any, url: str, location: Path) -> None:
             for _ in range(5):
                 every.update(publish(kit, chosen.randrange(1, 40)))
                 kills += dying(chosen.randrange(1, 90)) == KILLED
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     found = [row[0] for row in archived(kit, location)]
     assert sorted(every) == found
     assert_nothing_else(kit, location)

@@ -19,9 +19,8 @@ from ..operations import Operation
 from ..operations.bulk import Lake, LakeFile, MoveMark, ReadLake, ReadMark, WriteOnward
 from ..operations.enqueue import PLAIN, EnqueueMany
 from ..operations.stream import EventRow, PublishMany
-from ..protocols import Connection
-from ..rollup import Note, noted
-from .store import Store, merged
+from ..rollup import reported
+from .files import Store, merged
 
 _ROWS = 1_000
 _BYTES = 2**20
@@ -117,19 +116,34 @@ def replay(
     if rate is not None:
         checks.positive("rate", rate)
     target = _Target(
-        topic,
+        checks.name("topic", topic),
         None if to_topic is None else checks.name("topic", to_topic),
         None if to_queue is None else checks.name("queue", to_queue),
         dedup,
     )
+    asked = (target, filter) if id is None else (target, checks.name("replay", id))
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(checks.name("topic", topic)))
+        lake = connection.execute(ReadLake(topic))
         if lake is None:
             raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
-        chosen = None if id is None else checks.name("replay", id)
-        replaying = _Replaying(connection, lake, filter, target, rate, chosen, progress)
-        with noted(connection, f"replay:{topic}", lake.location, target.name) as note:
-            return replaying.run(note)
+        writer = f"replay:{sha256(msgspec.json.encode(asked)).hexdigest()[:32]}"
+        begun = at = connection.execute(ReadMark(writer))
+        with reported(connection, f"replay:{topic}", lake.location, target.name) as report:
+            if at == checks.MOST:
+                return Replayed(0, None, ended_before=True)
+            written, started = 0, monotonic()
+            remaining = msgspec.structs.replace(filter, after=max(at, filter.after))
+            for events in _chunks(lake, remaining, rate, progress):
+                to = events[-1]["offset"]
+                if not connection.execute(WriteOnward(writer, at, to, target.write(events))):
+                    raise EventkitError("another process runs the same replay: stop one of the two")
+                at, written = to, written + len(events)
+                report(len(events), at)
+                if rate is not None:
+                    sleep(max(0.0, started + written / rate - monotonic()))
+            # From here on, the same call is another replay, or, with an id, does nothing.
+            connection.execute(MoveMark(writer, at, 0 if id is None else checks.MOST))
+    return Replayed(written, begun or None)
 
 
 class _Target(NamedTuple):
@@ -142,11 +156,9 @@ class _Target(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The target's name in messages."""
         return f"topic {self.topic}" if self.queue is None else f"queue {self.queue}"
 
     def write(self, events: list[dict[str, Any]]) -> Operation[Any]:
-        """Return the operation that writes events there."""
         rows: list[EventRow] = [
             (event["payload"], event["key"], _headers(event), self._once(event)) for event in events
         ]
@@ -163,67 +175,28 @@ class _Target(NamedTuple):
         return f"replay:{source}:{event['offset']}"
 
 
-class _Replaying:
-    """A replay, which an earlier call may have begun."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        lake: Lake,
-        filter: Filter,
-        target: _Target,
-        rate: float | None,
-        id: str | None,
-        progress: Progress | None,
-    ) -> None:
-        self._connection = connection
-        self._store = Store(lake.location)
-        self._files = [file for file in lake.files if filter.touches(file)]
-        self._filter = filter
-        self._target = target
-        self._rate = rate
-        self._progress = progress or (lambda _done, _total: None)
-        self._ends_at = 0 if id is None else checks.MOST
-        asked = msgspec.json.encode((target, filter) if id is None else (target, id))
-        self._writer = f"replay:{sha256(asked).hexdigest()[:32]}"
-
-    def run(self, note: Note) -> Replayed:
-        """Write the remaining events."""
-        begun = at = self._connection.execute(ReadMark(self._writer))
-        if at == checks.MOST:
-            return Replayed(0, None, ended_before=True)
-        written, started = 0, monotonic()
-        for events in self._chunks(max(at, self._filter.after)):
-            to = events[-1]["offset"]
-            if not self._connection.execute(WriteOnward(self._writer, at, to, self._target.write(events))):
-                raise EventkitError("another process runs the same replay: stop one of the two")
-            at, written = to, written + len(events)
-            note(len(events), at)
-            if self._rate is not None:
-                sleep(max(0.0, started + written / self._rate - monotonic()))
-        # From here on, the same call is another replay, or, with an id, does nothing.
-        self._connection.execute(MoveMark(self._writer, at, self._ends_at))
-        return Replayed(written, begun or None)
-
-    def _chunks(self, after: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield the events after an offset, as many at a time as fit into one transaction."""
-        filter = msgspec.structs.replace(self._filter, after=after)
-        most = _ROWS if self._rate is None else max(1, min(_ROWS, int(self._rate * _PAUSE)))
-        total, looked = sum(file.rows for file in self._files), 0
-        chunk: list[dict[str, Any]] = []
-        size = 0
-        for table in merged(self._store, self._files):
-            looked += table.num_rows
-            for batch in filter.of(table).to_batches(_ROWS):
-                for event in batch.to_pylist():
-                    chunk.append(event)
-                    size += len(event["payload"])
-                    if len(chunk) >= most or size >= _BYTES:
-                        yield chunk
-                        chunk, size = [], 0
-            self._progress(looked, total)
-        if chunk:
-            yield chunk
+def _chunks(
+    lake: Lake, filter: Filter, rate: float | None, progress: Progress | None
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the matching events, as many at a time as fit into one transaction."""
+    most = _ROWS if rate is None else max(1, min(_ROWS, int(rate * _PAUSE)))
+    files = [file for file in lake.files if filter.touches(file)]
+    total, seen = sum(file.rows for file in files), 0
+    chunk: list[dict[str, Any]] = []
+    size = 0
+    for table in merged(Store(lake.location), files):
+        seen += table.num_rows
+        for batch in filter.of(table).to_batches(_ROWS):
+            for event in batch.to_pylist():
+                chunk.append(event)
+                size += len(event["payload"])
+                if len(chunk) >= most or size >= _BYTES:
+                    yield chunk
+                    chunk, size = [], 0
+        if progress is not None:
+            progress(seen, total)
+    if chunk:
+        yield chunk
 
 
 def _headers(event: dict[str, Any]) -> str | None:

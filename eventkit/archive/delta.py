@@ -12,11 +12,10 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
 from ..errors import EventkitError
 from ..operations.bulk import LakeFile
-from . import layout
-from .store import Store
+from .files import SCHEMA, Store, topic_folder
 from .turn import Conflict
 
-_SCHEMA = pa.schema([*layout.SCHEMA, pa.field("date", pa.date32())])
+_SCHEMA = pa.schema([*SCHEMA, pa.field("date", pa.date32())])
 """The day is in the name of the folder, and in no file."""
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 days"}
@@ -29,7 +28,7 @@ class Delta:
     failures: tuple[type[Exception], ...] = (DeltaError, OSError, ValueError)
 
     def __init__(self, store: Store, topic: str) -> None:
-        root = layout.folder(topic)
+        root = topic_folder(topic)
         self.folder = f"{root}/_delta_log"
         self._inside = f"{root}/"
         self._uri = store.place.uri(root)

@@ -1,9 +1,8 @@
-"""Archiving: events to Parquet, and small files to large ones."""
+"""Archiving: events to Parquet, small files to large ones, and the check of an archive against its files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from difflib import get_close_matches
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,15 +13,14 @@ from pyarrow import parquet
 from .. import checks
 from ..arrow import Fetch, compute, headers, moment, opened, pages, repeated, same
 from ..checks import Duration
-from ..errors import Truncated
+from ..errors import EventkitError, Truncated
 from ..kit import backend_of
-from ..operations.bulk import LakeFile, PruneArchived
-from ..operations.position import ReadPosition
+from ..operations.bulk import LakeFile, PruneArchived, ReadLake
+from ..operations.position import Position, ReadPosition
 from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
-from ..rollup import Note, noted
-from . import layout
-from .store import Store, check, tables
+from ..rollup import Report, reported
+from .files import SCHEMA, Store, check_file, date_of, new_path, tables
 from .turn import FORMATS, Format, Turn
 
 _GROUP_ROWS = 131_072
@@ -44,29 +42,26 @@ class NewFile:
         self._topic = topic
         self._date = date
         self._epoch = epoch
-        self._begun = layout.path(topic, date, 0, 0, epoch)
+        self._begun = new_path(topic, date, 0, 0, epoch)
         self._stream = store.begin(self._begun)
         writer: Any = parquet.ParquetWriter  # A type checker takes its defaults for the only accepted types.
         self._writer = writer(
             self._stream,
-            layout.SCHEMA,
+            SCHEMA,
             compression="zstd",
             use_dictionary=["topic", "key"],
             write_statistics=["offset", "topic", "key", "created_at"],
             write_page_checksum=True,
         )
         self._held: list[Any] = []
-        self._held_rows = self._held_bytes = 0
-        self._rows = self._first = self._last = 0
-        self._oldest = self._newest = 0
+        self._held_rows = self._held_bytes = self._rows = self._first = self._last = 0
+        self._times: list[int] = []
 
     def write(self, events: Any) -> None:
-        """Add a table of `layout.SCHEMA`, which is not empty."""
-        oldest, newest = _bounds(events)
-        if not self._rows:
-            self._first, self._oldest, self._newest = events["offset"][0].as_py(), oldest, newest
+        """Add a table of `SCHEMA`, which is not empty."""
+        self._times = _bounds(events, self._times)
+        self._first = self._first or events["offset"][0].as_py()
         self._last = events["offset"][-1].as_py()
-        self._oldest, self._newest = min(self._oldest, oldest), max(self._newest, newest)
         self._rows += events.num_rows
         self._held.append(events)
         self._held_rows += events.num_rows
@@ -79,11 +74,10 @@ class NewFile:
         self._flush()
         self._writer.close()
         self._stream.close()
-        name = layout.path(self._topic, self._date, self._first, self._last, self._epoch)
+        name = new_path(self._topic, self._date, self._first, self._last, self._epoch)
         size = self._store.finish(self._begun, name)
-        return LakeFile(
-            name, self._date, self._first, self._last, self._rows, size, self._oldest // 1000, self._newest // 1000
-        )
+        oldest, newest = (microseconds // 1000 for microseconds in self._times)
+        return LakeFile(name, self._date, self._first, self._last, self._rows, size, oldest, newest)
 
     def discard(self) -> None:
         """Delete the unfinished file."""
@@ -117,18 +111,21 @@ class Days:
             file = self._open.pop(date, None)
             if file is None:
                 if len(self._open) == _OPEN:
-                    longest_ago = next(iter(self._open))
-                    self._done.append(self._open.pop(longest_ago).finish())
+                    self._finish_oldest()
                 file = NewFile(self._store, self._topic, date, self._epoch)
             self._open[date] = file
             file.write(some)
 
     def finish(self) -> list[LakeFile]:
         """Complete all files and return them."""
-        for date in list(self._open):
-            self._done.append(self._open[date].finish())
-            del self._open[date]
+        while self._open:
+            self._finish_oldest()
         return sorted(self._done, key=lambda file: file.first)
+
+    def _finish_oldest(self) -> None:
+        date = next(iter(self._open))
+        self._done.append(self._open[date].finish())
+        del self._open[date]
 
     def discard(self) -> None:
         """Delete the unfinished files."""
@@ -140,22 +137,21 @@ class Days:
 
 
 def _by_day(events: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each day with its events."""
     if not events.num_rows:
         return
     oldest, newest = _bounds(events)
     if oldest // _DAY == newest // _DAY:
-        yield layout.date(oldest // 1000), events
+        yield date_of(oldest // 1000), events
         return
     days = compute.divide(compute.cast(compute.floor_temporal(events["created_at"], unit="day"), pa.int64()), _DAY)
     for day in sorted(compute.unique(days).to_pylist()):
-        yield layout.date(day * _DAY // 1000), events.filter(compute.equal(days, day))
+        yield date_of(day * _DAY // 1000), events.filter(compute.equal(days, day))
 
 
-def _bounds(events: Any) -> tuple[int, int]:
-    """Return the oldest and the newest time."""
-    found = compute.min_max(compute.cast(events["created_at"], pa.int64()))
-    return found["min"].as_py(), found["max"].as_py()
+def _bounds(events: Any, others: Sequence[int] = ()) -> list[int]:
+    """Return the oldest and the newest time, of *others* as well."""
+    found = compute.min_max(compute.cast(events["created_at"], pa.int64())).as_py()
+    return [min([found["min"], *others]), max([found["max"], *others])]
 
 
 TARGET = 128 * 2**20
@@ -173,7 +169,7 @@ def compact(turn: Turn) -> int:
     for files in crowds(turn.files()):
         made = NewFile(turn.store, turn.topic, files[0].date, turn.epoch)
         try:
-            with turn.store.told("cannot be written"):
+            with turn.store.explained("cannot be written"):
                 for file in files:
                     for events in tables(turn.store, file):
                         made.write(events)
@@ -265,84 +261,68 @@ def archive(
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
         extent = _extent(connection, topic)
         turn = Turn(connection, topic, to, format)
-        with noted(connection, f"archive:{topic}", topic, turn.store.location) as note:
-            archiving = _Archiving(connection, fetch, turn, on_truncated == "skip", note, progress)
-            events, files = archiving.run(extent.head)
+        with reported(connection, f"archive:{topic}", topic, turn.store.location) as report:
+            events, files = _write(connection, fetch, turn, extent.head, on_truncated == "skip", report, progress)
             compacted = compact(turn)
             pruned = _prune(connection, turn, age, keep_unconsumed) if prune else 0
             turn.clear()
     return Archived(topic, turn.store.location, events, files, compacted, pruned, turn.covered)
 
 
-class _Archiving:
-    """Archives a topic up to an offset."""
+def _write(
+    connection: Connection, fetch: Fetch, turn: Turn, head: int, skip: bool, report: Report, progress: Progress | None
+) -> tuple[int, int]:
+    """Archive the events up to *head*; return how many, and in how many files."""
+    events = files = 0
+    read = connection.execute(ReadPosition(turn.topic, turn.covered))
+    _, total = connection.execute(FindEnd(turn.topic, turn.covered, head, _MOST))
+    while turn.covered < head:
+        days, last, rows, size = Days(turn.store, turn.topic, turn.epoch), head, 0, 0
+        try:
+            with turn.store.explained("cannot be written"):
+                for reached, found in _pages(fetch, turn.topic, turn.covered, head):
+                    last, table = reached, _events(found, turn.topic)
+                    read = _after(read, found, table)
+                    days.write(table)
+                    rows, size = rows + table.num_rows, size + table.nbytes
+                    if progress is not None:
+                        progress(events + rows, total)
+                    if rows >= _STEP_ROWS or size >= _STEP_BYTES:
+                        break
+                new = days.finish()
+            if not skip:
+                _check_loss(fetch, turn.topic, turn.covered, last)
+        except BaseException:
+            days.discard()
+            raise
+        turn.extend(last, new, read)
+        events, files = events + rows, files + len(new)
+        report(rows, last, max(total - events, 0))
+    return events, files
 
-    def __init__(
-        self, connection: Connection, fetch: Fetch, turn: Turn, skip: bool, note: Note, progress: Progress | None
-    ) -> None:
-        self._connection = connection
-        self._fetch = fetch
-        self._turn = turn
-        self._skip = skip
-        self._note = note
-        self._progress = progress or (lambda _done, _total: None)
 
-    def run(self, head: int) -> tuple[int, int]:
-        """Archive the events; return how many, and in how many files."""
-        turn, events, files = self._turn, 0, 0
-        self._read = self._connection.execute(ReadPosition(turn.topic, turn.covered))
-        _, total = self._connection.execute(FindEnd(turn.topic, turn.covered, head, _MOST))
-        while turn.covered < head:
-            days = Days(turn.store, turn.topic, turn.epoch)
-            try:
-                with turn.store.told("cannot be written"):
-                    last, rows = self._step(days, head, partial(self._report, events, total))
-                    new = days.finish()
-                self._check_loss(turn.covered, last)
-            except BaseException:
-                days.discard()
-                raise
-            turn.extend(last, new, self._read)
-            events, files = events + rows, files + len(new)
-            self._note(rows, last, max(total - events, 0))
-        return events, files
+def _pages(fetch: Fetch, topic: str, after: int, head: int) -> Iterator[tuple[int, Any]]:
+    """Yield tables of the database, each with the offset up to which it is complete."""
 
-    def _step(self, days: Days, head: int, report: Callable[[int], object]) -> tuple[int, int]:
-        """Write some of the events; return the offset reached, and their number."""
-        rows = size = 0
-        for last, table in self._tables(self._turn.covered, head):
-            days.write(table)
-            rows, size = rows + table.num_rows, size + table.nbytes
-            report(rows)
-            if rows >= _STEP_ROWS or size >= _STEP_BYTES:
-                return last, rows
-        return head, rows
+    def read(after: int, limit: int) -> Any:
+        return fetch(FetchEvents(topic, after, head, [], None, None, limit), FetchEvents.columns)
 
-    def _report(self, before: int, total: int, rows: int) -> None:
-        self._progress(before + rows, total)
+    return pages(read, after, head, "offset")
 
-    def _tables(self, after: int, head: int) -> Iterator[tuple[int, Any]]:
-        """Yield tables of events, each with the offset up to which it is complete."""
 
-        def read(after: int, limit: int) -> Any:
-            return self._fetch(FetchEvents(self._turn.topic, after, head, [], None, None, limit), FetchEvents.columns)
+def _after(read: Position, found: Any, events: Any) -> Position:
+    """Return the position after the last event of a table, if it has any."""
+    if not events.num_rows:
+        return read
+    [row] = found.slice(found.num_rows - 1).to_pylist()
+    created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
+    return read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
 
-        for last, found in pages(read, after, head, "offset"):
-            events = _events(found, self._turn.topic)
-            if events.num_rows:
-                [row] = found.slice(found.num_rows - 1).to_pylist()
-                created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
-                self._read = self._read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
-            yield last, events
 
-    def _check_loss(self, after: int, last: int) -> None:
-        """Raise `Truncated` if events were pruned before they were read."""
-        if self._skip:
-            return
-        standing = self._fetch(FetchStanding(self._turn.topic), FetchStanding.columns)
-        pruned_to = standing["pruned_to"][0].as_py()
-        if pruned_to > after:
-            raise Truncated(self._turn.topic, after + 1, min(pruned_to, last))
+def _check_loss(fetch: Fetch, topic: str, after: int, last: int) -> None:
+    pruned_to = fetch(FetchStanding(topic), FetchStanding.columns)["pruned_to"][0].as_py()
+    if pruned_to > after:
+        raise Truncated(topic, after + 1, min(pruned_to, last))
 
 
 def _extent(connection: Connection, topic: str) -> Extent:
@@ -357,23 +337,46 @@ def _extent(connection: Connection, topic: str) -> Extent:
 def _events(found: Any, topic: str) -> Any:
     """Return columns of the database as those of an archive."""
     make = {"topic": repeated(topic), "headers": headers, "created_at": moment}
-    return pa.Table.from_arrays(
-        [
-            make.get(field.name, same)(
-                None if field.name == "topic" else found.column(field.name), field.type, found.num_rows
-            )
-            for field in layout.SCHEMA
-        ],
-        schema=layout.SCHEMA,
-    )
+    columns = [
+        make.get(name, same)(None if name == "topic" else found.column(name), SCHEMA.field(name).type, found.num_rows)
+        for name in SCHEMA.names
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def _prune(connection: Connection, turn: Turn, older_than: int | None, keep_unconsumed: bool) -> int:
     """Delete events that the files have; return their number."""
     for file in turn.files():
-        check(turn.store, file)
-    pruned = 0
+        check_file(turn.store, file)
     operation = PruneArchived(turn.topic, turn.store.location, older_than, keep_unconsumed, _PRUNED)
-    while dropped := connection.execute(operation):
-        pruned += dropped
-    return pruned
+    return sum(iter(lambda: connection.execute(operation), 0))
+
+
+class Checked(NamedTuple):
+    """A complete archive: its files, the events in them, and the offset that it covers."""
+
+    topic: str
+    location: str
+    files: int
+    events: int
+    covered: int
+
+
+def check(url: str, topic: str, *, progress: Progress | None = None) -> Checked:
+    """Read all files of a topic's archive from beginning to end; raise `EventkitError` for the first damaged one."""
+    with closing(backend_of(url).connect(url, create=False)) as connection:
+        lake = connection.execute(ReadLake(checks.name("topic", topic)))
+    if lake is None:
+        raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
+    store, events, total = Store(lake.location), 0, sum(file.rows for file in lake.files)
+    for file in lake.files:
+        last = file.first - 1
+        for table in tables(store, file):
+            first, last_before = table["offset"][0].as_py(), last
+            last = table["offset"][-1].as_py()
+            if not last_before < first <= last <= file.last:
+                raise EventkitError(f"{file.path} in {lake.location} has other offsets than the manifest: restore it")
+            events += table.num_rows
+            if progress is not None:
+                progress(events, total)
+    return Checked(topic, lake.location, len(lake.files), events, lake.covered)

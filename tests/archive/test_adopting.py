@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from archive.archives import archived, manifest, publish, published
 from command_line import Commands
-from lake.archives import archived, manifest, publish, published
 from restoring import backed_up, take_back
 
 import eventkit
-from eventkit import EventkitError, lake
+from eventkit import EventkitError, archive
 from eventkit.conformance.clauses import proves
 
 
@@ -28,20 +28,20 @@ def test_an_archive_goes_on_from_a_restored_database(
     """After `eventkit adopt` it does, and keeps the files with events that the database has lost."""
     with eventkit.connect(url) as kit:
         publish(kit, 3)
-        lake.archive(url, "orders", to=location)
+        archive.archive(url, "orders", to=location)
     restore = backed_up(url, tmp_path)
     with eventkit.connect(url) as kit:
         publish(kit, 4)
-        lake.archive(url, "orders")
+        archive.archive(url, "orders")
         [_, lost] = manifest(kit).files
     restore()
     with eventkit.connect(url) as kit:
         publish(kit, 6)
         with pytest.raises(EventkitError, match="goes further than this database.*eventkit adopt --archive orders"):
-            lake.archive(url, "orders")
+            archive.archive(url, "orders")
         [adopted] = Commands(capsys, url).json("adopt", "--archive", "orders")
         assert (adopted["before"], adopted["after"], adopted["files"]) == (7, 3, 1)
-        assert lake.archive(url, "orders").events == 6
+        assert archive.archive(url, "orders").events == 6
         assert archived(kit, location) == published(kit)
         assert [path.name for path in location.glob("topic=orders/_lost/*")] == [Path(lost.path).name]
 
@@ -60,6 +60,6 @@ def test_nothing_is_archived_of_a_database_that_goes_back_meanwhile(
             again.extend(publish(kit, 5))
 
     with pytest.raises(EventkitError, match="gone back"):
-        lake.archive(url, "orders", to=location, progress=go_back)
-    assert lake.archive(url, "orders").events == 6
+        archive.archive(url, "orders", to=location, progress=go_back)
+    assert archive.archive(url, "orders").events == 6
     assert archived(kit, location) == published(kit)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake.archives import archived, assert_nothing_else, manifest, publish, published
+from archive.archives import archived, assert_nothing_else, manifest, publish, published
 
 import eventkit
-from eventkit import EventkitError, Truncated, arrow, lake
+from eventkit import EventkitError, Truncated, archive, arrow
+from eventkit.archive import archiver
+from eventkit.archive.turn import Turn
 from eventkit.conformance.clauses import proves
-from eventkit.lake import archiver
-from eventkit.lake.turn import Turn
 from eventkit.operations.bulk import ExtendLake, LakeFile
 from eventkit.operations.position import ReadPosition
 from eventkit.testing import advance
@@ -30,18 +30,18 @@ def test_what_is_archived_is_what_was_published(kit: Any, url: str, location: Pa
     kit.stream("orders").publish_many([None, "\0", "🦊", 2**53 + 1, -0.0, {"b": 1, "a": [2]}, "x" * 524_286])
     publish(kit, 20)
     kit.stream("a/b").publish("another topic")
-    first = lake.archive(url, "orders", to=location)
+    first = archive.archive(url, "orders", to=location)
     assert first == ("orders", str(location), 27, 1, 0, 0, kit.stream("orders").offset("archive"))
     advance(kit, 2 * DAY)
     publish(kit, 5)
     expected = published(kit)
-    assert lake.archive(url, "orders").events == 5
-    assert lake.archive(url, "orders").events == 0
+    assert archive.archive(url, "orders").events == 5
+    assert archive.archive(url, "orders").events == 0
     # The test moved only the database's times, so those in files are unchanged.
     assert [row[:4] for row in archived(kit, location)] == [row[:4] for row in expected]
-    assert lake.archive(url, "a/b", to=location).events == 1
+    assert archive.archive(url, "a/b", to=location).events == 1
     assert [row[2] for row in archived(kit, location, "a/b")] == ['"another topic"']
-    assert lake.check(url, "orders")[2:4] == (2, 32)
+    assert archive.check(url, "orders")[2:4] == (2, 32)
 
 
 @proves("D11")
@@ -54,18 +54,18 @@ def test_moments_are_those_of_the_kit(kit: Any, url: str, location: Path) -> Non
         moment = f"timestamptz '2026-01-01 00:00:00.0004+00' + (id - {first}) * interval '0.0006 s'"
     with kit.transaction() as tx:
         tx.execute(f"UPDATE {table} SET created_at = {moment}")
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     assert archived(kit, location) == published(kit)
 
 
 @proves("D11")
 def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds also for more days at once than open files."""
-    monkeypatch.setattr("eventkit.lake.archiver._OPEN", 2)
+    monkeypatch.setattr("eventkit.archive.archiver._OPEN", 2)
     for _ in range(5):
         publish(kit, 3)
         advance(kit, DAY)
-    came = lake.archive(url, "orders", to=location)
+    came = archive.archive(url, "orders", to=location)
     assert (came.events, came.files) == (15, 5)
     assert archived(kit, location) == published(kit)
 
@@ -74,9 +74,9 @@ def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monke
 def test_a_stream_that_is_empty_is_archived(kit: Any, url: str, location: Path) -> None:
     """Later events follow."""
     kit.stream("orders").configure(retain=timedelta(days=9))
-    assert lake.archive(url, "orders", to=location)[2:] == (0, 0, 0, 0, 0)
+    assert archive.archive(url, "orders", to=location)[2:] == (0, 0, 0, 0, 0)
     publish(kit, 3)
-    assert lake.archive(url, "orders").events == 3
+    assert archive.archive(url, "orders").events == 3
     assert archived(kit, location) == published(kit)
 
 
@@ -91,7 +91,7 @@ def test_large_events_are_read_few_at_a_time(
     monkeypatch.setattr(archiver, "_events", lambda *given: sizes.append(given[0].nbytes) or events(*given))
     for _ in range(5):
         kit.stream("orders").publish_many(["x" * 524_286] * 16)
-    assert lake.archive(url, "orders", to=location).events == 80
+    assert archive.archive(url, "orders", to=location).events == 80
     assert 8 * 2**20 < max(sizes) < 20 * 2**20
     assert archived(kit, location) == published(kit)
 
@@ -127,19 +127,19 @@ def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) 
 def test_archivers_that_race_write_each_event_once(kit: Any, url: str, location: Path) -> None:
     """Others publish meanwhile."""
 
-    def archive(_: int) -> None:
+    def archive_also(_: int) -> None:
         with suppress(EventkitError):
-            lake.archive(url, "orders", to=location)
+            archive.archive(url, "orders", to=location)
 
     publish(kit, 5)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     with ThreadPoolExecutor(3) as pool:
-        racing = [pool.submit(archive, number) for number in range(12)]
+        racing = [pool.submit(archive_also, number) for number in range(12)]
         for _ in range(12):
             publish(kit, 7)
         for one in racing:
             one.result()
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert archived(kit, location) == published(kit)
     assert_nothing_else(kit, location)
 
@@ -150,9 +150,9 @@ def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, locat
     offsets = publish(kit, 10)
     stream = kit.stream("orders")
     stream.save_offset("search", offsets[3])
-    assert lake.archive(url, "orders", to=location, prune=True, older_than=DAY).pruned == 0
-    assert lake.archive(url, "orders", prune=True).pruned == 4
-    assert lake.archive(url, "orders", prune=True, keep_unconsumed=False).pruned == 6
+    assert archive.archive(url, "orders", to=location, prune=True, older_than=DAY).pruned == 0
+    assert archive.archive(url, "orders", prune=True).pruned == 4
+    assert archive.archive(url, "orders", prune=True, keep_unconsumed=False).pruned == 6
     assert published(kit) == []
     assert [row[0] for row in archived(kit, location)] == offsets
     publish(kit, 2)
@@ -168,7 +168,7 @@ def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path
     def publish_more(_done: int, _total: int) -> None:
         come.extend(publish(kit, 2))
 
-    came = lake.archive(url, "orders", to=location, prune=True, keep_unconsumed=False, progress=publish_more)
+    came = archive.archive(url, "orders", to=location, prune=True, keep_unconsumed=False, progress=publish_more)
     assert (came.events, came.pruned) == (len(archived_then), len(archived_then))
     assert [row[0] for row in published(kit)] == come != []
 
@@ -177,14 +177,14 @@ def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path
 def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, location: Path) -> None:
     """The error has the range; an option continues without it."""
     publish(kit, 3)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     lost = publish(kit, 3)
     kit.stream("orders").prune(max_keep=1, keep_unconsumed=False)
     with pytest.raises(Truncated) as caught:
-        lake.archive(url, "orders")
+        archive.archive(url, "orders")
     assert (caught.value.first, caught.value.last) == (lost[0], lost[1])
     assert_nothing_else(kit, location)
-    assert lake.archive(url, "orders", on_truncated="skip").events == 1
+    assert archive.archive(url, "orders", on_truncated="skip").events == 1
 
 
 @proves("D15")
@@ -194,7 +194,7 @@ def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path,
     publish(kit, 499)
     # In data that does not compress, only a checksum shows the damage.
     kit.stream("orders").publish(secrets.token_urlsafe(300_000))
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     [file] = manifest(kit).files
     path = location / file.path
     if damage == "missing":
@@ -205,12 +205,12 @@ def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path,
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0x01
         path.write_bytes(content)
-    for reading in (lambda: lake.check(url, "orders"), lambda: lake.replay(url, "orders", to_topic="again")):
+    for reading in (lambda: archive.check(url, "orders"), lambda: archive.replay(url, "orders", to_topic="again")):
         with pytest.raises(EventkitError, match=r"topic=orders/date=.*parquet of the archive in"):
             reading()
     if damage != "rotten":
         with pytest.raises(EventkitError, match="put it back from a backup"):
-            lake.archive(url, "orders", prune=True)
+            archive.archive(url, "orders", prune=True)
         assert len(published(kit)) == 500
 
 
@@ -222,13 +222,13 @@ def test_a_copy_of_the_database_does_not_touch_the_archive(url: str, location: P
     copy = tmp_path / "copy.db"
     with eventkit.connect(url) as kit:
         publish(kit, 3)
-        lake.archive(url, "orders", to=location)
+        archive.archive(url, "orders", to=location)
     copy.write_bytes((tmp_path / "shop.db").read_bytes())
     with eventkit.connect(url) as kit:
         publish(kit, 3)
-        lake.archive(url, "orders")
+        archive.archive(url, "orders")
         with pytest.raises(EventkitError, match="goes further than this database.*eventkit adopt --archive orders"):
-            lake.archive(f"sqlite:///{copy}", "orders")
+            archive.archive(f"sqlite:///{copy}", "orders")
         assert archived(kit, location) == published(kit)
 
 
@@ -246,10 +246,10 @@ def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) 
         return pipeline.name, pipeline.state, pipeline.rows, pipeline.lag, pipeline.error
 
     with pytest.raises(KeyboardInterrupt):
-        lake.archive(url, "orders", to=location, progress=interrupt)
+        archive.archive(url, "orders", to=location, progress=interrupt)
     assert_nothing_else(kit, location)
     assert state() == ("archive:orders", "failed", 0, None, "interrupted")
-    lake.archive(url, "orders")
+    archive.archive(url, "orders")
     assert state() == ("archive:orders", "done", 3, 0, None)
 
 
@@ -262,29 +262,33 @@ def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_pat
         (
             ValueError,
             "there is no topic 'ordres': did you mean 'orders'",
-            lambda: lake.archive(url, "ordres", to=location),
+            lambda: archive.archive(url, "ordres", to=location),
         ),
-        (ValueError, "has no archive yet: pass the folder", lambda: lake.archive(url, "orders")),
-        (EventkitError, "cannot be written: ", lambda: lake.archive(url, "orders", to=file / "lake")),
+        (ValueError, "has no archive yet: pass the folder", lambda: archive.archive(url, "orders")),
+        (EventkitError, "cannot be written: ", lambda: archive.archive(url, "orders", to=file / "lake")),
         # The folder cannot be created; the error is not that of another archiver.
         (
             EventkitError,
             "cannot be written: (?!.*archiving the same)",
-            lambda: lake.archive(url, "orders", to="/proc/x"),
+            lambda: archive.archive(url, "orders", to="/proc/x"),
         ),
-        (ValueError, "names no folder that Arrow knows of", lambda: lake.archive(url, "orders", to="ftp://host/lake")),
-        (ValueError, "has no archive: eventkit archive makes one", lambda: lake.replay(url, "orders", to_queue="q")),
-        (ValueError, "pass a target: to_topic=", lambda: lake.replay(url, "orders")),
+        (
+            ValueError,
+            "names no folder that Arrow knows of",
+            lambda: archive.archive(url, "orders", to="ftp://host/lake"),
+        ),
+        (ValueError, "has no archive: eventkit archive makes one", lambda: archive.replay(url, "orders", to_queue="q")),
+        (ValueError, "pass a target: to_topic=", lambda: archive.replay(url, "orders")),
     ):
         with pytest.raises(error, match=match) as caught:
             call()
         assert "\n" not in str(caught.value)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     with pytest.raises(EventkitError, match="is in .*lake, not in .*elsewhere: pass that one"):
-        lake.archive(url, "orders", to=tmp_path / "elsewhere")
+        archive.archive(url, "orders", to=tmp_path / "elsewhere")
 
 
 def test_it_takes_no_spark() -> None:
     """The import loads no PySpark, so archives need no Java."""
-    code = "import sys, eventkit.lake; assert not {name for name in sys.modules if name.startswith('pyspark')}"
+    code = "import sys, eventkit.archive; assert not {name for name in sys.modules if name.startswith('pyspark')}"
     subprocess.run([sys.executable, "-c", code], check=True)

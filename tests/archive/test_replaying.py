@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake.archives import archived, publish, published
+from archive.archives import archived, publish, published
 
-from eventkit import EventkitError, lake
+from eventkit import EventkitError, archive
+from eventkit.archive import replayer
+from eventkit.archive.files import Store, merged
 from eventkit.conformance.clauses import proves
-from eventkit.lake import replayer
-from eventkit.lake.store import Store, merged
 from eventkit.operations.bulk import ReadLake
 from eventkit.testing import advance
 
@@ -24,11 +24,11 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
     """Events are in their order, in a stream or a queue, also after they were pruned from the database."""
     publish(kit, 30)
     before = [row[1:4] for row in published(kit)]
-    lake.archive(url, "orders", to=location, prune=True)
+    archive.archive(url, "orders", to=location, prune=True)
     assert published(kit) == []
-    assert lake.replay(url, "orders", to_topic="again") == (30, None, False)
+    assert archive.replay(url, "orders", to_topic="again") == (30, None, False)
     assert [row[1:4] for row in published(kit, "again")] == before
-    assert lake.replay(url, "orders", to_queue="jobs").events == 30
+    assert archive.replay(url, "orders", to_queue="jobs").events == 30
     tasks = kit.queue("jobs").list(limit=100)
     assert [(task.payload, task.headers, task.key) for task in tasks] == [
         ({"n": n}, {"trace": str(n)} if n % 2 else {}, None) for n in range(30)
@@ -39,14 +39,14 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
 def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> None:
     """This holds for any replay; without it, the same call is another replay."""
     offsets = publish(kit, 30)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     for _ in range(2):
-        lake.replay(url, "orders", to_topic="again", dedup=True, last=offsets[19])
-    lake.replay(url, "orders", to_topic="again", dedup=True, after=offsets[9])
+        archive.replay(url, "orders", to_topic="again", dedup=True, last=offsets[19])
+    archive.replay(url, "orders", to_topic="again", dedup=True, after=offsets[9])
     assert [row[2] for row in published(kit, "again")] == [row[2] for row in published(kit)]
     for _ in range(2):
-        lake.replay(url, "orders", to_queue="jobs", dedup=True)
-        lake.replay(url, "orders", to_topic="twice")
+        archive.replay(url, "orders", to_queue="jobs", dedup=True)
+        archive.replay(url, "orders", to_topic="twice")
     assert kit.queue("jobs").size() == 30
     assert len(published(kit, "twice")) == 60
 
@@ -55,15 +55,15 @@ def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> N
 def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None:
     """A repeated call with the id writes nothing, also when the archive has grown; another id is another replay."""
     publish(kit, 30)
-    lake.archive(url, "orders", to=location)
-    assert lake.replay(url, "orders", to_topic="again", id="may") == (30, None, False)
+    archive.archive(url, "orders", to=location)
+    assert archive.replay(url, "orders", to_topic="again", id="may") == (30, None, False)
     publish(kit, 1)
-    lake.archive(url, "orders")
-    assert lake.replay(url, "orders", to_topic="again", id="may") == (0, None, True)
-    assert lake.replay(url, "orders", to_topic="again", id="may", rate=1.0) == (0, None, True)
+    archive.archive(url, "orders")
+    assert archive.replay(url, "orders", to_topic="again", id="may") == (0, None, True)
+    assert archive.replay(url, "orders", to_topic="again", id="may", rate=1.0) == (0, None, True)
     assert len(published(kit, "again")) == 30
-    assert lake.replay(url, "orders", to_queue="jobs", id="may").events == 31
-    assert lake.replay(url, "orders", to_topic="again", id="june").events == 31
+    assert archive.replay(url, "orders", to_queue="jobs", id="may").events == 31
+    assert archive.replay(url, "orders", to_topic="again", id="june").events == 31
 
 
 @proves("D14")
@@ -72,7 +72,7 @@ def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -
     offsets = publish(kit, 6)
     advance(kit, DAY)
     offsets += publish(kit, 6)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     rows = {row[0]: row for row in archived(kit, location)}
     midnight = rows[offsets[6]][4]
     for number, (given, expected) in enumerate(
@@ -86,7 +86,7 @@ def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -
         ]
     ):
         topic = f"again-{number}"
-        assert lake.replay(url, "orders", to_topic=topic, **given).events == len(expected)
+        assert archive.replay(url, "orders", to_topic=topic, **given).events == len(expected)
         assert [row[1:4] for row in published(kit, topic)] == [rows[offset][1:4] for offset in expected]
 
 
@@ -97,11 +97,11 @@ def test_of_two_replays_that_are_the_same_one_goes_on(
     """Each event that both wrote is there once."""
     monkeypatch.setattr(replayer, "_ROWS", 2)
     publish(kit, 40)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
 
     def run(_: int) -> bool:
         with suppress(EventkitError):
-            lake.replay(url, "orders", to_topic="again", rate=200)
+            archive.replay(url, "orders", to_topic="again", rate=200)
             return True
         return False
 
@@ -115,9 +115,9 @@ def test_of_two_replays_that_are_the_same_one_goes_on(
 def test_a_rate_is_kept(kit: Any, url: str, location: Path) -> None:
     """It sends forty events at fifty a second."""
     publish(kit, 40)
-    lake.archive(url, "orders", to=location)
+    archive.archive(url, "orders", to=location)
     began = time.monotonic()
-    lake.replay(url, "orders", to_topic="again", rate=50)
+    archive.replay(url, "orders", to_topic="again", rate=50)
     assert time.monotonic() - began >= 0.7
 
 
@@ -128,7 +128,7 @@ def test_days_that_overlap_come_in_the_order_of_offsets(kit: Any, url: str, loca
     with kit.transaction() as tx:
         later = "created_at + 86400000" if url.startswith("sqlite") else "created_at + interval '1 day'"
         tx.execute(f"UPDATE {schema}eventkit_event SET created_at = {later} WHERE id % 3 = 0")
-    assert lake.archive(url, "orders", to=location).files == 2
+    assert archive.archive(url, "orders", to=location).files == 2
     files = kit._connection.execute(ReadLake("orders")).files
     tables = list(merged(Store(str(location)), files))
     offsets = [offset for table in tables for offset in table["offset"].to_pylist()]

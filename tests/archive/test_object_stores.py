@@ -6,14 +6,14 @@ from typing import Any
 
 import deltalake
 import pytest
-from lake.archives import manifest, published
+from archive.archives import manifest, published
 from object_store import KEY, SECRET, object_store
 from pyiceberg.table import StaticTable
 
 import eventkit
-from eventkit import EventkitError, lake
+from eventkit import EventkitError, archive
+from eventkit.archive.files import Location, Store
 from eventkit.conformance import proves
-from eventkit.lake.store import Location, Store
 from eventkit.operations.admin import ListPipelines
 
 QUOTED = SECRET.replace("/", "%2F").replace("+", "%2B")
@@ -59,20 +59,20 @@ def test_an_archive_does_there_what_it_does_in_a_folder(
     orders = kit.stream("orders")
     orders.publish_many([{"n": number} for number in range(50)])
     expected = published(kit)
-    assert lake.archive(url, "orders", to=location, format=format).location == location
+    assert archive.archive(url, "orders", to=location, format=format).location == location
     orders.publish_many([{"n": number} for number in range(50, 100)])
     expected += published(kit)[50:]
-    assert lake.archive(url, "orders", prune=True)[2:6] == (50, 1, 0, 100)
+    assert archive.archive(url, "orders", prune=True)[2:6] == (50, 1, 0, 100)
     assert orders.read() == []
-    assert lake.check(url, "orders").events == 100
-    assert lake.replay(url, "orders", to_topic="again").events == 100
+    assert archive.check(url, "orders").events == 100
+    assert archive.replay(url, "orders", to_topic="again").events == 100
     assert [row[1:4] for row in published(kit, "again")] == [row[1:4] for row in expected]
     if format != "parquet":
         assert listed(endpoint, location, format) == [(row[0], row[2]) for row in expected]
     store, gone = Store(location), manifest(kit).files[0].path
     store.remove(gone)
     with pytest.raises(EventkitError, match="is missing"):
-        lake.check(url, "orders")
+        archive.check(url, "orders")
 
 
 @proves("D11", "D20")
@@ -85,7 +85,7 @@ def test_a_table_is_where_its_files_are(
     plain = f"s3://{place}?endpoint_override={endpoint.removeprefix('http://')}&scheme=http&region=us-east-1"
     given = plain.replace("s3://", f"s3://{KEY}:{QUOTED}@")
     kit.stream("orders").publish_many(list(range(10)))
-    came = lake.archive(url, "orders", to=given, format="delta")
+    came = archive.archive(url, "orders", to=given, format="delta")
     assert (came.events, came.location, manifest(kit).location) == (10, plain, plain)
     files = Store(given).list("")
     assert {path.split("/")[0] for path in files} == {"topic=orders"}
@@ -93,13 +93,13 @@ def test_a_table_is_where_its_files_are(
     assert len(listed(endpoint, f"s3://{place}", "delta")) == 10
     [note] = kit._connection.execute(ListPipelines())
     with pytest.raises(EventkitError, match="is in s3://bucket") as elsewhere:
-        lake.archive(url, "orders", to=given.replace("bucket/", "bucket/other-"))
+        archive.archive(url, "orders", to=given.replace("bucket/", "bucket/other-"))
     with pytest.raises(EventkitError) as missing:
-        lake.archive(url, "orders", to=given.replace("bucket/", "none/"))
+        archive.archive(url, "orders", to=given.replace("bucket/", "none/"))
     with pytest.raises(ValueError, match="no folder that Arrow knows of") as wrong:
-        lake.archive(url, "orders", to=given + "&secret_option=1&unknown=2")
+        archive.archive(url, "orders", to=given + "&secret_option=1&unknown=2")
     with pytest.raises(ValueError, match="the name of a bucket holds no colon") as unquoted:
-        lake.archive(url, "orders", to=f"s3://{KEY}:{SECRET}@{place}")
+        archive.archive(url, "orders", to=f"s3://{KEY}:{SECRET}@{place}")
     for text in (repr(note), repr(came), *map(str, (elsewhere.value, missing.value, wrong.value, unquoted.value))):
         assert not {KEY, SECRET, QUOTED} & {word for word in (KEY, SECRET, QUOTED) if word in text}, text
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from archive.archives import archived, listed, publish, published
 from command_line import EVENTKIT, Commands, environment
-from lake.archives import archived, listed, publish, published
 
 from eventkit.conformance.clauses import proves
 
