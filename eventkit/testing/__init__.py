@@ -5,6 +5,6 @@ The test moves the clock (`advance`), runs due work (`drain`), and asserts what 
 """
 
 from .asserting import advance, assert_enqueued, assert_published
-from .rounds import Ran, drain, drain_async
+from .drain import Ran, drain, drain_async
 
 __all__ = ["Ran", "advance", "assert_enqueued", "assert_published", "drain", "drain_async"]

@@ -1,22 +1,23 @@
-"""Claiming tasks: as many as there is room for, from queues in turn."""
+"""Claiming tasks, from queues in turn and as many as there is room for, and keeping their leases."""
 
 import asyncio
-import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codec import Codec
+from ..errors import EventkitError
 from ..operations.claim import Claim, ReadOutlooks, fresh_token
+from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..rota import Rota
 from ..values import Task
-from .executor import Executor
-from .leases import Acks
 from .lifecycle import Recovery
 from .metrics import Metrics
 
-logger = logging.getLogger("eventkit.worker")
+if TYPE_CHECKING:
+    from .endings import Acks
+    from .executor import Executor
 
 _AT_ONCE = 1000
 """The maximum number of tasks in one claim."""
@@ -24,18 +25,101 @@ _AT_ONCE = 1000
 _MOST_UNSAVED = 5000
 """The number of unsaved outcomes above which nothing more is claimed: a crash would only repeat more tasks."""
 
+_INTERVAL = 0.25
+"""The minimum number of seconds between two heartbeats."""
+
+
+class _Held(NamedTuple):
+    """A task; when to extend its lease; and until when it is certainly leased, by the monotonic clock."""
+
+    task: Task[Any]
+    due: float
+    until: float
+
+
+class Leases:
+    """The leases of a worker's tasks, from the claim until the database has stored their outcomes."""
+
+    def __init__(self, connection: AsyncConnection, lost: Callable[[Task[Any]], None]) -> None:
+        self._connection = connection
+        self._lost = lost
+        self._held: dict[int, _Held] = {}
+        self._shortest = 3600.0
+        self._shorter = asyncio.Event()
+
+    def add(self, tasks: list[Task[Any]], asked_at: float) -> None:
+        """Keep the leases of *tasks*, which one claim, begun at *asked_at*, has returned."""
+        third = tasks[0].lease_ms / 3000
+        due, until = asked_at + third, asked_at + 3 * third
+        held = self._held
+        for task in tasks:
+            if task.id in held:
+                # This worker has claimed a task again that it had: the earlier lease is over.
+                self._lost(held[task.id].task)
+            held[task.id] = _Held(task, due, until)
+        if third < self._shortest:
+            self._shortest = third
+            self._shorter.set()
+
+    def drop(self, task: Task[Any]) -> None:
+        """Stop extending the lease of *task*."""
+        entry = self._held.get(task.id)
+        if entry is not None and entry.task.token == task.token:
+            del self._held[task.id]
+
+    def stands(self, task: Task[Any]) -> bool:
+        """Return whether *task* is certainly still leased, and may be started."""
+        entry = self._held.get(task.id)
+        return entry is not None and entry.task.token == task.token and monotonic() < entry.until
+
+    async def run(self) -> None:
+        """Extend each lease when a third of its time has passed."""
+        while True:
+            self._shorter.clear()
+            try:
+                async with asyncio.timeout(max(_INTERVAL, self._shortest / 2)):
+                    await self._shorter.wait()
+                continue
+            except TimeoutError:
+                pass
+            now = monotonic()
+            due: dict[int, list[Task[Any]]] = {}
+            for held in self._held.values():
+                if held.due <= now:
+                    due.setdefault(held.task.lease_ms, []).append(held.task)
+            for lease, tasks in due.items():
+                await self._extend(lease, tasks)
+
+    async def _extend(self, lease: int, tasks: list[Task[Any]]) -> None:
+        held = sorted((task.id, task.token) for task in tasks)
+        began = monotonic()
+        try:
+            ours = set(await self._connection.execute(ExtendMany(held, lease)))
+        except EventkitError:
+            return  # The next heartbeat tries again.
+        due = monotonic() + lease / 3000
+        for task in tasks:
+            entry = self._held.get(task.id)
+            if entry is None or entry.task.token != task.token:
+                continue
+            if task.id in ours:
+                self._held[task.id] = _Held(task, due, began + lease / 1000)
+            else:
+                del self._held[task.id]
+                self._lost(task)
+
 
 class Intake:
     """The loop that claims tasks for an executor, until it is cancelled.
 
-    *batches* has the number of tasks per call for each queue.
+    *batches* has the number of tasks per call for each queue, and *most* the number of runs to have at once.
     """
 
     def __init__(
         self,
         connection: AsyncConnection,
-        executor: Executor,
-        acks: Acks,
+        executor: "Executor",
+        acks: "Acks",
         recovery: Recovery,
         metrics: Metrics,
         *,
@@ -50,7 +134,6 @@ class Intake:
         self._executor = executor
         self._acks = acks
         self._recovery = recovery
-        self._metrics = metrics
         self._worker = worker
         self._batches = batches
         self._lease = lease
@@ -61,12 +144,18 @@ class Intake:
         self._codec = Codec(None, connection.max_payload)
         self._rota = Rota(weights, self._claim)
         self._probe = ReadOutlooks(tuple(weights))
+        counted = (metrics.claims, metrics.claimed, metrics.lateness)
+        self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in weights}
 
-    async def run(self) -> None:
-        """Claim whenever there is room, and sleep when there is nothing to claim.
+    async def run(self, listening: Iterable[asyncio.Event], begin: Callable[[], None]) -> None:
+        """Call *begin* once all *listening* are set; then claim whenever there is room, and sleep if there is no task.
 
         A claim that is cancelled while it executes releases its tasks.
         """
+        # Cancellations and notifications sent before all listeners are attached would be lost.
+        for attached in listening:
+            await attached.wait()
+        begin()
         if not self._probe.queues:
             await asyncio.Event().wait()
         while not self._connection.closing:
@@ -81,7 +170,7 @@ class Intake:
                 # Let finished tasks be processed before the next claim.
                 await asyncio.sleep(0)
             else:
-                await self._recovery.through(lambda: self._connection.sleep(self._probe, self._poll))
+                await self._recovery.through(self._connection.sleep, self._probe, self._poll)
 
     async def _claim_in_turn(self) -> list[Task[Any]]:
         for claim in self._rota:
@@ -89,11 +178,11 @@ class Intake:
             tasks = await self._connection.execute(claim)
             self._rota.note(claim, len(tasks))
             if tasks:
-                self._metrics.claims.of(claim.queue).value += 1
-                self._metrics.claimed.of(claim.queue).value += len(tasks)
+                claims, claimed, lateness = self._cells[claim.queue]
+                claims.value += 1
+                claimed.value += len(tasks)
                 first = tasks[0]
-                late = (first.lease_expires_ms - first.lease_ms - first.run_ms) / 1000
-                self._metrics.lateness.of(claim.queue).observe(max(0.0, late))
+                lateness.observe(max(0.0, (first.lease_expires_ms - first.lease_ms - first.run_ms) / 1000))
                 return tasks
         return []
 

@@ -3,27 +3,100 @@
 import asyncio
 import contextvars
 import logging
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextvars import Context
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from ..app.outcome import Refused, batch_arguments, decode, resolve
-from ..app.registry import Registry
+from ..app.app import Application
+from ..app.declarations import Refused, TaskDeclaration
+from ..app.task import AsyncTaskContext, TaskContext
+from ..protocols import AsyncEventKit, EventKit
 from ..values import Task
-from .endings import Endings
-from .leases import Acks, Leases
+from .claims import Leases
+from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, Timeout, fields
 from .lifecycle import Readiness
-from .metrics import Metrics, begin_span
+from .metrics import OUTCOMES, Metrics, begin_span
 from .pools import Processes, Threads
-from .run import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Kits, Routine, Run, Timeout, fields
+
+logger = logging.getLogger("eventkit.worker")
+
+_SLICE = 0.005
+"""Seconds after which functions that do not wait yield to the event loop."""
+
+GRACE = 2.0
+"""Seconds that stopped runs have to end."""
+
+_ENDED = object()
+"""The value of the first step of an async function that ended in it."""
+
+
+class Routine:
+    """The code and the settings of the tasks with one name.  *kit* is for their contexts, if they have any."""
+
+    def __init__(self, declaration: TaskDeclaration, metrics: Metrics, kit: AsyncEventKit | EventKit | None) -> None:
+        self.declaration = declaration
+        self.name = declaration.name
+        self.function = declaration.function
+        self.batch = declaration.batch
+        self.timeout = declaration.timeout
+        self.apart = declaration.isolation == "process"
+        self.inline = declaration.is_async
+        self.context = declaration.signature.context
+        self.ended = {name: metrics.ended.of(declaration.queue, declaration.name, name) for name in OUTCOMES}
+        """The counters of runs by their outcome."""
+        self.succeeded = self.ended["succeeded"]
+        self.seconds = metrics.seconds.of(declaration.queue, declaration.name)
+        self._kit: Any = kit
+
+    def context_of(self, task: Task[Any]) -> Any:
+        """Return a context for *task*."""
+        return AsyncTaskContext(task, self._kit) if self.inline else TaskContext(task, self._kit)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One call of a task's function, for one task or a batch of them, from the claim, *got* at a time, to its end."""
+
+    tasks: list[Task[Any]]
+    routine: Routine
+    got: float
+    context: Any = None
+    runner: "asyncio.Task[None] | None" = None
+    timer: asyncio.TimerHandle | None = None
+    span: Any = None
+    stopped: str | None = None
+    over: bool = False
+    """True if the end was reported already, although the function still runs."""
+    stuck: bool = False
+    """True if the function still runs although it was stopped, and keeps its slot."""
+    settled_apart: bool = False
+    began: float = 0.0
+    arguments: dict[str, Any] = field(init=False)
+    coroutine: Coroutine[Any, Any, Any] = field(init=False)
+    variables: contextvars.Context = field(init=False)
+
+    @property
+    def settled(self) -> bool:
+        """True if the function has acked its task itself, in a transaction of its own."""
+        return self.settled_apart or (self.context is not None and self.context.settled)
+
+    def expired(self, task: Task[Any]) -> bool:
+        """Return whether *task* has expired: by the database's clock at the claim, plus the time since then."""
+        if task.expires_ms is None:
+            return False
+        claimed_ms = task.lease_expires_ms - task.lease_ms
+        return claimed_ms + (monotonic() - self.got) * 1000 >= task.expires_ms
 
 
 @types.coroutine
-def go_on(coroutine: Coroutine[Any, Any, Any], variables: Context, yielded: Any) -> Generator[Any, Any, Any]:
+def go_on(
+    coroutine: Coroutine[Any, Any, Any], variables: contextvars.Context, yielded: Any
+) -> Generator[Any, Any, Any]:
     """Run the rest of *coroutine*, whose first step has *yielded* a future, in the same asyncio task.
 
     Each step has the context variables of the first one.
@@ -45,84 +118,6 @@ def go_on(coroutine: Coroutine[Any, Any, Any], variables: Context, yielded: Any)
             return end.value
 
 
-class Preparation:
-    """The preparation of runs, with arguments and contexts; tasks that cannot be run are refused here."""
-
-    def __init__(self, app: Registry, routines: Mapping[str, Routine], kits: Kits, endings: Endings) -> None:
-        self._app = app
-        self._routines = routines
-        self._kits = kits
-        self._endings = endings
-
-    def runs_of(self, tasks: list[Task[Any]]) -> list[Run]:
-        """Return the runs for newly claimed *tasks*: one for each, or for a batch of them."""
-        got = monotonic()
-        runs: list[Run] = []
-        batches: dict[Routine, list[Task[Any]]] = {}
-        for task in tasks:
-            try:
-                routine = self._routines[task.payload["task"]]
-            except (KeyError, TypeError):
-                self._refuse(task)
-                continue
-            if routine.batch == 1:
-                runs.append(Run([task], routine, got))
-            else:
-                batches.setdefault(routine, []).append(task)
-        for routine, company in batches.items():
-            for begin in range(0, len(company), routine.batch):
-                runs.append(Run(company[begin : begin + routine.batch], routine, got))
-        return runs
-
-    def prepare(self, run: Run) -> bool:
-        """Prepare the arguments and the context of a run; return False if it has ended already."""
-        if run.stopped:
-            return False
-        routine = run.routine
-        every: list[dict[str, Any]] = []
-        good: list[Task[Any]] = []
-        for task in run.tasks:
-            if run.expired(task):
-                # The database's clock decides: the task dies, or is claimed again.
-                self._endings.give_back(task, routine)
-                continue
-            try:
-                if task.lapsed and routine.declaration.on_crash == "fail":
-                    raise Refused(f"{CRASHED}: an earlier run of {routine.name} did not end")
-                every.append(decode(routine.declaration, task.payload))
-            except Refused as error:
-                self._endings.refused(task, routine, error)
-            else:
-                good.append(task)
-        if not good:
-            return False
-        run.tasks = good
-        run.arguments = every[0] if routine.batch == 1 else batch_arguments(routine.declaration, every)
-        if routine.context is not None and not routine.apart:
-            run.context = self._kits.context(good[0], routine.inline)
-            run.arguments[routine.context] = run.context
-        return True
-
-    def _refuse(self, task: Task[Any]) -> None:
-        """Mark a *task* dead that has no declaration, with the reason that `resolve` finds."""
-        try:
-            resolve(self._app, task.payload)
-        except Refused as error:
-            self._endings.refused(task, None, error)
-
-
-logger = logging.getLogger("eventkit.worker")
-
-_SLICE = 0.005
-"""Seconds after which functions that do not wait yield to the event loop."""
-
-GRACE = 2.0
-"""Seconds that stopped runs have to end."""
-
-_ENDED = object()
-"""The value of the first step of an async function that ended in it."""
-
-
 class Executor:
     """The execution of tasks in a limited number of slots.
 
@@ -133,7 +128,8 @@ class Executor:
 
     def __init__(
         self,
-        preparation: Preparation,
+        app: Application,
+        routines: Mapping[str, Routine],
         acks: Acks,
         leases: Leases,
         endings: Endings,
@@ -143,7 +139,8 @@ class Executor:
         readiness: Readiness,
         most: int,
     ) -> None:
-        self._preparation = preparation
+        self._app = app
+        self._routines = routines
         self._acks = acks
         self._leases = leases
         self._endings = endings
@@ -177,7 +174,7 @@ class Executor:
     def take(self, tasks: list[Task[Any]], asked_at: float) -> None:
         """Run *tasks*, which one claim, begun at *asked_at*, has returned."""
         self._leases.add(tasks, asked_at)
-        self._waiting.extend(self._preparation.runs_of(tasks))
+        self._waiting.extend(self._runs_of(tasks))
         self._drive()
 
     def cancel(self, id: int, token: int | None = None) -> None:
@@ -228,6 +225,62 @@ class Executor:
             pass
         return not self._active
 
+    def _runs_of(self, tasks: list[Task[Any]]) -> list[Run]:
+        """Return the runs for newly claimed *tasks*: one for each, or for a batch of them."""
+        got = monotonic()
+        runs: list[Run] = []
+        batches: dict[Routine, list[Task[Any]]] = {}
+        for task in tasks:
+            try:
+                routine = self._routines[task.payload["task"]]
+            except (KeyError, TypeError):
+                self._refuse(task)
+                continue
+            if routine.batch == 1:
+                runs.append(Run([task], routine, got))
+            else:
+                batches.setdefault(routine, []).append(task)
+        for routine, company in batches.items():
+            for begin in range(0, len(company), routine.batch):
+                runs.append(Run(company[begin : begin + routine.batch], routine, got))
+        return runs
+
+    def _refuse(self, task: Task[Any]) -> None:
+        """Mark a *task* dead that has no declaration, with the reason that the app gives."""
+        try:
+            self._app.resolve(task.payload)
+        except Refused as error:
+            self._endings.refused(task, None, error)
+
+    def _prepare(self, run: Run) -> bool:
+        """Prepare the arguments and the context of a run; return False if it has ended already."""
+        if run.stopped:
+            return False
+        routine, declaration = run.routine, run.routine.declaration
+        every: list[dict[str, Any]] = []
+        good: list[Task[Any]] = []
+        for task in run.tasks:
+            if run.expired(task):
+                # The database's clock decides: the task dies, or is claimed again.
+                self._endings.give_back(task, routine)
+                continue
+            try:
+                if task.lapsed and declaration.on_crash == "fail":
+                    raise Refused(f"{CRASHED}: an earlier run of {routine.name} did not end")
+                every.append(declaration.arguments(task.payload))
+            except Refused as error:
+                self._endings.refused(task, routine, error)
+            else:
+                good.append(task)
+        if not good:
+            return False
+        run.tasks = good
+        run.arguments = every[0] if routine.batch == 1 else declaration.of_batch(every)
+        if routine.context is not None and not routine.apart:
+            run.context = routine.context_of(good[0])
+            run.arguments[routine.context] = run.context
+        return True
+
     def _drive(self) -> None:
         if self._waiting and not self._driving and self._active < self._most:
             self._driving = True
@@ -247,7 +300,7 @@ class Executor:
             for task in [task for task in run.tasks if not self._leases.stands(task)]:
                 self.lose(task)  # This process was suspended, and another worker may have started it.
             waiting.popleft()
-            if not self._preparation.prepare(run):
+            if not self._prepare(run):
                 continue
             if not run.routine.inline:
                 self._send(run)
@@ -271,7 +324,8 @@ class Executor:
         """Run the first step of an async function; return the future that it waits for, or `_ENDED`."""
         run.began = monotonic()
         variables = run.variables = self._variables.copy()
-        run.span = begin_span(run.tasks, run.routine.name, variables)
+        if "opentelemetry.trace" in sys.modules:
+            run.span = variables.run(begin_span, run.tasks, run.routine.name)
         try:
             run.coroutine = run.routine.function(**run.arguments)
             return variables.run(run.coroutine.send, None)
@@ -308,7 +362,8 @@ class Executor:
         self._active += 1
         run.began = monotonic()
         variables = self._variables.copy()
-        run.span = begin_span(run.tasks, routine.name, variables)
+        if "opentelemetry.trace" in sys.modules:
+            run.span = variables.run(begin_span, run.tasks, routine.name)
         function: Callable[[], Any] = partial(routine.function, **run.arguments)
         call = self._processes.begin(run) if routine.apart else partial(variables.run, function)
         self._started(run)

@@ -4,13 +4,15 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import Context
 from functools import cache
 from threading import Lock
 from typing import Any
 
 from ..metrics import SECONDS, Counter, Gauge, Histogram, Registry
 from ..values import Task
+
+OUTCOMES = ("succeeded", "retried", "dead", "snoozed", "released", "cancelled")
+"""The outcomes of a run."""
 
 
 class Metrics(Registry):
@@ -114,30 +116,11 @@ def _callback(name: str) -> Callable[[Any], Iterable[Any]]:
     return observe
 
 
-class RunSpan:
-    """The span of one run."""
+def begin_span(tasks: list[Task[Any]], name: str) -> Any:
+    """Begin the span of a run, the child of the one that enqueued the first of *tasks*; return it.
 
-    def __init__(self, span: Any) -> None:
-        self._span = span
-
-    def end(self, error: BaseException | None) -> None:
-        """End the span, with *error* or successfully."""
-        if error is not None:
-            from opentelemetry.trace import Status, StatusCode
-
-            self._span.record_exception(error)
-            self._span.set_status(Status(StatusCode.ERROR, str(error)))
-        self._span.end()
-
-
-def begin_span(tasks: list[Task[Any]], name: str, variables: Context) -> RunSpan | None:
-    """Begin a span, current in *variables*, the child of the one that enqueued the first of *tasks*."""
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    return variables.run(_begin, tasks, name)
-
-
-def _begin(tasks: list[Task[Any]], name: str) -> RunSpan:
+    It is current in the context variables of the caller, which are the run's own and end with it.
+    """
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -154,6 +137,15 @@ def _begin(tasks: list[Task[Any]], name: str) -> RunSpan:
     }
     tracer = trace.get_tracer("eventkit")
     span = tracer.start_span(f"{name} run", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes)
-    # The variables are the run's own and end with it, so nothing has to be detached.
     context.attach(trace.set_span_in_context(span, parent))
-    return RunSpan(span)
+    return span
+
+
+def end_span(span: Any, error: BaseException | None) -> None:
+    """End a span, with *error* or successfully."""
+    if error is not None:
+        from opentelemetry.trace import Status, StatusCode
+
+        span.record_exception(error)
+        span.set_status(Status(StatusCode.ERROR, str(error)))
+    span.end()

@@ -1,20 +1,57 @@
-"""Threads for functions that block, and processes for functions that compute."""
+"""Threads for functions that block, and processes for functions that compute.
+
+A child process runs one task after another, until its worker is gone.
+"""
 
 import asyncio
+import importlib
 import multiprocessing
+import os
 import pickle
 import queue
 import signal
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import partial, reduce
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
-from ..app.declarations import TaskDeclaration
-from . import child
-from .run import Crashed, Failed, Run
+import msgspec
+
+from ..app.declarations import TaskDeclaration, declare_task, unsaved
+from ..app.task import Function, TaskContext
+from ..handling import Retry, trace
+from ..kit import connect
+from ..protocols import EventKit
+from ..values import Task
+
+if TYPE_CHECKING:
+    from .executor import Run
 
 Done = Callable[[Any, BaseException | None], None]
+
+Request = tuple[str, str, str, int, list[Task[Any]]]
+"""The function's module and its name there; the name of the task, the size of its batches, and the tasks."""
+
+Answer = tuple[str, Any, bool]
+"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and the text.
+
+The last item is true if the function has acked its task itself.
+"""
+
+
+class Crashed(Retry):
+    """The process of the task has died."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(error=how)
+
+
+class Failed(Retry):
+    """The function raised an exception in another process that could not be transferred."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(error=text)
 
 
 class Threads:
@@ -93,12 +130,15 @@ class Child:
         self._pipe: Any = None
         self.gone = False
 
-    def call(self, run: Run) -> Any:
+    def call(self, run: "Run") -> Any:
         """Run the function of *run* in the child and return its result; called in a thread, because it blocks."""
         try:
             if self._process is None:
                 self._start()
-            self._pipe.send(_request(run))
+            declaration = run.routine.declaration
+            function = declaration.function
+            path = function.__module__, function.__qualname__
+            self._pipe.send((*path, declaration.name, declaration.batch, run.tasks))
             kind, answer, run.settled_apart = self._pipe.recv()
         except (EOFError, OSError):
             self.gone = True
@@ -106,7 +146,7 @@ class Child:
         if kind == "returned":
             return answer
         if kind == "raised":
-            raise _exception(*answer)
+            raise _received(*answer)
         raise Failed(answer)
 
     def kill(self) -> None:
@@ -123,7 +163,7 @@ class Child:
 
     def _start(self) -> None:
         pipe, theirs = _spawning.Pipe()
-        process = _spawning.Process(target=child.main, args=(theirs, self._url), name="eventkit-task")
+        process = _spawning.Process(target=_serve, args=(theirs, self._url), name="eventkit-task")
         with self._mutex:
             if self.gone:
                 raise EOFError
@@ -156,18 +196,18 @@ class Processes:
         """The number of tasks that can be started."""
         return self._most - len(self._busy)
 
-    def begin(self, run: Run) -> Callable[[], Any]:
+    def begin(self, run: "Run") -> Callable[[], Any]:
         """Return the call that runs *run* in a child, to be made in a thread."""
         chosen = self._busy[run] = self._idle.pop() if self._idle else Child(self._url)
         return partial(chosen.call, run)
 
-    def end(self, run: Run) -> None:
+    def end(self, run: "Run") -> None:
         """Return the child of *run* to the pool."""
         done = self._busy.pop(run)
         if not done.gone:
             self._idle.append(done)
 
-    def kill(self, run: Run) -> None:
+    def kill(self, run: "Run") -> None:
         """Stop *run* by killing its process."""
         if run in self._busy:
             self._busy[run].kill()
@@ -191,16 +231,85 @@ def check(declaration: TaskDeclaration) -> None:
         )
 
 
-def _exception(data: bytes, text: str) -> BaseException:
+def _serve(pipe: "Connection[Answer, Request]", url: str | None) -> None:
+    """Answer the requests that arrive through *pipe*: the main function of a child process."""
+    # Terminals and service managers send these signals to all processes; the worker decides when a child ends.
+    # Handlers rather than SIG_IGN, which programs started by the functions would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
+    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+
+    def receive() -> None:
+        """Pass requests on; end the process with the worker, even while a function runs."""
+        try:
+            while True:
+                requests.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=receive, name="eventkit-requests", daemon=True).start()
+    runner = _Runner(url)
+    while True:
+        pipe.send(runner.answer(requests.get()))
+
+
+class _Runner:
+    """A runner of functions in a child process, which connects to the database when one needs it."""
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        self._kit: EventKit | None = None
+        self._context: TaskContext | None = None
+
+    def answer(self, request: Request) -> Answer:
+        """Run the function and return its answer."""
+        self._context = None
+        try:
+            answer = "returned", self._run(*request)
+        except BaseException as error:
+            answer = _portable(error, trace(error))
+        return (*answer, self._context is not None and self._context.settled)
+
+    def _run(self, module: str, path: str, name: str, batch: int, tasks: list[Task[Any]]) -> Any:
+        """Return the function's result as plain values: a class of its module may be another class in the worker."""
+        found: Any = reduce(getattr, path.split("."), importlib.import_module(module))
+        declaration = found.declaration if isinstance(found, Function) else declare_task(found, name, batch=batch)
+        every = [declaration.arguments(task.payload) for task in tasks]
+        arguments = declaration.of_batch(every) if batch > 1 else every[0]
+        if declaration.signature.context is not None:
+            self._context = TaskContext(tasks[0], self._connected())
+            arguments[declaration.signature.context] = self._context
+        result = declaration.function(**arguments)
+        try:
+            plain = msgspec.to_builtins(result, str_keys=True)
+            pickle.dumps(plain)
+        except Exception as error:
+            raise unsaved(error) from error
+        return plain
+
+    def _connected(self) -> EventKit:
+        if self._kit is None:
+            if self._url is None:
+                raise RuntimeError("a task in a process of its own connects by itself: give App or the worker a URL")
+            self._kit = connect(self._url)
+        return self._kit
+
+
+def _portable(error: BaseException, text: str) -> tuple[str, Any]:
+    """Return *error* pickled, with its traceback as a note; or only the text, if it cannot be pickled."""
+    try:
+        error.add_note(f"It was raised in another process:\n{text}")
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return "failed", text
+    return "raised", (data, text)
+
+
+def _received(data: bytes, text: str) -> BaseException:
     """Return the exception that the child raised, or one with its *text* if its class cannot be imported here."""
     try:
         error = pickle.loads(data)
     except Exception:
         return Failed(text)
     return error if isinstance(error, BaseException) else Failed(text)
-
-
-def _request(run: Run) -> child.Request:
-    declaration = run.routine.declaration
-    function = declaration.function
-    return function.__module__, function.__qualname__, declaration.name, declaration.batch, run.tasks

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..app.declarations import ListenerDeclaration, SubscriberDeclaration
-from ..app.outcome import readable, skipped
+from ..app.declarations import ListenerDeclaration, SubscriberDeclaration, check_payload
 from ..errors import LeaseLost
-from ..handling import Permanent, Retry
+from ..handling import Permanent, pause
 from ..protocols import AsyncEventKit
-from ..retry import delay_after, encode
 from ..values import Event
 from .lifecycle import Recovery
 from .metrics import Metrics
@@ -78,7 +76,7 @@ class Subscriptions:
                 outcome = "failed"
                 self._handling.add(me)
                 try:
-                    readable(declaration, notification)
+                    check_payload(declaration, notification)
                     await self._call(function, declaration.is_async, notification)
                     outcome = "handled"
                 except Exception:
@@ -106,7 +104,7 @@ class Subscriptions:
         while True:
             attempt += 1
             try:
-                readable(declaration, event)
+                check_payload(declaration, event)
                 await self._call(declaration.function, declaration.is_async, event)
             except Exception as error:
                 failure = error
@@ -117,24 +115,18 @@ class Subscriptions:
             logger.warning("%s in attempt %s", what, attempt, exc_info=failure)
             if isinstance(failure, Permanent) or attempt > declaration.retries:
                 break
-            await self._pause(declaration, attempt, failure)
+            await asyncio.sleep((pause(failure, attempt, declaration.backoff) or 0) / 1000)
         if declaration.then == "stop":
             logger.critical("%s and is not retried: consumer %r stops there", what, declaration.consumer)
             raise Stopped
-        await self._recovery.through(lambda: self._skip(declaration, event, failure))
+        await self._recovery.through(self._skip, declaration, event, failure)
         counts("skipped").value += 1
-
-    async def _pause(self, declaration: SubscriberDeclaration, attempt: int, error: Exception) -> None:
-        delay: Any = error.delay if isinstance(error, Retry) else None
-        if delay is None:
-            delay = delay_after(attempt, encode(declaration.backoff)) / 1000
-        await asyncio.sleep(delay.total_seconds() if hasattr(delay, "total_seconds") else delay)
 
     async def _skip(self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
         """Publish the event to the dead letters, and save the offset after it: both or neither."""
         letters = self._kit.stream(declaration.dead_letters)
         async with self._kit.transaction() as tx:
-            await letters.publish_many([skipped(declaration, event, error)], tx=tx)
+            await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)
             await self._kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
 
     async def _call(self, function: Callable[[Any], Any], is_async: bool, message: Any) -> None:

@@ -5,28 +5,26 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .. import checks
-from ..app.application import Application, AsyncApp
+from ..app.app import Application, AsyncApp
 from ..errors import Closed, Unavailable
 from ..kit import AsyncKit, backend_of, connect
 from ..operations.queue import CANCELLED
 from ..plans import completed
 from ..protocols import AsyncConnection, EventKit
-from .claims import Intake
-from .endings import Endings, Hooks
-from .executor import GRACE, Executor, Preparation
-from .leases import Acks, Leases
-from .lifecycle import Presence, Readiness, Recovery, stopping
+from .claims import Intake, Leases
+from .endings import Acks, Endings, fields
+from .executor import GRACE, Executor, Routine
+from .lifecycle import Presence, Readiness, Recovery, settings_of, stopping
 from .metrics import Metrics, shown
 from .pools import Processes, Threads, check
-from .run import Kits, Routine, fields
-from .settings import settings_of
 from .subscriptions import Subscriptions
 
 logger = logging.getLogger("eventkit.worker")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _TIME_TO_SAVE = 5.0
@@ -135,7 +133,7 @@ class Worker:
                 if rest:
                     _, self._unended = await asyncio.wait(rest, timeout=GRACE)
                 for task in self._unended - self._named:
-                    logger.critical("%s does not end although it was cancelled", task.get_name())
+                    self._report_uncancelled(task)
 
     async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return the answer of *call*, retried while the database is unavailable; None if the worker is stopped."""
@@ -173,17 +171,27 @@ class Worker:
         return None
 
     async def _work(self, connection: AsyncConnection, kit: AsyncKit, blocking: EventKit | None) -> None:
+        """Run all services until the worker is stopped, then end them in order."""
         settings, metrics, app = self._settings, self.metrics, self._app
-        threads, kits = Threads(), Kits(kit, blocking)
+        threads = Threads()
         self._processes = Processes(settings.children, self._url)
-        routines = {name: Routine(task, metrics) for name, task in app.tasks.items()}
+        routines = {
+            name: Routine(task, metrics, kit if task.is_async else blocking) for name, task in app.tasks.items()
+        }
         leases = Leases(connection, lambda task: executor.lose(task))
         acks = Acks(connection, self._recovery, leases, metrics)
-        hooks = Hooks(app, kits, threads)
-        endings = Endings(acks, leases, hooks, metrics, connection.max_payload, self.stop)
-        preparation = Preparation(app, routines, kits, endings)
+        endings = Endings(app, acks, leases, threads, metrics, connection.max_payload, self.stop)
         executor = Executor(
-            preparation, acks, leases, endings, threads, self._processes, metrics, self._readiness, settings.concurrency
+            app,
+            routines,
+            acks,
+            leases,
+            endings,
+            threads,
+            self._processes,
+            metrics,
+            self._readiness,
+            settings.concurrency,
         )
         intake = Intake(
             connection,
@@ -205,16 +213,9 @@ class Worker:
             for name in listener.channels:
                 hear = partial(subscriptions.listen, listener, name)
                 listening.append(self._listen(hear, f"listener {listener.function.__name__}"))
-
-        async def claim() -> None:
-            # Cancellations and notifications sent before all listeners are attached would be lost.
-            for attached in listening:
-                await attached.wait()
-            self._readiness.ready()
-            logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
-            await self._recovery.through(intake.run)
-
-        claiming = self._begin(claim)
+        # It waits for the database in each of its calls, and so not once more around all of them.
+        claiming = asyncio.ensure_future(intake.run(listening, self._report_begun))
+        self._services.add(claiming)
         self._begin(leases.run)
         self._begin(kit.run_maintenance)
         self._begin(self._readiness.watch)
@@ -222,8 +223,7 @@ class Worker:
         if app.schedules:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
-            following = self._begin(partial(subscriptions.follow, subscriber))
-            following.set_name(f"subscriber {subscriber.function.__name__}")
+            self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
         seconds = settings.shutdown_seconds
         failure: BaseException | None
         try:
@@ -238,7 +238,7 @@ class Worker:
             await asyncio.gather(executor.finish(seconds), subscriptions.stop(seconds))
             try:
                 async with asyncio.timeout(_TIME_TO_SAVE):
-                    await hooks.ended()
+                    await endings.hooks_ended()
                     await acks.settled()
                     present.cancel()
                     await asyncio.wait({present})
@@ -257,32 +257,44 @@ class Worker:
             await completed(end())
         except asyncio.CancelledError as error:
             failure = error
-        unended = {service for service in self._services if not service.done()}
         threads.close()
-        for run in executor.stuck:
-            for one in run.tasks:
-                text = "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
-                logger.critical(text, run.routine.name, one.id, extra=fields(one, run.routine))
-        for service in unended:
-            logger.critical("%s does not end although it was cancelled", service.get_name())
-        self._named = {*unended, *(run.runner for run in executor.stuck)}
+        self._report_unended(executor)
         if failure is not None:
             raise failure
-        if self._named:
-            return
-        self._ended = True
-        logger.info("worker %s has ended", self.name)
+        if not self._named:
+            self._ended = True
+            logger.info("worker %s has ended", self.name)
 
-    def _begin(self, service: Callable[[], Awaitable[Any]]) -> "asyncio.Task[Any]":
+    def _report_begun(self) -> None:
+        self._readiness.ready()
+        logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
+
+    def _report_unended(self, executor: Executor) -> None:
+        """Log the functions and the services that do not end."""
+        for run in executor.stuck:
+            for task in run.tasks:
+                text = "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
+                logger.critical(text, run.routine.name, task.id, extra=fields(task, run.routine))
+            self._named.add(run.runner)
+        for service in self._services:
+            if not service.done():
+                self._report_uncancelled(service)
+                self._named.add(service)
+
+    @staticmethod
+    def _report_uncancelled(task: "asyncio.Task[Any]") -> None:
+        logger.critical("%s does not end although it was cancelled", task.get_name())
+
+    def _begin(self, service: Callable[P, Awaitable[Any]], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Task[Any]":
         # A transient failure, such as a restart of the server, does not end a service.
-        task = asyncio.ensure_future(self._recovery.through(service))
+        task = asyncio.ensure_future(self._recovery.through(service, *args, **kwargs))
         self._services.add(task)
         return task
 
     def _listen(self, service: Callable[[asyncio.Event], Awaitable[Any]], name: str) -> asyncio.Event:
         """Begin *service*, which sets the event once it listens."""
         attached = asyncio.Event()
-        self._begin(partial(service, attached)).set_name(name)
+        self._begin(service, attached).set_name(name)
         return attached
 
     async def _until_stopped(self, claiming: asyncio.Task[Any]) -> BaseException | None:

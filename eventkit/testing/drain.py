@@ -2,32 +2,18 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from ..app.application import Application
-from ..app.context import AsyncTaskContext, TaskContext
-from ..app.declarations import ListenerDeclaration, SubscriberDeclaration, TaskDeclaration
-from ..app.outcome import (
-    Dead,
-    Done,
-    Refused,
-    batch_arguments,
-    decode,
-    explained,
-    failed,
-    readable,
-    resolve,
-    settle,
-    skipped,
-    succeeded,
-)
-from ..codec import Codec
-from ..handling import Retry, Snooze
+from ..app.app import Application
+from ..app.declarations import ListenerDeclaration, Refused, SubscriberDeclaration, TaskDeclaration, check_payload
+from ..app.task import AsyncTaskContext, TaskContext, at_once, is_async, now
+from ..codec import Codec, encode_json
+from ..handling import Permanent, Retry, Snooze, failure, outcome
 from ..operations.channel import ReadNotifications
+from ..operations.result import AckWithResult, SaveTaskResult
 from ..values import Event, Notification, Task
 
 AT_MOST = 10_000
@@ -35,8 +21,6 @@ AT_MOST = 10_000
 
 AT_ONCE = 100
 """The number of tasks, events and notifications that are fetched together."""
-
-Plan = Generator[Callable[[], Any], Any, None]
 
 _heard: WeakKeyDictionary[Any, dict[ListenerDeclaration, int]] = WeakKeyDictionary()
 """The last notification that each listener was called with, on each kit."""
@@ -60,8 +44,8 @@ class _Readied(NamedTuple):
     context: Any
 
 
-class Rounds:
-    """One drain of an app."""
+class _Drain:
+    """One drain of an app, on a kit of either flavour."""
 
     def __init__(self, app: Application, kit: Any, raising: bool) -> None:
         self.ran: list[Ran] = []
@@ -71,40 +55,40 @@ class Rounds:
         self._is_async = is_async(kit)
         self._stopped: set[SubscriberDeclaration] = set()
 
-    def plan(self) -> Plan:
+    async def run(self) -> list[Ran]:
         """Run rounds, until one finds nothing to do."""
-        yield partial(self._app.install, self._kit)
+        await now(self._app.install(self._kit))
         before = -1
         while len(self.ran) > before:
             before = len(self.ran)
-            yield self._kit.schedules.tick
+            await now(self._kit.schedules.tick())
             for name in self._app.queues:
-                yield from self._queue(name)
+                await self._queue(self._kit.queue(name))
             for subscriber in self._app.subscribers:
-                yield from self._subscriber(subscriber)
+                await self._subscriber(subscriber)
             for listener in self._app.listeners:
-                yield from self._listener(listener)
+                await self._listener(listener)
+        return self.ran
 
-    def _queue(self, name: str) -> Plan:
+    async def _queue(self, queue: Any) -> None:
         """Run the due tasks of a queue; release those that were claimed and not run."""
-        queue = self._kit.queue(name)
-        tasks: list[Task[Any]] = yield partial(queue.claim, "drain", AT_ONCE)
+        tasks: list[Task[Any]] = await now(queue.claim("drain", AT_ONCE))
         try:
             while tasks:
                 try:
                     first = self._readied(tasks[0])
                 except Refused as error:
                     task = tasks.pop(0)
-                    yield partial(settle, queue, task, Dead(explained(error), error.reason))
+                    await now(queue._execute(failure(task, error)))
                     self._report(_name(task), task, None, error)
                     continue
                 batch = [first, *self._alike(first, tasks[1:])]
                 taken = [one.task for one in batch]
                 tasks = [task for task in tasks if task not in taken]
-                yield from self._run(queue, batch)
+                await self._run(queue, batch)
         finally:
             for task in tasks:
-                yield partial(queue.release, task)
+                await now(queue.release(task))
 
     def _alike(self, first: _Readied, tasks: list[Task[Any]]) -> list[_Readied]:
         """Return the tasks to run in one call with the *first*."""
@@ -117,95 +101,106 @@ class Rounds:
                     alike.append(self._readied(task))
         return alike
 
-    def _run(self, queue: Any, batch: list[_Readied]) -> Plan:
+    async def _run(self, queue: Any, batch: list[_Readied]) -> None:
         """Run one call for a task, or for a batch of them."""
         declaration, arguments = batch[0].declaration, batch[0].arguments
         if declaration.batch > 1:
-            arguments = batch_arguments(declaration, [one.arguments for one in batch])
+            arguments = declaration.of_batch([one.arguments for one in batch])
         if declaration.signature.context is not None:
             arguments = {**arguments, declaration.signature.context: batch[0].context}
         result: Any = None
         error: Exception | None = None
         try:
-            result = yield partial(self._call, declaration.function, **arguments)
+            result = await self._call(declaration.function, **arguments)
         except Exception as raised:
             error = raised
         for one in batch:
-            yield from self._settle(queue, one, result, error)
+            await self._end(queue, one, result, error)
 
-    def _settle(self, queue: Any, one: _Readied, result: Any, error: Exception | None) -> Plan:
+    async def _end(self, queue: Any, one: _Readied, result: Any, error: Exception | None) -> None:
         """Store the outcome of a task, call the hooks, and record the run."""
-        declaration, task, context = one.declaration, one.task, one.context
-        outcome = succeeded(declaration, result) if error is None else failed(declaration, task, error)
+        task, declaration, _, context = one
+        saved: str | None = None
+        if error is None:
+            try:
+                saved = declaration.result(result)
+            except Refused as refused:
+                error = refused
         if not context.settled:
-            yield partial(settle, queue, task, outcome)
-        elif isinstance(outcome, Done) and result is not None:
-            yield partial(self._kit.results.save, task.id, outcome.result)
-        if error is None and isinstance(outcome, Dead):
-            error = Refused(outcome.error)
-        hooks: tuple[Callable[..., Any], ...] = (*declaration.on_failure, *self._app.failure_hooks)
+            done = None if saved is None else AckWithResult(task.id, task.token, task.queue, saved)
+            ended = outcome(task, None, done)
+            if error is not None:
+                ended = failure(task, error, declaration.retries, declaration.backoff)
+            await now(queue._execute(ended))
+        elif saved is not None:
+            await now(queue._execute(SaveTaskResult(encode_json(task.id), saved, task.queue)))
+        hooks = (*declaration.on_failure, *self._app.failure_hooks)
         if error is None:
             hooks = (*declaration.on_success, *self._app.success_hooks)
         if not isinstance(error, Snooze):
             for hook in hooks:
-                yield partial(self._call, hook, context, result if error is None else error)
+                await self._call(hook, context, result if error is None else error)
         self._report(declaration.name, task, result, error)
 
-    def _subscriber(self, declaration: SubscriberDeclaration) -> Plan:
+    async def _subscriber(self, declaration: SubscriberDeclaration) -> None:
         """Run the events after a consumer's offset; a retry follows at once."""
         stream = self._kit.stream(declaration.topic, type=declaration.type)
-        after = yield partial(stream.offset, declaration.consumer)
-        events: list[Event[Any]] = []
-        if declaration not in self._stopped:
-            events = yield partial(stream.read, after, AT_ONCE, on_truncated="skip")
+        after = await now(stream.offset(declaration.consumer))
+        if declaration in self._stopped:
+            return
+        events: list[Event[Any]] = await now(stream.read(after, AT_ONCE, on_truncated="skip"))
         for event in events:
-            result, error = yield from self._tried(declaration, event, 1 if self._raising else 1 + declaration.retries)
+            result, error = await self._tried(declaration, event, 1 if self._raising else 1 + declaration.retries)
             if error is None:
-                yield partial(stream.save_offset, declaration.consumer, event.offset)
+                await now(stream.save_offset(declaration.consumer, event.offset))
             elif declaration.then == "skip" and not self._raising:
-                skip: Any = _skip_async if self._is_async else _skip
-                yield partial(skip, self._kit, declaration, event, error)
+                async with _transaction(self._kit) as tx:
+                    letter = declaration.dead_letter(event, error)
+                    await now(self._kit.stream(declaration.dead_letters).publish_many([letter], tx=tx))
+                    await now(stream.save_offset(declaration.consumer, event.offset, tx=tx))
             else:
                 self._stopped.add(declaration)
             self._report(declaration.function.__name__, event, result, error)
             if declaration in self._stopped:
                 return
 
-    def _listener(self, declaration: ListenerDeclaration) -> Plan:
+    async def _listener(self, declaration: ListenerDeclaration) -> None:
         """Run the notifications that no drain on this kit has called a listener with."""
         heard = _heard.setdefault(self._kit, {})
         read = ReadNotifications(declaration.channels, heard.get(declaration, 0), AT_ONCE, Codec(declaration.type))
-        notifications: list[Notification[Any]] = yield partial(self._kit._connection.execute, read)
+        notifications: list[Notification[Any]] = await now(self._kit._connection.execute(read))
         for notification in notifications:
             heard[declaration] = notification.id
-            result, error = yield from self._tried(declaration, notification, 1)
+            result, error = await self._tried(declaration, notification, 1)
             self._report(declaration.function.__name__, notification, result, error)
 
-    def _tried(
+    async def _tried(
         self, declaration: SubscriberDeclaration | ListenerDeclaration, message: Any, tries: int
-    ) -> Generator[Callable[[], Any], Any, tuple[Any, Exception | None]]:
+    ) -> tuple[Any, Exception | None]:
         """Return what the function returned for a message, and what it raised the last time."""
         error: Exception | None = None
         for _ in range(tries):
             try:
-                readable(declaration, message)
-                return (yield partial(self._call, declaration.function, message)), None
-            except Refused as refused:
-                return None, refused
+                check_payload(declaration, message)
+                return await self._call(declaration.function, message), None
             except Exception as raised:
                 error = raised
+                if isinstance(error, Permanent):
+                    break
         return None, error
 
-    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return the result of the function, in the flavour of the drain."""
+    async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return the result of a function of either flavour."""
         if self._is_async and not inspect.iscoroutinefunction(function):
-            return asyncio.to_thread(function, *args, **kwargs)
+            return await asyncio.to_thread(function, *args, **kwargs)
         answer = function(*args, **kwargs)
-        return answer if self._is_async or not isinstance(answer, Coroutine) else asyncio.run(answer)
+        if not isinstance(answer, Coroutine):
+            return answer
+        return await answer if self._is_async else asyncio.run(answer)
 
     def _readied(self, task: Task[Any]) -> _Readied:
-        declaration = resolve(self._app, task.payload)
-        return _Readied(task, declaration, decode(declaration, task.payload), self._context(declaration, task))
+        declaration = self._app.resolve(task.payload)
+        return _Readied(task, declaration, declaration.arguments(task.payload), self._context(declaration, task))
 
     def _context(self, declaration: TaskDeclaration, task: Task[Any]) -> Any:
         """Return the task's context, of the function's flavour if the function takes one."""
@@ -225,25 +220,19 @@ class Rounds:
             raise RuntimeError(f"{AT_MOST:,} runs, and work is still due: does {name!r} enqueue itself?")
 
 
-def is_async(kit: Any) -> bool:
-    """Return whether the kit's calls are awaited."""
-    return hasattr(kit, "__aenter__")
+@asynccontextmanager
+async def _transaction(kit: Any) -> AsyncIterator[Any]:
+    """Open a transaction on a kit of either flavour."""
+    if is_async(kit):
+        async with kit.transaction() as tx:
+            yield tx
+    else:
+        with kit.transaction() as tx:
+            yield tx
 
 
 def _name(task: Task[Any]) -> str:
     return str(task.payload.get("task")) if isinstance(task.payload, dict) else "?"
-
-
-def _skip(kit: Any, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
-    with kit.transaction() as tx:
-        kit.stream(declaration.dead_letters).publish_many([skipped(declaration, event, error)], tx=tx)
-        kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
-
-
-async def _skip_async(kit: Any, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
-    async with kit.transaction() as tx:
-        await kit.stream(declaration.dead_letters).publish_many([skipped(declaration, event, error)], tx=tx)
-        await kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
 
 
 def drain(app: Application, *, raising: bool = True) -> list[Ran]:
@@ -256,9 +245,7 @@ def drain(app: Application, *, raising: bool = True) -> list[Ran]:
     kit = _bound(app)
     if is_async(kit):
         raise TypeError("the app is bound to an async kit: await drain_async(app)")
-    rounds = Rounds(app, kit, raising)
-    _run(rounds.plan())
-    return rounds.ran
+    return at_once(_Drain(app, kit, raising).run())
 
 
 async def drain_async(app: Application, kit: Any = None, *, raising: bool = True) -> list[Ran]:
@@ -270,38 +257,7 @@ async def drain_async(app: Application, kit: Any = None, *, raising: bool = True
     kit = bound if kit is None else kit
     if not is_async(kit):
         raise TypeError("drain_async() needs an async kit: bind one, or drain_async(app, kit), or drain(app)")
-    rounds = Rounds(app, kit, raising)
-    await _run_async(rounds.plan())
-    return rounds.ran
-
-
-def _run(plan: Plan) -> None:
-    try:
-        step = next(plan)
-        while True:
-            try:
-                answer = step()
-            except BaseException as error:
-                step = plan.throw(error)
-            else:
-                step = plan.send(answer)
-    except StopIteration:
-        return
-
-
-async def _run_async(plan: Plan) -> None:
-    try:
-        step = next(plan)
-        while True:
-            try:
-                answer = step()
-                answer = await answer if inspect.isawaitable(answer) else answer
-            except BaseException as error:
-                step = plan.throw(error)
-            else:
-                step = plan.send(answer)
-    except StopIteration:
-        return
+    return await _Drain(app, kit, raising).run()
 
 
 def _bound(app: Application) -> Any:
