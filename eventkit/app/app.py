@@ -100,9 +100,9 @@ class Application:
         self._connecting = threading.Lock()
         self._tasks: dict[str, TaskDeclaration] = {}
         self._schedules: dict[str, ScheduleDeclaration] = {}
-        self._subscribers: list[SubscriberDeclaration] = []
-        self._listeners: list[ListenerDeclaration] = []
         self._planned: dict[Callable[..., Any], list[Callable[[TaskDeclaration], None]]] = {}
+        self.subscribers: tuple[SubscriberDeclaration, ...] = ()
+        self.listeners: tuple[ListenerDeclaration, ...] = ()
         self.success_hooks: tuple[Hook, ...] = ()
         self.failure_hooks: tuple[Hook, ...] = ()
         self.closing: tuple[Callable[[], Awaitable[None]], ...] = ()
@@ -123,16 +123,6 @@ class Application:
     def schedules(self) -> tuple[ScheduleDeclaration, ...]:
         """The schedules."""
         return tuple(self._schedules.values()) if self.tasks else ()
-
-    @property
-    def subscribers(self) -> tuple[SubscriberDeclaration, ...]:
-        """The subscribers."""
-        return tuple(self._subscribers)
-
-    @property
-    def listeners(self) -> tuple[ListenerDeclaration, ...]:
-        """The listeners."""
-        return tuple(self._listeners)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -208,8 +198,9 @@ class Application:
             self._schedules[made.name] = made
 
         def declare(function: F) -> F:
-            if isinstance(function, Function):
-                plan(function.declaration)
+            task: Any = function
+            if isinstance(task, Function):
+                plan(task.declaration)
             else:
                 self._planned.setdefault(function, []).append(plan)
             return function
@@ -242,12 +233,13 @@ class Application:
 
         def declare(function: F) -> F:
             type, awaited = payload_type(function, Event), inspect.iscoroutinefunction(function)
-            if any((one.topic, one.consumer) == (topic, consumer) for one in self._subscribers):
+            if any((one.topic, one.consumer) == (topic, consumer) for one in self.subscribers):
                 raise ValueError(
                     f"consumer {consumer!r} of topic {topic!r} has a function already: give this one a consumer= of "
                     f"its own"
                 )
-            self._subscribers.append(SubscriberDeclaration(function=function, is_async=awaited, type=type, **declared))
+            made = SubscriberDeclaration(function=function, is_async=awaited, type=type, **declared)
+            self.subscribers = (*self.subscribers, made)
             return function
 
         return declare
@@ -260,7 +252,7 @@ class Application:
 
         def declare(function: F) -> F:
             type, awaited = payload_type(function, Notification), inspect.iscoroutinefunction(function)
-            self._listeners.append(ListenerDeclaration(names, function, awaited, type))
+            self.listeners = (*self.listeners, ListenerDeclaration(names, function, awaited, type))
             return function
 
         return declare

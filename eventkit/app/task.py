@@ -30,6 +30,9 @@ C_co = TypeVar("C_co", covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
+One_co = TypeVar("One_co", covariant=True)
+Many_co = TypeVar("Many_co", covariant=True)
+H_co = TypeVar("H_co", covariant=True)
 
 OPTIONS = ("delay", "run_at", "priority", "max_attempts", "expires", "key", "headers", "wait", "tx")
 """The parameters of `TaskFunction.enqueue` itself, whose names no parameter of a task can have."""
@@ -104,8 +107,8 @@ class AsyncTaskHandle(Protocol[R_co]):
     async def progress(self) -> Progress | None: ...
 
 
-class TaskFunction(Protocol[P, C_co, R]):
-    """A function that was declared as a task.  Calling it calls the function directly."""
+class _Declared(Protocol[P, C_co, One_co, Many_co, H_co]):
+    """The calls of a declared task, with answers of either flavour."""
 
     @property
     def declaration(self) -> TaskDeclaration:
@@ -127,14 +130,14 @@ class TaskFunction(Protocol[P, C_co, R]):
         wait: Duration | None = None,
         tx: Any = None,
         **arguments: Any,
-    ) -> TaskHandle[R]:
+    ) -> One_co:
         """Enqueue a call with these arguments; the options are those of `TaskQueue.enqueue`.
 
         Raise ``TypeError`` if the names or the types of the arguments do not match the function.
         """
         ...
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> list[TaskHandle[R]]:
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Many_co:
         """Enqueue several calls, all or none; each item has the arguments by name, or is made by `new`."""
         ...
 
@@ -153,52 +156,26 @@ class TaskFunction(Protocol[P, C_co, R]):
         """Return the task that `enqueue` would enqueue, as a value for `enqueue_many`."""
         ...
 
-    def handle(self, id: int) -> TaskHandle[R]:
+    def handle(self, id: int) -> H_co:
         """Return the handle of a task that was enqueued before."""
         ...
 
 
-class AsyncTaskFunction(Protocol[P, C_co, R]):
+class TaskFunction(_Declared[P, C_co, TaskHandle[R], list[TaskHandle[R]], TaskHandle[R]], Protocol[P, C_co, R]):
+    """A function that was declared as a task.  Calling it calls the function directly."""
+
+
+class AsyncTaskFunction(
+    _Declared[
+        P,
+        C_co,
+        Coroutine[Any, Any, AsyncTaskHandle[R]],
+        Coroutine[Any, Any, list[AsyncTaskHandle[R]]],
+        AsyncTaskHandle[R],
+    ],
+    Protocol[P, C_co, R],
+):
     """`TaskFunction`, whose calls to the database are awaited."""
-
-    @property
-    def declaration(self) -> TaskDeclaration: ...
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C_co: ...
-
-    async def enqueue(
-        self,
-        *args: Any,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        wait: Duration | None = None,
-        tx: Any = None,
-        **arguments: Any,
-    ) -> AsyncTaskHandle[R]: ...
-
-    async def enqueue_many(
-        self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None
-    ) -> list[AsyncTaskHandle[R]]: ...
-
-    def new(
-        self,
-        *args: Any,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        **arguments: Any,
-    ) -> NewTask: ...
-
-    def handle(self, id: int) -> AsyncTaskHandle[R]: ...
 
 
 class _Context:

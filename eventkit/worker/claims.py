@@ -1,7 +1,7 @@
 """Claiming tasks, from queues in turn and as many as there is room for, and keeping their leases."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,11 +12,9 @@ from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..rota import Rota
 from ..values import Task
-from .lifecycle import Recovery
-from .metrics import Metrics
+from .lifecycle import Shared
 
 if TYPE_CHECKING:
-    from .endings import Acks
     from .executor import Executor
 
 _AT_ONCE = 1000
@@ -110,42 +108,24 @@ class Leases:
 
 
 class Intake:
-    """The loop that claims tasks for an executor, until it is cancelled.
+    """The loop that claims tasks for an executor, until it is cancelled."""
 
-    *batches* has the number of tasks per call for each queue, and *most* the number of runs to have at once.
-    """
-
-    def __init__(
-        self,
-        connection: AsyncConnection,
-        executor: "Executor",
-        acks: "Acks",
-        recovery: Recovery,
-        metrics: Metrics,
-        *,
-        weights: Mapping[str, float],
-        batches: Mapping[str, int],
-        worker: str,
-        lease: int | None,
-        most: int,
-        poll: float,
-    ) -> None:
-        self._connection = connection
+    def __init__(self, shared: Shared, executor: "Executor") -> None:
+        settings = shared.settings
+        self._connection = shared.connection
         self._executor = executor
-        self._acks = acks
-        self._recovery = recovery
-        self._worker = worker
-        self._batches = batches
-        self._lease = lease
-        self._most = most
-        self._poll = poll
+        self._recovery = shared.recovery
+        self._worker = shared.name
+        self._lease = settings.lease_ms
+        self._most = settings.concurrency + settings.prefetch
+        self._poll = settings.notify_poll_interval_ms / 1000
         self._room = 0
         self._asked_at = 0.0
-        self._codec = Codec(None, connection.max_payload)
-        self._rota = Rota(weights, self._claim)
-        self._probe = ReadOutlooks(tuple(weights))
-        counted = (metrics.claims, metrics.claimed, metrics.lateness)
-        self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in weights}
+        self._codec = Codec(None, shared.connection.max_payload)
+        self._rota = Rota(shared.weights, self._claim)
+        self._probe = ReadOutlooks(tuple(shared.weights))
+        counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
+        self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in shared.weights}
 
     async def run(self, listening: Iterable[asyncio.Event], begin: Callable[[], None]) -> None:
         """Call *begin* once all *listening* are set; then claim whenever there is room, and sleep if there is no task.
@@ -160,7 +140,7 @@ class Intake:
             await asyncio.Event().wait()
         while not self._connection.closing:
             self._room = self._most - self._executor.in_hand
-            if self._room <= 0 or len(self._acks) > _MOST_UNSAVED:
+            if self._room <= 0 or len(self._executor.acks) > _MOST_UNSAVED:
                 self._executor.changed.clear()
                 await self._executor.changed.wait()
                 continue
@@ -187,5 +167,5 @@ class Intake:
         return []
 
     def _claim(self, queue: str) -> Claim:
-        limit = min(_AT_ONCE, self._room * self._batches.get(queue, 1))
+        limit = min(_AT_ONCE, self._room * self._executor.batches.get(queue, 1))
         return Claim(queue, self._worker, limit, self._lease, fresh_token(), self._codec)

@@ -8,19 +8,17 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..app.app import Application
 from ..app.declarations import Hook, Refused
 from ..codec import encode_json
 from ..handling import Retry, failure
 from ..operations import Operation, finish
 from ..operations.finish import AckMany, FinishMany, ReleaseMany
 from ..operations.result import AckManyWithResults, SaveTaskResult
-from ..protocols import AsyncConnection
 from ..values import Task
 from .claims import Leases
-from .lifecycle import Recovery
-from .metrics import Metrics, end_span
-from .pools import Crashed, Threads
+from .lifecycle import Shared
+from .metrics import end_span
+from .pools import Crashed
 
 if TYPE_CHECKING:
     from .executor import Routine, Run
@@ -59,17 +57,17 @@ class Acks:
     the process dies before, their tasks run again.
     """
 
-    def __init__(self, connection: AsyncConnection, recovery: Recovery, leases: Leases, metrics: Metrics) -> None:
-        self._connection = connection
-        self._recovery = recovery
+    def __init__(self, shared: Shared, leases: Leases) -> None:
+        self._connection = shared.connection
+        self._recovery = shared.recovery
         self._leases = leases
         self._done: list[Task[Any]] = []
         self._results: dict[int, tuple[int, str, str]] = {}
         self._others: list[tuple[Task[Any], Operation[Any]]] = []
         self._saving: asyncio.Task[None] | None = None
         self._releasing: set[asyncio.Task[None]] = set()
-        self._batches = metrics.acks.of()
-        self._unsaid = metrics.unsaid.of()
+        self._batches = shared.metrics.acks.of()
+        self._unsaid = shared.metrics.unsaid.of()
 
     def __len__(self) -> int:
         return len(self._done) + len(self._others)
@@ -178,22 +176,13 @@ class Endings:
     Hooks are called once for each outcome, concurrently with all other work; one that fails is only logged.
     """
 
-    def __init__(
-        self,
-        app: Application,
-        acks: Acks,
-        leases: Leases,
-        threads: Threads,
-        metrics: Metrics,
-        largest: int,
-        leave: Callable[[], None],
-    ) -> None:
-        self._success, self._failure = app.success_hooks, app.failure_hooks
+    def __init__(self, shared: Shared, acks: Acks, leases: Leases, leave: Callable[[], None]) -> None:
+        self._success, self._failure = shared.app.success_hooks, shared.app.failure_hooks
         self._acks = acks
         self._leases = leases
-        self._threads = threads
-        self._ended = metrics.ended
-        self._largest = largest
+        self._threads = shared.threads
+        self._ended = shared.metrics.ended
+        self._largest = shared.connection.max_payload
         self._leave = leave
         self._calls: set[asyncio.Task[None]] = set()
 

@@ -6,22 +6,21 @@ import logging
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from ..app.app import Application
 from ..app.declarations import Refused, TaskDeclaration
 from ..app.task import AsyncTaskContext, TaskContext
 from ..protocols import AsyncEventKit, EventKit
 from ..values import Task
 from .claims import Leases
 from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, Timeout, fields
-from .lifecycle import Readiness
+from .lifecycle import Readiness, Shared
 from .metrics import OUTCOMES, Metrics, begin_span
-from .pools import Processes, Threads
+from .pools import Processes
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -128,23 +127,26 @@ class Executor:
 
     def __init__(
         self,
-        app: Application,
-        routines: Mapping[str, Routine],
-        acks: Acks,
-        leases: Leases,
-        endings: Endings,
-        threads: Threads,
+        shared: Shared,
+        kits: tuple[AsyncEventKit, EventKit | None],
         processes: Processes,
-        metrics: Metrics,
         readiness: Readiness,
-        most: int,
+        leave: Callable[[], None],
     ) -> None:
-        self._app = app
-        self._routines = routines
-        self._acks = acks
-        self._leases = leases
-        self._endings = endings
-        self._threads = threads
+        """Use the first of *kits* for the contexts of async functions, and the second one for those that block."""
+        metrics, most = shared.metrics, shared.settings.concurrency
+        self._app = shared.app
+        tasks = shared.app.tasks.items()
+        self._routines = {name: Routine(task, metrics, kits[0 if task.is_async else 1]) for name, task in tasks}
+        self.batches: dict[str, int] = {}
+        """For each queue, how many of its tasks are sure to fit into one call."""
+        for routine in self._routines.values():
+            queue = routine.declaration.queue
+            self.batches[queue] = min(routine.batch, self.batches.get(queue, routine.batch))
+        self.leases = Leases(shared.connection, self.lose)
+        self.acks = Acks(shared, self.leases)
+        self.endings = Endings(shared, self.acks, self.leases, leave)
+        self._threads = shared.threads
         self._processes = processes
         self._readiness = readiness
         self._most = self._slots = most
@@ -173,7 +175,7 @@ class Executor:
 
     def take(self, tasks: list[Task[Any]], asked_at: float) -> None:
         """Run *tasks*, which one claim, begun at *asked_at*, has returned."""
-        self._leases.add(tasks, asked_at)
+        self.leases.add(tasks, asked_at)
         self._waiting.extend(self._runs_of(tasks))
         self._drive()
 
@@ -185,7 +187,7 @@ class Executor:
         for run in [*self._running, *self._waiting, *self._held_up]:
             for task in [task for task in run.tasks if task.id == id and token in (None, task.token)]:
                 logger.info("task %s was cancelled", id, extra=fields(task, run.routine))
-                self._leases.drop(task)
+                self.leases.drop(task)
                 if len(run.tasks) == 1:
                     self._stop(run, CANCELLED)
                 else:
@@ -205,7 +207,7 @@ class Executor:
         unbegun = [task for run in (*self._waiting, *self._held_up) if not run.stopped for task in run.tasks]
         self._waiting.clear()
         self._held_up.clear()
-        self._acks.release(unbegun)
+        self.acks.release(unbegun)
         if not await self._emptied(seconds):
             logger.warning("%s runs have not ended within %g s and are stopped", self._active, seconds)
             for run in list(self._running):
@@ -213,7 +215,7 @@ class Executor:
             await self._emptied(GRACE)
             for run in self._running:
                 for task in run.tasks:
-                    self._leases.drop(task)
+                    self.leases.drop(task)
 
     async def _emptied(self, seconds: float) -> bool:
         try:
@@ -250,7 +252,7 @@ class Executor:
         try:
             self._app.resolve(task.payload)
         except Refused as error:
-            self._endings.refused(task, None, error)
+            self.endings.refused(task, None, error)
 
     def _prepare(self, run: Run) -> bool:
         """Prepare the arguments and the context of a run; return False if it has ended already."""
@@ -262,14 +264,14 @@ class Executor:
         for task in run.tasks:
             if run.expired(task):
                 # The database's clock decides: the task dies, or is claimed again.
-                self._endings.give_back(task, routine)
+                self.endings.give_back(task, routine)
                 continue
             try:
                 if task.lapsed and declaration.on_crash == "fail":
                     raise Refused(f"{CRASHED}: an earlier run of {routine.name} did not end")
                 every.append(declaration.arguments(task.payload))
             except Refused as error:
-                self._endings.refused(task, routine, error)
+                self.endings.refused(task, routine, error)
             else:
                 good.append(task)
         if not good:
@@ -297,7 +299,7 @@ class Executor:
         # After a function has cancelled its own asyncio task, this runner may start no other.
         while waiting and self._active < self._most and not me.cancelling():
             run = waiting[0]
-            for task in [task for task in run.tasks if not self._leases.stands(task)]:
+            for task in [task for task in run.tasks if not self.leases.stands(task)]:
                 self.lose(task)  # This process was suspended, and another worker may have started it.
             waiting.popleft()
             if not self._prepare(run):
@@ -330,9 +332,9 @@ class Executor:
             run.coroutine = run.routine.function(**run.arguments)
             return variables.run(run.coroutine.send, None)
         except StopIteration as end:
-            self._endings.returned(run, end.value)
+            self.endings.returned(run, end.value)
         except BaseException as error:
-            self._endings.raised(run, error)
+            self.endings.raised(run, error)
         self._active -= 1
         return _ENDED
 
@@ -346,10 +348,10 @@ class Executor:
             raise
         except BaseException as error:
             if not run.over:
-                self._endings.raised(run, error)
+                self.endings.raised(run, error)
         else:
             if not run.over:
-                self._endings.returned(run, result)
+                self.endings.returned(run, result)
         finally:
             self._left(run)
 
@@ -376,9 +378,9 @@ class Executor:
                 self._waiting.appendleft(self._held_up.popleft())
         if not run.over:
             if error is None:
-                self._endings.returned(run, result)
+                self.endings.returned(run, result)
             else:
-                self._endings.raised(run, error)
+                self.endings.raised(run, error)
         self._left(run)
 
     def _started(self, run: Run) -> None:
@@ -436,7 +438,7 @@ class Executor:
     def _report_timeout(self, run: Run) -> None:
         """Report *run* as failed while its function still runs; the result is ignored."""
         if run.routine.timeout is not None:
-            self._endings.raised(run, Timeout(run.routine.timeout))
+            self.endings.raised(run, Timeout(run.routine.timeout))
             run.over = True
 
     def _count_stuck(self, change: int) -> None:

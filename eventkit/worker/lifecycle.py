@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,13 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from .. import checks
+from ..app.app import Application
 from ..checks import Duration
 from ..errors import Unavailable
-from ..operations.coordination import EVERY, Beat, SignOff
+from ..operations.coordination import EVERY, Beat
 from ..protocols import AsyncConnection
 from .metrics import Metrics
+from .pools import Threads
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -231,27 +234,6 @@ class Readiness:
             channel.sendto(message.encode(), address)
 
 
-class Presence:
-    """The worker's row in the database: its queues, its slots, and how many of them are taken."""
-
-    def __init__(self, connection: AsyncConnection, name: str, queues: list[str], metrics: Metrics) -> None:
-        self._connection = connection
-        self._name = name
-        self._queues = queues
-        self._slots, self._running = metrics.slots.of(), metrics.running.of()
-
-    async def run(self) -> None:
-        """Report every ten seconds."""
-        while True:
-            slots, running = int(self._slots.value), int(self._running.value)
-            await self._connection.execute(Beat(self._name, self._queues, slots, running))
-            await asyncio.sleep(EVERY)
-
-    async def leave(self) -> None:
-        """Delete the worker's row."""
-        await self._connection.execute(SignOff(self._name))
-
-
 class Recovery:
     """Retries of calls until the database answers, with pauses that double."""
 
@@ -293,3 +275,26 @@ class Recovery:
         """Return the seconds to wait after so many failures, randomized so that workers do not retry all at once."""
         longest = min(self._longest, self._initial * 2.0 ** min(failed - 1, 1000))
         return longest * random.uniform(0.5, 1.0) if failed > 1 else longest
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all services of a worker use."""
+
+    app: Application
+    settings: WorkerSettings
+    weights: Mapping[str, float]
+    name: str
+    metrics: Metrics
+    recovery: Recovery
+    connection: AsyncConnection
+    threads: Threads
+
+
+async def present(shared: Shared) -> None:
+    """Write the worker's row in the database every ten seconds: its queues, its slots, and how many are taken."""
+    slots, running = shared.metrics.slots.of(), shared.metrics.running.of()
+    while True:
+        beat = Beat(shared.name, sorted(shared.weights), int(slots.value), int(running.value))
+        await shared.connection.execute(beat)
+        await asyncio.sleep(EVERY)

@@ -11,9 +11,7 @@ from ..errors import LeaseLost
 from ..handling import Permanent, pause
 from ..protocols import AsyncEventKit
 from ..values import Event
-from .lifecycle import Recovery
-from .metrics import Metrics
-from .pools import Threads
+from .lifecycle import Shared
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -29,12 +27,12 @@ class Subscriptions:
     notifications in each worker.
     """
 
-    def __init__(self, kit: AsyncEventKit, threads: Threads, recovery: Recovery, metrics: Metrics) -> None:
+    def __init__(self, shared: Shared, kit: AsyncEventKit) -> None:
         self._kit = kit
-        self._threads = threads
-        self._recovery = recovery
-        self._events = metrics.events
-        self._notifications = metrics.notifications
+        self._threads = shared.threads
+        self._recovery = shared.recovery
+        self._events = shared.metrics.events
+        self._notifications = shared.metrics.notifications
         self._following: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
         self._stopping = False

@@ -11,13 +11,14 @@ from .. import checks
 from ..app.app import Application, AsyncApp
 from ..errors import Closed, Unavailable
 from ..kit import AsyncKit, backend_of, connect
+from ..operations.coordination import SignOff
 from ..operations.queue import CANCELLED
 from ..plans import completed
 from ..protocols import AsyncConnection, EventKit
-from .claims import Intake, Leases
-from .endings import Acks, Endings, fields
-from .executor import GRACE, Executor, Routine
-from .lifecycle import Presence, Readiness, Recovery, settings_of, stopping
+from .claims import Intake
+from .endings import fields
+from .executor import GRACE, Executor
+from .lifecycle import Readiness, Recovery, Shared, present, settings_of, stopping
 from .metrics import Metrics, shown
 from .pools import Processes, Threads, check
 from .subscriptions import Subscriptions
@@ -172,42 +173,14 @@ class Worker:
 
     async def _work(self, connection: AsyncConnection, kit: AsyncKit, blocking: EventKit | None) -> None:
         """Run all services until the worker is stopped, then end them in order."""
-        settings, metrics, app = self._settings, self.metrics, self._app
-        threads = Threads()
-        self._processes = Processes(settings.children, self._url)
-        routines = {
-            name: Routine(task, metrics, kit if task.is_async else blocking) for name, task in app.tasks.items()
-        }
-        leases = Leases(connection, lambda task: executor.lose(task))
-        acks = Acks(connection, self._recovery, leases, metrics)
-        endings = Endings(app, acks, leases, threads, metrics, connection.max_payload, self.stop)
-        executor = Executor(
-            app,
-            routines,
-            acks,
-            leases,
-            endings,
-            threads,
-            self._processes,
-            metrics,
-            self._readiness,
-            settings.concurrency,
+        app = self._app
+        shared = Shared(
+            app, self._settings, self._weights, self.name, self.metrics, self._recovery, connection, Threads()
         )
-        intake = Intake(
-            connection,
-            executor,
-            acks,
-            self._recovery,
-            metrics,
-            weights=self._weights,
-            batches=_batches(routines),
-            worker=self.name,
-            lease=settings.lease_ms,
-            most=settings.concurrency + settings.prefetch,
-            poll=settings.notify_poll_interval_ms / 1000,
-        )
-        presence = Presence(connection, self.name, sorted(self._weights), metrics)
-        subscriptions = Subscriptions(kit, threads, self._recovery, metrics)
+        self._processes = Processes(self._settings.children, self._url)
+        executor = Executor(shared, (kit, blocking), self._processes, self._readiness, self.stop)
+        intake = Intake(shared, executor)
+        subscriptions = Subscriptions(shared, kit)
         listening = [self._listen(partial(self._cancel_runs, kit, executor), "the listener for cancellations")]
         for listener in app.listeners:
             for name in listener.channels:
@@ -216,15 +189,15 @@ class Worker:
         # It waits for the database in each of its calls, and so not once more around all of them.
         claiming = asyncio.ensure_future(intake.run(listening, self._report_begun))
         self._services.add(claiming)
-        self._begin(leases.run)
+        self._begin(executor.leases.run)
         self._begin(kit.run_maintenance)
         self._begin(self._readiness.watch)
-        present = self._begin(presence.run)
+        row = self._begin(present, shared)
         if app.schedules:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
             self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
-        seconds = settings.shutdown_seconds
+        seconds = self._settings.shutdown_seconds
         failure: BaseException | None
         try:
             failure = await self._until_stopped(claiming)
@@ -238,14 +211,14 @@ class Worker:
             await asyncio.gather(executor.finish(seconds), subscriptions.stop(seconds))
             try:
                 async with asyncio.timeout(_TIME_TO_SAVE):
-                    await endings.hooks_ended()
-                    await acks.settled()
-                    present.cancel()
-                    await asyncio.wait({present})
-                    await presence.leave()
+                    await executor.endings.hooks_ended()
+                    await executor.acks.settled()
+                    row.cancel()
+                    await asyncio.wait({row})
+                    await connection.execute(SignOff(self.name))
             except TimeoutError:
-                logger.warning("the outcome of %s tasks could not be saved: they will run again", len(acks))
-                acks.abandon()
+                logger.warning("the outcome of %s tasks could not be saved: they will run again", len(executor.acks))
+                executor.acks.abandon()
             except Unavailable:
                 logger.warning("the row of worker %s could not be deleted", self.name)
             for service in self._services:
@@ -257,7 +230,7 @@ class Worker:
             await completed(end())
         except asyncio.CancelledError as error:
             failure = error
-        threads.close()
+        shared.threads.close()
         self._report_unended(executor)
         if failure is not None:
             raise failure
@@ -327,12 +300,3 @@ class Worker:
         if self._processes is not None:
             self._processes.close()
         return not self._ended
-
-
-def _batches(routines: dict[str, Routine]) -> dict[str, int]:
-    """Return, for each queue, how many of its tasks are sure to fit into one call."""
-    batches: dict[str, int] = {}
-    for routine in routines.values():
-        queue = routine.declaration.queue
-        batches[queue] = min(routine.batch, batches.get(queue, routine.batch))
-    return batches
