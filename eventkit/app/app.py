@@ -46,7 +46,7 @@ logger = logging.getLogger("eventkit")
 
 
 class Declares(Protocol):
-    """The decorator that ``app.task(…)`` returns."""
+    """The decorator ``app.task``, also as ``app.task(…)`` with options."""
 
     @overload
     def __call__(
@@ -54,10 +54,12 @@ class Declares(Protocol):
     ) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[TaskOptions]) -> "Declares": ...
 
 
 class AsyncDeclares(Protocol):
-    """The decorator that ``task(…)`` of an `AsyncApp` returns."""
+    """`Declares` for an `AsyncApp`."""
 
     @overload
     def __call__(
@@ -65,6 +67,8 @@ class AsyncDeclares(Protocol):
     ) -> AsyncTaskFunction[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, R, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[TaskOptions]) -> "AsyncDeclares": ...
 
 
 class Runs(Protocol):
@@ -310,17 +314,17 @@ class Application:
             if task.settings:
                 await now(kit.queue(task.queue).configure(**task.settings))
         for one in self.schedules:
-            schedule = {
-                "name": one.name,
-                "when": one.when,
-                "queue": one.task.queue,
-                "payload": {"task": one.task.name, "args": one.args},
-                "tz": one.tz,
-                "max_attempts": one.task.max_attempts,
-                "catch_up": one.catch_up,
-                "headers": {MARK: self.name},
-            }
-            await now(kit.schedules.add(**schedule))
+            added = kit.schedules.add(
+                one.name,
+                one.when,
+                one.task.queue,
+                {"task": one.task.name, "args": one.args},
+                tz=one.tz,
+                max_attempts=one.task.max_attempts,
+                catch_up=one.catch_up,
+                headers={MARK: self.name},
+            )
+            await now(added)
         for stored in await now(kit.schedules.list()):
             if stored.headers.get(MARK) == self.name and stored.name not in self._schedules:
                 logger.warning("schedule %r is removed: app %r no longer declares it", stored.name, self.name)
@@ -356,15 +360,10 @@ class App(Application):
     It connects to its URL on first use, or uses the kit passed to `bind`.
     """
 
-    @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
-    @overload
-    def task(self, **options: Unpack[TaskOptions]) -> Declares: ...
-    def task(self, *function: Any, **options: Any) -> Any:
-        """Declare the decorated function as a task; `TaskDeclaration` lists the options."""
-        return self._task(*function, **options)
+    @property
+    def task(self) -> Declares:
+        """The decorator of a function that is a task; `TaskDeclaration` describes its options."""
+        return self._task
 
 
 class AsyncApp(Application):
@@ -373,19 +372,12 @@ class AsyncApp(Application):
     It connects to its URL on first use, once for each event loop, or uses the `AsyncEventKit` passed to `bind`.
     """
 
-    _opening: tuple[asyncio.AbstractEventLoop, asyncio.Task[AsyncEventKit]] | None = None
+    _opening: tuple[asyncio.AbstractEventLoop, asyncio.Future[AsyncEventKit]] | None = None
 
-    @overload
-    def task(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTaskFunction[P, Coroutine[Any, Any, R], R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, R, R]: ...
-    @overload
-    def task(self, **options: Unpack[TaskOptions]) -> AsyncDeclares: ...
-    def task(self, *function: Any, **options: Any) -> Any:
-        """Declare the decorated function as a task; `TaskDeclaration` lists the options."""
-        return self._task(*function, **options)
+    @property
+    def task(self) -> AsyncDeclares:
+        """The decorator of a function that is a task; `TaskDeclaration` describes its options."""
+        return self._task
 
     def bind(self, kit: AsyncEventKit) -> None:
         """Use this kit from now on; the caller closes it."""
@@ -404,7 +396,7 @@ class AsyncApp(Application):
                 raise RuntimeError(
                     "this app has no database: give AsyncApp a URL, or bind() a kit from eventkit.connect_async(url)"
                 )
-            self._opening = (loop, loop.create_task(_open(self.url)))
+            self._opening = (loop, asyncio.ensure_future(connect_async(self.url)))
         return await asyncio.shield(self._opening[1])
 
     async def close(self) -> None:  # type: ignore[override]
@@ -422,9 +414,5 @@ class AsyncApp(Application):
         return self._opening[1].result()
 
 
-async def _open(url: str) -> AsyncEventKit:
-    return await connect_async(url)
-
-
-def _failed(opening: asyncio.Task[AsyncEventKit]) -> bool:
+def _failed(opening: asyncio.Future[AsyncEventKit]) -> bool:
     return opening.done() and (opening.cancelled() or opening.exception() is not None)

@@ -53,25 +53,24 @@ class Signature:
         self._name = name
         self._batch = batch
         self._parameters = _checked(function, name)
-        self._known: _Resolved | None = None
         # An annotation may name a class that the module defines later; it is then resolved at the first call.
         with suppress(NameError):
-            self._resolve()
+            _ = self._resolved
 
     @property
     def context(self) -> str | None:
         """The name of the parameter that takes the context, if there is one."""
-        return self._resolve().context
+        return self._resolved.context
 
     @property
     def returns(self) -> Any:
         """The annotation of the returned value, awaited for an async function; Any if there is none."""
-        return self._resolve().returns
+        return self._resolved.returns
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call as JSON values; raise ``TypeError`` if the function would not accept them."""
         named = self.bind(args, kwargs)
-        struct = self._resolve().struct
+        struct = self._resolved.struct
         try:
             given = struct(**named)
             plain = msgspec.to_builtins(given, str_keys=True)
@@ -89,8 +88,7 @@ class Signature:
 
     def decode(self, args: Any) -> dict[str, Any]:
         """Return the arguments for *args*, without defaults; raise ``msgspec.ValidationError`` if they do not match."""
-        struct = self._resolve().struct
-        read = msgspec.convert(args, struct, str_keys=True)
+        read = msgspec.convert(args, self._resolved.struct, str_keys=True)
         return {name: getattr(read, name) for name in args}
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,24 +119,21 @@ class Signature:
         """Return the parameters that have a default, with it."""
         return {name: one.default for name, one in self._parameters.items() if one.default is not _EMPTY}
 
-    def _resolve(self) -> _Resolved:
-        if self._known is None:
-            hints = typing.get_type_hints(self._function, include_extras=True)
-            returns = hints.pop("return", Any)
-            contexts = [name for name, hint in hints.items() if hint in _CONTEXTS]
-            self._check_contexts(contexts, hints)
-            fields = [
-                self._field(parameter, hints) for name, parameter in self._parameters.items() if name not in contexts
-            ]
-            if self._batch:
-                fields = [self._item(fields)]
-            struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
-            try:
-                msgspec.json.Decoder(struct)
-            except TypeError as error:
-                raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
-            self._known = _Resolved(struct, contexts[0] if contexts else None, returns)
-        return self._known
+    @cached_property
+    def _resolved(self) -> _Resolved:
+        hints = typing.get_type_hints(self._function, include_extras=True)
+        returns = hints.pop("return", Any)
+        contexts = [name for name, hint in hints.items() if hint in _CONTEXTS]
+        self._check_contexts(contexts, hints)
+        fields = [self._field(one, hints) for name, one in self._parameters.items() if name not in contexts]
+        if self._batch:
+            fields = [self._item(fields)]
+        struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
+        try:
+            msgspec.json.Decoder(struct)
+        except TypeError as error:
+            raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
+        return _Resolved(struct, contexts[0] if contexts else None, returns)
 
     def _check_contexts(self, contexts: list[str], hints: dict[str, Any]) -> None:
         if len(contexts) > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import update_wrapper
@@ -269,12 +269,20 @@ class AsyncTaskContext(_Context):
 
 def then(answer: Any, change: Callable[[Any], Any]) -> Any:
     """Return *change* applied to an answer: now, or once it is awaited."""
-    return _awaited(answer, change) if hasattr(answer, "__await__") else change(answer)
+
+    async def later() -> Any:
+        return change(await answer)
+
+    return later() if hasattr(answer, "__await__") else change(answer)
 
 
 def reached(kit: Any, use: Callable[[Any], Any]) -> Any:
     """Return *use* applied to a kit: now, or once the kit is connected and the answer is awaited."""
-    return _connected(kit, use) if hasattr(kit, "__await__") else use(kit)
+
+    async def later() -> Any:
+        return await use(await kit)
+
+    return later() if hasattr(kit, "__await__") else use(kit)
 
 
 def is_async(kit: Any) -> bool:
@@ -295,14 +303,6 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
         answer: T = end.value
         return answer
     raise RuntimeError("a call of a kit that blocks cannot be awaited")
-
-
-async def _connected(kit: Awaitable[Any], use: Callable[[Any], Any]) -> Any:
-    return await use(await kit)
-
-
-async def _awaited(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
-    return change(await answer)
 
 
 class Handle:

@@ -35,15 +35,6 @@ class Ran(NamedTuple):
     error: BaseException | None
 
 
-class _Readied(NamedTuple):
-    """A task with its declaration, its arguments, and its context."""
-
-    task: Task[Any]
-    declaration: TaskDeclaration
-    arguments: dict[str, Any]
-    context: Any
-
-
 class _Drain:
     """One drain of an app, on a kit of either flavour."""
 
@@ -75,72 +66,76 @@ class _Drain:
         tasks: list[Task[Any]] = await now(queue.claim("drain", AT_ONCE))
         try:
             while tasks:
+                task = tasks[0]
                 try:
-                    first = self._readied(tasks[0])
+                    declaration = self._app.resolve(task.payload)
+                    arguments = {task.id: declaration.arguments(task.payload)}
                 except Refused as error:
-                    task = tasks.pop(0)
+                    del tasks[0]
                     await now(queue._execute(failure(task, error)))
                     self._report(_name(task), task, None, error)
                     continue
-                batch = [first, *self._alike(first, tasks[1:])]
-                taken = [one.task for one in batch]
-                tasks = [task for task in tasks if task not in taken]
-                await self._run(queue, batch)
+                for other in tasks[1:]:
+                    if len(arguments) < declaration.batch and _name(other) == declaration.name:
+                        with suppress(Refused):  # A later call handles it.
+                            arguments[other.id] = declaration.arguments(other.payload)
+                batch = [(one, self._context(declaration, one)) for one in tasks if one.id in arguments]
+                tasks = [one for one in tasks if one.id not in arguments]
+                await self._run(queue, declaration, batch, [*arguments.values()])
         finally:
             for task in tasks:
                 await now(queue.release(task))
 
-    def _alike(self, first: _Readied, tasks: list[Task[Any]]) -> list[_Readied]:
-        """Return the tasks to run in one call with the *first*."""
-        alike: list[_Readied] = []
-        for task in tasks:
-            if len(alike) + 1 >= first.declaration.batch:
-                break
-            if _name(task) == first.declaration.name:
-                with suppress(Refused):  # A later call handles it.
-                    alike.append(self._readied(task))
-        return alike
-
-    async def _run(self, queue: Any, batch: list[_Readied]) -> None:
-        """Run one call for a task, or for a batch of them."""
-        declaration, arguments = batch[0].declaration, batch[0].arguments
-        if declaration.batch > 1:
-            arguments = declaration.of_batch([one.arguments for one in batch])
+    async def _run(
+        self, queue: Any, declaration: TaskDeclaration, batch: list[tuple[Task[Any], Any]], every: list[dict[str, Any]]
+    ) -> None:
+        """Run one call for the tasks of a batch, each with its context and its arguments."""
+        arguments = declaration.of_batch(every) if declaration.batch > 1 else every[0]
         if declaration.signature.context is not None:
-            arguments = {**arguments, declaration.signature.context: batch[0].context}
+            arguments[declaration.signature.context] = batch[0][1]
         result: Any = None
         error: Exception | None = None
+        saved: str | None = None
         try:
             result = await self._call(declaration.function, **arguments)
+            saved = declaration.result(result)
         except Exception as raised:
             error = raised
-        for one in batch:
-            await self._end(queue, one, result, error)
+        for task, context in batch:
+            await self._end(queue, declaration, task, context, saved, error)
+            await self._call_hooks(declaration, context, result, error)
+            self._report(declaration.name, task, result, error)
 
-    async def _end(self, queue: Any, one: _Readied, result: Any, error: Exception | None) -> None:
-        """Store the outcome of a task, call the hooks, and record the run."""
-        task, declaration, _, context = one
-        saved: str | None = None
+    async def _end(
+        self,
+        queue: Any,
+        declaration: TaskDeclaration,
+        task: Task[Any],
+        context: Any,
+        saved: str | None,
+        error: Exception | None,
+    ) -> None:
+        """Store the outcome of a task, unless its function has acked it."""
+        if error is not None:
+            operation: Any = failure(task, error, declaration.retries, declaration.backoff)
+        elif saved is None:
+            operation = outcome(task, None)
+        elif context.settled:
+            operation = SaveTaskResult(encode_json(task.id), saved, task.queue)
+        else:
+            operation = outcome(task, None, AckWithResult(task.id, task.token, task.queue, saved))
+        if not context.settled or isinstance(operation, SaveTaskResult):
+            await now(queue._execute(operation))
+
+    async def _call_hooks(
+        self, declaration: TaskDeclaration, context: Any, result: Any, error: Exception | None
+    ) -> None:
         if error is None:
-            try:
-                saved = declaration.result(result)
-            except Refused as refused:
-                error = refused
-        if not context.settled:
-            done = None if saved is None else AckWithResult(task.id, task.token, task.queue, saved)
-            ended = outcome(task, None, done)
-            if error is not None:
-                ended = failure(task, error, declaration.retries, declaration.backoff)
-            await now(queue._execute(ended))
-        elif saved is not None:
-            await now(queue._execute(SaveTaskResult(encode_json(task.id), saved, task.queue)))
-        hooks = (*declaration.on_failure, *self._app.failure_hooks)
-        if error is None:
-            hooks = (*declaration.on_success, *self._app.success_hooks)
-        if not isinstance(error, Snooze):
-            for hook in hooks:
-                await self._call(hook, context, result if error is None else error)
-        self._report(declaration.name, task, result, error)
+            for hook in (*declaration.on_success, *self._app.success_hooks):
+                await self._call(hook, context, result)
+        elif not isinstance(error, Snooze):
+            for hook in (*declaration.on_failure, *self._app.failure_hooks):
+                await self._call(hook, context, error)
 
     async def _subscriber(self, declaration: SubscriberDeclaration) -> None:
         """Run the events after a consumer's offset; a retry follows at once."""
@@ -190,17 +185,12 @@ class _Drain:
         return None, error
 
     async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return the result of a function of either flavour."""
         if self._is_async and not inspect.iscoroutinefunction(function):
             return await asyncio.to_thread(function, *args, **kwargs)
         answer = function(*args, **kwargs)
         if not isinstance(answer, Coroutine):
             return answer
         return await answer if self._is_async else asyncio.run(answer)
-
-    def _readied(self, task: Task[Any]) -> _Readied:
-        declaration = self._app.resolve(task.payload)
-        return _Readied(task, declaration, declaration.arguments(task.payload), self._context(declaration, task))
 
     def _context(self, declaration: TaskDeclaration, task: Task[Any]) -> Any:
         """Return the task's context, of the function's flavour if the function takes one."""

@@ -1,10 +1,7 @@
 """The end of a run: what the database stores, metrics, logs, and hooks of the application."""
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Callable
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +42,11 @@ def fields(task: Task[Any], routine: "Routine | None") -> dict[str, Any]:
     return {"task_id": task.id, "task_name": name, "queue": task.queue, "attempt": task.attempt}
 
 
+def log(level: int, task: Task[Any], routine: "Routine", text: str, *args: Any, **more: Any) -> None:
+    """Log a sentence about *task*, which begins with its name and its id."""
+    logger.log(level, f"%s: task %s {text}", routine.name, task.id, *args, extra=fields(task, routine), **more)
+
+
 _AT_ONCE = 1000
 """The maximum number of tasks that are acked in one transaction."""
 
@@ -63,9 +65,8 @@ class Acks:
         self._leases = leases
         self._done: list[Task[Any]] = []
         self._results: dict[int, tuple[int, str, str]] = {}
-        self._others: list[tuple[Task[Any], Operation[Any]]] = []
+        self._others: list[tuple[list[Task[Any]], Operation[Any]]] = []
         self._saving: asyncio.Task[None] | None = None
-        self._releasing: set[asyncio.Task[None]] = set()
         self._batches = shared.metrics.acks.of()
         self._unsaid = shared.metrics.unsaid.of()
 
@@ -82,26 +83,27 @@ class Acks:
 
     def record(self, task: Task[Any], operation: Operation[Any]) -> None:
         """Execute *operation*, which is another outcome of *task*."""
-        self._others.append((task, operation))
-        if self._saving is None:
-            self._begin()
-
-    async def settled(self) -> None:
-        """Wait until all outcomes are saved."""
-        while saving := self._releasing | ({self._saving} if self._saving is not None else set()):
-            await asyncio.wait(saving)
+        self._record([task], operation)
 
     def release(self, tasks: list[Task[Any]]) -> None:
         """Release tasks that were not started, all of them at once."""
         if tasks:
-            releasing = asyncio.ensure_future(self._release(tasks))
-            self._releasing.add(releasing)
-            releasing.add_done_callback(self._releasing.discard)
+            self._record(tasks, ReleaseMany(sorted((task.id, task.token) for task in tasks)))
+
+    async def settled(self) -> None:
+        """Wait until all outcomes are saved."""
+        while self._saving is not None:
+            await asyncio.wait({self._saving})
 
     def abandon(self) -> None:
         """Save nothing more: the leases of the remaining tasks will lapse."""
-        for saving in (*self._releasing, *([self._saving] if self._saving is not None else [])):
-            saving.cancel()
+        if self._saving is not None:
+            self._saving.cancel()
+
+    def _record(self, tasks: list[Task[Any]], operation: Operation[Any]) -> None:
+        self._others.append((tasks, operation))
+        if self._saving is None:
+            self._begin()
 
     def _begin(self) -> None:
         self._saving = asyncio.ensure_future(self._save())
@@ -115,10 +117,8 @@ class Acks:
                 if not others:
                     await self._ack(done)
                 else:
-                    await asyncio.gather(
-                        *([self._ack(done)] if done else []),
-                        *(self._execute(*one) for one in others),
-                    )
+                    acks = [self._ack(done)] if done else []
+                    await asyncio.gather(*acks, *(self._execute(*one) for one in others))
             self._unsaid.value = 0
         finally:
             self._saving = None
@@ -132,58 +132,41 @@ class Acks:
             operation = AckManyWithResults(held, sorted(results), careful)
         else:
             operation = FinishMany(held) if careful else AckMany(held)
-        finished = await self._through(operation, tasks)
+        await self._execute(tasks, operation)
         self._batches.value += 1
-        if finished is not None and len(finished) < len(tasks):
-            ours = set(finished)
-            for task in tasks:
-                if task.id not in ours:
-                    _report_lost(task)
-        for task in tasks:
-            self._leases.drop(task)
 
-    async def _release(self, tasks: list[Task[Any]]) -> None:
-        held = sorted((task.id, task.token) for task in tasks)
-        await self._through(ReleaseMany(held), tasks)
-        for task in tasks:
-            self._leases.drop(task)
-
-    async def _execute(self, task: Task[Any], operation: Operation[Any]) -> None:
-        held = await self._through(operation, [task])
-        if held is False:
-            _report_lost(task)
-        self._leases.drop(task)
-
-    async def _through(self, operation: Operation[Any], tasks: list[Task[Any]]) -> Any:
-        """Return the answer to *operation*; None if the database refuses it, so that the leases will lapse."""
+    async def _execute(self, tasks: list[Task[Any]], operation: Operation[Any]) -> None:
+        """Execute *operation*; if the database refuses it, the leases will lapse."""
         try:
-            return await self._recovery.through(self._connection.execute, operation)
-        except asyncio.CancelledError:
-            raise
+            answer = await self._recovery.through(self._connection.execute, operation)
         except Exception:
             ids = ", ".join(str(task.id) for task in tasks)
             logger.exception("the outcome of tasks %s could not be saved: they will run again", ids)
-            return None
-
-
-def _report_lost(task: Task[Any]) -> None:
-    logger.warning("the lease of task %s of queue %r had run out when its run ended", task.id, task.queue)
+        else:
+            if answer is False or (isinstance(answer, list) and len(answer) < len(tasks)):
+                ours = set(answer or ())
+                for task in tasks:
+                    if task.id not in ours:
+                        text = "the lease of task %s of queue %r had run out when its run ended"
+                        logger.warning(text, task.id, task.queue)
+        for task in tasks:
+            self._leases.drop(task)
 
 
 class Endings:
-    """The end of each run of a worker.  *leave* is called when a function raises an exit.
+    """The end of each run of a worker.
 
     Hooks are called once for each outcome, concurrently with all other work; one that fails is only logged.
     """
 
-    def __init__(self, shared: Shared, acks: Acks, leases: Leases, leave: Callable[[], None]) -> None:
+    def __init__(self, shared: Shared, acks: Acks, leases: Leases) -> None:
         self._success, self._failure = shared.app.success_hooks, shared.app.failure_hooks
         self._acks = acks
         self._leases = leases
         self._threads = shared.threads
         self._ended = shared.metrics.ended
         self._largest = shared.connection.max_payload
-        self._leave = leave
+        self._leave = shared.stop
         self._calls: set[asyncio.Task[None]] = set()
 
     def returned(self, run: "Run", result: Any) -> None:
@@ -249,8 +232,7 @@ class Endings:
             if run.stopped == CANCELLED:
                 routine.ended[CANCELLED].value += 1
             elif run.settled:
-                text = "%s failed after its task %s was done"
-                logger.error(text, routine.name, task.id, exc_info=error, extra=fields(task, routine))
+                log(logging.ERROR, task, routine, "was done before its function failed", exc_info=error)
                 self._leases.drop(task)
                 routine.succeeded.value += 1
             elif run.stopped == SHUTDOWN and by_us:
@@ -266,13 +248,10 @@ class Endings:
         outcome = "snoozed"
         if isinstance(operation, finish.Retry) and task.attempt < task.max_attempts:
             outcome = "retried"
-            text = "%s: task %s failed in attempt %s: %s"
-            more = fields(task, routine)
-            logger.warning(text, routine.name, task.id, task.attempt, operation.error, extra=more)
+            log(logging.WARNING, task, routine, "failed in attempt %s: %s", task.attempt, operation.error)
         elif isinstance(operation, finish.Retry | finish.Fail):
             outcome = "dead"
-            text = "%s: task %s is dead: %s"
-            logger.error(text, routine.name, task.id, operation.error, extra=fields(task, routine))
+            log(logging.ERROR, task, routine, "is dead: %s", operation.error)
         routine.ended[outcome].value += 1
         self._acks.record(task, operation)
         hooks = (*declaration.on_failure, *self._failure)
@@ -288,9 +267,6 @@ class Endings:
     async def _call_all(self, hooks: tuple[Hook, ...], routine: "Routine", context: Any, outcome: Any) -> None:
         for hook in hooks:
             try:
-                if inspect.iscoroutinefunction(hook):
-                    await hook(context, outcome)
-                else:
-                    await self._threads.call(partial(hook, context, outcome))
+                await self._threads.call(hook, context, outcome)
             except Exception:
                 logger.exception("a hook of %s failed: %r", routine.name, hook, extra=fields(context.task, routine))

@@ -17,10 +17,9 @@ from ..app.task import AsyncTaskContext, TaskContext
 from ..protocols import AsyncEventKit, EventKit
 from ..values import Task
 from .claims import Leases
-from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, Timeout, fields
-from .lifecycle import Readiness, Shared
+from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, Timeout, fields, log
+from .lifecycle import Shared
 from .metrics import OUTCOMES, Metrics, begin_span
-from .pools import Processes
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -125,19 +124,13 @@ class Executor:
     runner starts the remaining ones; so each function seems to have had an asyncio task to itself from the start.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        kits: tuple[AsyncEventKit, EventKit | None],
-        processes: Processes,
-        readiness: Readiness,
-        leave: Callable[[], None],
-    ) -> None:
-        """Use the first of *kits* for the contexts of async functions, and the second one for those that block."""
+    def __init__(self, shared: Shared) -> None:
         metrics, most = shared.metrics, shared.settings.concurrency
         self._app = shared.app
-        tasks = shared.app.tasks.items()
-        self._routines = {name: Routine(task, metrics, kits[0 if task.is_async else 1]) for name, task in tasks}
+        self._routines = {
+            name: Routine(task, metrics, shared.kit if task.is_async else shared.blocking)
+            for name, task in shared.app.tasks.items()
+        }
         self.batches: dict[str, int] = {}
         """For each queue, how many of its tasks are sure to fit into one call."""
         for routine in self._routines.values():
@@ -145,10 +138,10 @@ class Executor:
             self.batches[queue] = min(routine.batch, self.batches.get(queue, routine.batch))
         self.leases = Leases(shared.connection, self.lose)
         self.acks = Acks(shared, self.leases)
-        self.endings = Endings(shared, self.acks, self.leases, leave)
+        self.endings = Endings(shared, self.acks, self.leases)
         self._threads = shared.threads
-        self._processes = processes
-        self._readiness = readiness
+        self._processes = shared.processes
+        self._readiness = shared.readiness
         self._most = self._slots = most
         self._waiting: deque[Run] = deque()
         self._held_up: deque[Run] = deque()
@@ -228,7 +221,6 @@ class Executor:
         return not self._active
 
     def _runs_of(self, tasks: list[Task[Any]]) -> list[Run]:
-        """Return the runs for newly claimed *tasks*: one for each, or for a batch of them."""
         got = monotonic()
         runs: list[Run] = []
         batches: dict[Routine, list[Task[Any]]] = {}
@@ -339,7 +331,6 @@ class Executor:
         return _ENDED
 
     async def _continue(self, run: Run, runner: "asyncio.Task[None]", yielded: Any) -> None:
-        """Run the remaining steps, in a runner of the function's own."""
         run.runner = runner
         self._started(run)
         try:
@@ -356,7 +347,6 @@ class Executor:
             self._left(run)
 
     def _send(self, run: Run) -> None:
-        """Run a blocking function in a thread or a child process."""
         routine = run.routine
         if routine.apart and not self._processes.free:
             self._held_up.append(run)
@@ -424,13 +414,8 @@ class Executor:
             return
         run.stuck = True
         for task in run.tasks:
-            logger.error(
-                "%s: task %s still runs although it was stopped (%s), and keeps its slot until it ends",
-                run.routine.name,
-                task.id,
-                run.stopped,
-                extra=fields(task, run.routine),
-            )
+            text = "still runs although it was stopped (%s), and keeps its slot until it ends"
+            log(logging.ERROR, task, run.routine, text, run.stopped)
         self._count_stuck(1)
         if run.stopped == TIMEOUT and not run.over:
             self._report_timeout(run)

@@ -22,9 +22,9 @@ from ..app.app import Application
 from ..checks import Duration
 from ..errors import Unavailable
 from ..operations.coordination import EVERY, Beat
-from ..protocols import AsyncConnection
+from ..protocols import AsyncConnection, AsyncEventKit, EventKit
 from .metrics import Metrics
-from .pools import Threads
+from .pools import Processes, Threads
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -279,7 +279,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all services of a worker use."""
+    """The means that all services of a worker share."""
 
     app: Application
     settings: WorkerSettings
@@ -287,8 +287,13 @@ class Shared:
     name: str
     metrics: Metrics
     recovery: Recovery
+    readiness: Readiness
     connection: AsyncConnection
+    kit: AsyncEventKit
+    blocking: EventKit | None
     threads: Threads
+    processes: Processes
+    stop: Callable[[], None]
 
 
 async def present(shared: Shared) -> None:

@@ -82,20 +82,16 @@ def _histograms() -> dict[str, Any]:
     exported = {}
     for metric in _ended:
         if isinstance(metric, Histogram):
-            exported[metric.name] = _histogram(meter, metric)
+            options: dict[str, Any] = {"unit": "s", "description": metric.help}
+            try:
+                bounded = meter.create_histogram(metric.name, explicit_bucket_boundaries_advisory=SECONDS, **options)
+            except TypeError:  # Before OpenTelemetry 1.30, only a view of the application sets the bounds.
+                bounded = meter.create_histogram(metric.name, **options)
+            exported[metric.name] = bounded
         else:
             make = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
             make(metric.name, callbacks=[_callback(metric.name)], description=metric.help)
     return exported
-
-
-def _histogram(meter: Any, metric: Histogram) -> Any:
-    try:
-        return meter.create_histogram(
-            metric.name, unit="s", description=metric.help, explicit_bucket_boundaries_advisory=SECONDS
-        )
-    except TypeError:  # Before OpenTelemetry 1.30, only a view of the application sets the bounds.
-        return meter.create_histogram(metric.name, unit="s", description=metric.help)
 
 
 def _callback(name: str) -> Callable[[Any], Iterable[Any]]:

@@ -5,6 +5,7 @@ A child process runs one task after another, until its worker is gone.
 
 import asyncio
 import importlib
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -43,15 +44,9 @@ The last item is true if the function has acked its task itself.
 class Crashed(Retry):
     """The process of the task has died."""
 
-    def __init__(self, how: str) -> None:
-        super().__init__(error=how)
-
 
 class Failed(Retry):
     """The function raised an exception in another process that could not be transferred."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(error=text)
 
 
 class Threads:
@@ -75,8 +70,10 @@ class Threads:
             threading.Thread(target=self._work, name=f"eventkit-task-{self._threads}", daemon=True).start()
         self._calls.put((call, done))
 
-    async def call(self, call: Callable[[], Any]) -> Any:
-        """Run *call* in a thread and return its result."""
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call *function*, in a thread unless it is async, and return its result."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*args)
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
@@ -89,7 +86,7 @@ class Threads:
             else:
                 future.set_exception(error)
 
-        self.run(call, done)
+        self.run(partial(function, *args), done)
         return await future
 
     def close(self) -> None:
@@ -142,12 +139,12 @@ class Child:
             kind, answer, run.settled_apart = self._pipe.recv()
         except (EOFError, OSError):
             self.gone = True
-            raise Crashed(self._exit_reason()) from None
+            raise Crashed(error=self._exit_reason()) from None
         if kind == "returned":
             return answer
         if kind == "raised":
             raise _received(*answer)
-        raise Failed(answer)
+        raise Failed(error=answer)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -311,5 +308,5 @@ def _received(data: bytes, text: str) -> BaseException:
     try:
         error = pickle.loads(data)
     except Exception:
-        return Failed(text)
-    return error if isinstance(error, BaseException) else Failed(text)
+        return Failed(error=text)
+    return error if isinstance(error, BaseException) else Failed(error=text)

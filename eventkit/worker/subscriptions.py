@@ -2,14 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ..app.declarations import ListenerDeclaration, SubscriberDeclaration, check_payload
 from ..errors import LeaseLost
 from ..handling import Permanent, pause
-from ..protocols import AsyncEventKit
 from ..values import Event
 from .lifecycle import Shared
 
@@ -27,8 +25,8 @@ class Subscriptions:
     notifications in each worker.
     """
 
-    def __init__(self, shared: Shared, kit: AsyncEventKit) -> None:
-        self._kit = kit
+    def __init__(self, shared: Shared) -> None:
+        self._kit = shared.kit
         self._threads = shared.threads
         self._recovery = shared.recovery
         self._events = shared.metrics.events
@@ -39,10 +37,7 @@ class Subscriptions:
 
     async def follow(self, declaration: SubscriberDeclaration) -> None:
         """Call a subscriber with the events of its topic, while this worker holds the consumer's name."""
-        me = asyncio.current_task()
-        assert me is not None
-        self._following.add(me)
-        me.add_done_callback(self._following.discard)
+        me = self._joined()
         stream = self._kit.stream(declaration.topic, type=declaration.type)
         while not self._stopping:
             try:
@@ -63,10 +58,7 @@ class Subscriptions:
 
     async def listen(self, declaration: ListenerDeclaration, channel: str, attached: asyncio.Event) -> None:
         """Call a listener with the notifications of one of its channels that are sent after *attached* is set."""
-        me = asyncio.current_task()
-        assert me is not None
-        self._following.add(me)
-        me.add_done_callback(self._following.discard)
+        me = self._joined()
         function = declaration.function
         async with await self._kit.channel(channel, type=declaration.type).listen() as heard:
             attached.set()
@@ -75,7 +67,7 @@ class Subscriptions:
                 self._handling.add(me)
                 try:
                     check_payload(declaration, notification)
-                    await self._call(function, declaration.is_async, notification)
+                    await self._threads.call(function, notification)
                     outcome = "handled"
                 except Exception:
                     logger.exception("listener %s failed on notification %s", function.__name__, notification.id)
@@ -84,6 +76,13 @@ class Subscriptions:
                     self._notifications.of(channel, outcome).value += 1
                 if self._stopping:
                     return
+
+    def _joined(self) -> "asyncio.Task[Any]":
+        me = asyncio.current_task()
+        assert me is not None
+        self._following.add(me)
+        me.add_done_callback(self._following.discard)
+        return me
 
     async def stop(self, seconds: float) -> None:
         """Wait *seconds* for handlers in progress; cancel everything else now."""
@@ -103,7 +102,7 @@ class Subscriptions:
             attempt += 1
             try:
                 check_payload(declaration, event)
-                await self._call(declaration.function, declaration.is_async, event)
+                await self._threads.call(declaration.function, event)
             except Exception as error:
                 failure = error
             else:
@@ -126,9 +125,3 @@ class Subscriptions:
         async with self._kit.transaction() as tx:
             await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)
             await self._kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
-
-    async def _call(self, function: Callable[[Any], Any], is_async: bool, message: Any) -> None:
-        if is_async:
-            await function(message)
-        else:
-            await self._threads.call(partial(function, message))

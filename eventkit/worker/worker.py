@@ -16,7 +16,7 @@ from ..operations.queue import CANCELLED
 from ..plans import completed
 from ..protocols import AsyncConnection, EventKit
 from .claims import Intake
-from .endings import fields
+from .endings import log
 from .executor import GRACE, Executor
 from .lifecycle import Readiness, Recovery, Shared, present, settings_of, stopping
 from .metrics import Metrics, shown
@@ -59,7 +59,7 @@ class Worker:
         self._named: set[asyncio.Task[Any] | None] = set()
         """Those of them that the log has named already."""
         self._services: set[asyncio.Task[Any]] = set()
-        self._processes: Processes | None = None
+        self._processes = Processes(self._settings.children, self._url)
 
     def run(self) -> int:
         """Run until a signal (SIGTERM, SIGINT) or `stop`, then finish the running tasks; return the exit code.
@@ -107,8 +107,7 @@ class Worker:
             await self._unless_stopped(lambda: self._app.install(kit))
             await self._work(connection, kit, blocking)
         finally:
-            if self._processes is not None:
-                self._processes.close()
+            self._processes.close()
             if bound:
                 self._app.unbind()
             await completed(self._leave(blocking, kit if ours else None))
@@ -134,7 +133,7 @@ class Worker:
                 if rest:
                     _, self._unended = await asyncio.wait(rest, timeout=GRACE)
                 for task in self._unended - self._named:
-                    self._report_uncancelled(task)
+                    logger.critical("%s does not end although it was cancelled", task.get_name())
 
     async def _unless_stopped(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """Return the answer of *call*, retried while the database is unavailable; None if the worker is stopped."""
@@ -175,12 +174,22 @@ class Worker:
         """Run all services until the worker is stopped, then end them in order."""
         app = self._app
         shared = Shared(
-            app, self._settings, self._weights, self.name, self.metrics, self._recovery, connection, Threads()
+            app,
+            self._settings,
+            self._weights,
+            self.name,
+            self.metrics,
+            self._recovery,
+            self._readiness,
+            connection,
+            kit,
+            blocking,
+            Threads(),
+            self._processes,
+            self.stop,
         )
-        self._processes = Processes(self._settings.children, self._url)
-        executor = Executor(shared, (kit, blocking), self._processes, self._readiness, self.stop)
+        executor, subscriptions = Executor(shared), Subscriptions(shared)
         intake = Intake(shared, executor)
-        subscriptions = Subscriptions(shared, kit)
         listening = [self._listen(partial(self._cancel_runs, kit, executor), "the listener for cancellations")]
         for listener in app.listeners:
             for name in listener.channels:
@@ -243,20 +252,15 @@ class Worker:
         logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
 
     def _report_unended(self, executor: Executor) -> None:
-        """Log the functions and the services that do not end."""
         for run in executor.stuck:
             for task in run.tasks:
-                text = "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
-                logger.critical(text, run.routine.name, task.id, extra=fields(task, run.routine))
+                text = "does not end although it was cancelled; it runs again when its lease has run out"
+                log(logging.CRITICAL, task, run.routine, text)
             self._named.add(run.runner)
         for service in self._services:
             if not service.done():
-                self._report_uncancelled(service)
+                logger.critical("%s does not end although it was cancelled", service.get_name())
                 self._named.add(service)
-
-    @staticmethod
-    def _report_uncancelled(task: "asyncio.Task[Any]") -> None:
-        logger.critical("%s does not end although it was cancelled", task.get_name())
 
     def _begin(self, service: Callable[P, Awaitable[Any]], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Task[Any]":
         # A transient failure, such as a restart of the server, does not end a service.
@@ -297,6 +301,5 @@ class Worker:
 
     def _kill(self) -> bool:
         """Kill the children; return False if the worker has ended."""
-        if self._processes is not None:
-            self._processes.close()
+        self._processes.close()
         return not self._ended
