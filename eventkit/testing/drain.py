@@ -102,40 +102,24 @@ class _Drain:
         except Exception as raised:
             error = raised
         for task, context in batch:
-            await self._end(queue, declaration, task, context, saved, error)
-            await self._call_hooks(declaration, context, result, error)
+            operation: Any = None
+            if context.settled:
+                if saved is not None:
+                    operation = SaveTaskResult(encode_json(task.id), saved, task.queue)
+            elif error is not None:
+                operation = failure(task, error, declaration.retries, declaration.backoff)
+            else:
+                done = None if saved is None else AckWithResult(task.id, task.token, task.queue, saved)
+                operation = outcome(task, None, done)
+            if operation is not None:
+                await now(queue._execute(operation))
+            hooks = (*declaration.on_failure, *self._app.failure_hooks)
+            if error is None:
+                hooks = (*declaration.on_success, *self._app.success_hooks)
+            if not isinstance(error, Snooze):
+                for hook in hooks:
+                    await self._call(hook, context, result if error is None else error)
             self._report(declaration.name, task, result, error)
-
-    async def _end(
-        self,
-        queue: Any,
-        declaration: TaskDeclaration,
-        task: Task[Any],
-        context: Any,
-        saved: str | None,
-        error: Exception | None,
-    ) -> None:
-        """Store the outcome of a task, unless its function has acked it."""
-        if error is not None:
-            operation: Any = failure(task, error, declaration.retries, declaration.backoff)
-        elif saved is None:
-            operation = outcome(task, None)
-        elif context.settled:
-            operation = SaveTaskResult(encode_json(task.id), saved, task.queue)
-        else:
-            operation = outcome(task, None, AckWithResult(task.id, task.token, task.queue, saved))
-        if not context.settled or isinstance(operation, SaveTaskResult):
-            await now(queue._execute(operation))
-
-    async def _call_hooks(
-        self, declaration: TaskDeclaration, context: Any, result: Any, error: Exception | None
-    ) -> None:
-        if error is None:
-            for hook in (*declaration.on_success, *self._app.success_hooks):
-                await self._call(hook, context, result)
-        elif not isinstance(error, Snooze):
-            for hook in (*declaration.on_failure, *self._app.failure_hooks):
-                await self._call(hook, context, error)
 
     async def _subscriber(self, declaration: SubscriberDeclaration) -> None:
         """Run the events after a consumer's offset; a retry follows at once."""

@@ -1,6 +1,7 @@
 """Claiming tasks, from queues in turn and as many as there is room for, and keeping their leases."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,8 @@ from .lifecycle import Shared
 
 if TYPE_CHECKING:
     from .executor import Executor
+
+logger = logging.getLogger("eventkit.worker")
 
 _AT_ONCE = 1000
 """The maximum number of tasks in one claim."""
@@ -111,14 +114,13 @@ class Intake:
     """The loop that claims tasks for an executor, until it is cancelled."""
 
     def __init__(self, shared: Shared, executor: "Executor") -> None:
-        settings = shared.settings
+        self._shared = shared
         self._connection = shared.connection
-        self._executor = executor
         self._recovery = shared.recovery
-        self._worker = shared.name
-        self._lease = settings.lease_ms
-        self._most = settings.concurrency + settings.prefetch
-        self._poll = settings.notify_poll_interval_ms / 1000
+        self._executor = executor
+        self._most = shared.settings.concurrency + shared.settings.prefetch
+        self._poll = shared.settings.notify_poll_interval_ms / 1000
+        self._lease = shared.settings.lease_ms
         self._room = 0
         self._asked_at = 0.0
         self._codec = Codec(None, shared.connection.max_payload)
@@ -127,15 +129,17 @@ class Intake:
         counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
         self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in shared.weights}
 
-    async def run(self, listening: Iterable[asyncio.Event], begin: Callable[[], None]) -> None:
-        """Call *begin* once all *listening* are set; then claim whenever there is room, and sleep if there is no task.
+    async def run(self, listening: Iterable[asyncio.Event]) -> None:
+        """Be ready once all *listening* are set; then claim whenever there is room, and sleep if there is no task.
 
         A claim that is cancelled while it executes releases its tasks.
         """
         # Cancellations and notifications sent before all listeners are attached would be lost.
         for attached in listening:
             await attached.wait()
-        begin()
+        self._shared.readiness.ready()
+        queues = ", ".join(self._shared.weights) or "none"
+        logger.info("worker %s has begun: queues %s", self._shared.name, queues)
         if not self._probe.queues:
             await asyncio.Event().wait()
         while not self._connection.closing:
@@ -168,4 +172,4 @@ class Intake:
 
     def _claim(self, queue: str) -> Claim:
         limit = min(_AT_ONCE, self._room * self._executor.batches.get(queue, 1))
-        return Claim(queue, self._worker, limit, self._lease, fresh_token(), self._codec)
+        return Claim(queue, self._shared.name, limit, self._lease, fresh_token(), self._codec)

@@ -32,9 +32,6 @@ CANCELLED, TIMEOUT, SHUTDOWN = "cancelled", "timeout", "shutdown"
 class Timeout(Retry):
     """The run took longer than its declaration allows."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(error=f"timed out after {seconds:g} s")
-
 
 def fields(task: Task[Any], routine: "Routine | None") -> dict[str, Any]:
     """Return the fields of log records about *task*; the name is empty if it has no declaration."""
@@ -78,8 +75,7 @@ class Acks:
         self._done.append(task)
         if result is not None:
             self._results[task.id] = (task.id, result, task.queue)
-        if self._saving is None:
-            self._begin()
+        self._begin()
 
     def record(self, task: Task[Any], operation: Operation[Any]) -> None:
         """Execute *operation*, which is another outcome of *task*."""
@@ -102,11 +98,11 @@ class Acks:
 
     def _record(self, tasks: list[Task[Any]], operation: Operation[Any]) -> None:
         self._others.append((tasks, operation))
-        if self._saving is None:
-            self._begin()
+        self._begin()
 
     def _begin(self) -> None:
-        self._saving = asyncio.ensure_future(self._save())
+        if self._saving is None:
+            self._saving = asyncio.ensure_future(self._save())
 
     async def _save(self) -> None:
         try:
@@ -160,7 +156,6 @@ class Endings:
     """
 
     def __init__(self, shared: Shared, acks: Acks, leases: Leases) -> None:
-        self._success, self._failure = shared.app.success_hooks, shared.app.failure_hooks
         self._acks = acks
         self._leases = leases
         self._threads = shared.threads
@@ -183,7 +178,6 @@ class Endings:
         except Refused as error:
             self._failed(run, error, False)
             return
-        hooks = (*routine.declaration.on_success, *self._success)
         for task in run.tasks:
             if not run.settled:
                 self._acks.done(task, text)
@@ -192,8 +186,8 @@ class Endings:
             else:
                 self._acks.record(task, SaveTaskResult(encode_json(task.id), text, task.queue))
             routine.succeeded.value += 1
-            if hooks:
-                self._call(hooks, run, task, result)
+            if routine.on_success:
+                self._call(routine.on_success, run, task, result)
 
     def raised(self, run: "Run", error: BaseException) -> None:
         """Process the *error* that a function has raised."""
@@ -206,7 +200,7 @@ class Endings:
         # An async function that raises another error while it is being stopped has failed with that error.
         by_us = not routine.inline or isinstance(error, asyncio.CancelledError)
         if run.stopped == TIMEOUT and by_us and routine.timeout is not None:
-            error = Timeout(routine.timeout)
+            error = Timeout(error=f"timed out after {routine.timeout:g} s")
         self._failed(run, error, by_us)
 
     def refused(self, task: Task[Any], routine: "Routine | None", error: Refused) -> None:
@@ -254,9 +248,8 @@ class Endings:
             log(logging.ERROR, task, routine, "is dead: %s", operation.error)
         routine.ended[outcome].value += 1
         self._acks.record(task, operation)
-        hooks = (*declaration.on_failure, *self._failure)
-        if hooks and outcome != "snoozed":
-            self._call(hooks, run, task, error)
+        if routine.on_failure and outcome != "snoozed":
+            self._call(routine.on_failure, run, task, error)
 
     def _call(self, hooks: tuple[Hook, ...], run: "Run", task: Task[Any], outcome: Any) -> None:
         context = run.context or run.routine.context_of(task)

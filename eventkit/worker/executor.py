@@ -14,12 +14,11 @@ from typing import Any
 
 from ..app.declarations import Refused, TaskDeclaration
 from ..app.task import AsyncTaskContext, TaskContext
-from ..protocols import AsyncEventKit, EventKit
 from ..values import Task
 from .claims import Leases
-from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, Timeout, fields, log
+from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, fields, log
 from .lifecycle import Shared
-from .metrics import OUTCOMES, Metrics, begin_span
+from .metrics import OUTCOMES, begin_span
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -34,9 +33,10 @@ _ENDED = object()
 
 
 class Routine:
-    """The code and the settings of the tasks with one name.  *kit* is for their contexts, if they have any."""
+    """The code, the settings and the counters of the tasks with one name."""
 
-    def __init__(self, declaration: TaskDeclaration, metrics: Metrics, kit: AsyncEventKit | EventKit | None) -> None:
+    def __init__(self, declaration: TaskDeclaration, shared: Shared) -> None:
+        app, metrics, labels = shared.app, shared.metrics, (declaration.queue, declaration.name)
         self.declaration = declaration
         self.name = declaration.name
         self.function = declaration.function
@@ -45,11 +45,12 @@ class Routine:
         self.apart = declaration.isolation == "process"
         self.inline = declaration.is_async
         self.context = declaration.signature.context
-        self.ended = {name: metrics.ended.of(declaration.queue, declaration.name, name) for name in OUTCOMES}
-        """The counters of runs by their outcome."""
+        self.on_success = (*declaration.on_success, *app.success_hooks)
+        self.on_failure = (*declaration.on_failure, *app.failure_hooks)
+        self.ended = {outcome: metrics.ended.of(*labels, outcome) for outcome in OUTCOMES}
         self.succeeded = self.ended["succeeded"]
-        self.seconds = metrics.seconds.of(declaration.queue, declaration.name)
-        self._kit: Any = kit
+        self.seconds = metrics.seconds.of(*labels)
+        self._kit: Any = shared.kit if declaration.is_async else shared.blocking
 
     def context_of(self, task: Task[Any]) -> Any:
         """Return a context for *task*."""
@@ -127,10 +128,7 @@ class Executor:
     def __init__(self, shared: Shared) -> None:
         metrics, most = shared.metrics, shared.settings.concurrency
         self._app = shared.app
-        self._routines = {
-            name: Routine(task, metrics, shared.kit if task.is_async else shared.blocking)
-            for name, task in shared.app.tasks.items()
-        }
+        self._routines = {name: Routine(task, shared) for name, task in shared.app.tasks.items()}
         self.batches: dict[str, int] = {}
         """For each queue, how many of its tasks are sure to fit into one call."""
         for routine in self._routines.values():
@@ -422,9 +420,8 @@ class Executor:
 
     def _report_timeout(self, run: Run) -> None:
         """Report *run* as failed while its function still runs; the result is ignored."""
-        if run.routine.timeout is not None:
-            self.endings.raised(run, Timeout(run.routine.timeout))
-            run.over = True
+        self.endings.raised(run, asyncio.CancelledError())
+        run.over = True
 
     def _count_stuck(self, change: int) -> None:
         self._stuck_gauge.value += change

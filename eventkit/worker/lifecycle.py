@@ -61,11 +61,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.lease is None else checks.milliseconds("lease", self.lease)
 
     @property
-    def shutdown_seconds(self) -> float:
-        """The seconds that running tasks have to finish when the worker is stopped."""
-        return checks.milliseconds("shutdown_timeout", self.shutdown_timeout) / 1000
-
-    @property
     def children(self) -> int:
         """The maximum number of child processes."""
         return self.processes if self.processes is not None else os.cpu_count() or 1

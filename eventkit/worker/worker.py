@@ -189,14 +189,13 @@ class Worker:
             self.stop,
         )
         executor, subscriptions = Executor(shared), Subscriptions(shared)
-        intake = Intake(shared, executor)
         listening = [self._listen(partial(self._cancel_runs, kit, executor), "the listener for cancellations")]
         for listener in app.listeners:
             for name in listener.channels:
                 hear = partial(subscriptions.listen, listener, name)
                 listening.append(self._listen(hear, f"listener {listener.function.__name__}"))
         # It waits for the database in each of its calls, and so not once more around all of them.
-        claiming = asyncio.ensure_future(intake.run(listening, self._report_begun))
+        claiming = asyncio.ensure_future(Intake(shared, executor).run(listening))
         self._services.add(claiming)
         self._begin(executor.leases.run)
         self._begin(kit.run_maintenance)
@@ -206,7 +205,7 @@ class Worker:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
             self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
-        seconds = self._settings.shutdown_seconds
+        seconds = checks.milliseconds("shutdown_timeout", self._settings.shutdown_timeout) / 1000
         failure: BaseException | None
         try:
             failure = await self._until_stopped(claiming)
@@ -246,10 +245,6 @@ class Worker:
         if not self._named:
             self._ended = True
             logger.info("worker %s has ended", self.name)
-
-    def _report_begun(self) -> None:
-        self._readiness.ready()
-        logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
 
     def _report_unended(self, executor: Executor) -> None:
         for run in executor.stuck:
