@@ -52,7 +52,12 @@ class Signature:
         self._function = function
         self._name = name
         self._batch = batch
-        self._parameters = _checked(function, name)
+        self._parameters = inspect.signature(function).parameters
+        for parameter in self._parameters.values():
+            if parameter.kind in _REFUSED:
+                raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
+            if parameter.name in OPTIONS:
+                raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
         # An annotation may name a class that the module defines later; it is then resolved at the first call.
         with suppress(NameError):
             _ = self._resolved
@@ -168,17 +173,6 @@ def payload_type(function: Callable[..., Any], message: Any) -> Any:
     if typing.get_origin(hint) is not message:
         return None
     return typing.get_args(hint)[0]
-
-
-def _checked(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
-    """Return the function's parameters; raise ``TypeError`` for one that cannot be passed by name."""
-    parameters = dict(inspect.signature(function).parameters)
-    for parameter in parameters.values():
-        if parameter.kind in _REFUSED:
-            raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
-        if parameter.name in OPTIONS:
-            raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
-    return parameters
 
 
 def _same(given: Any, read: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ class Acks:
         self._leases = leases
         self._done: list[Task[Any]] = []
         self._results: dict[int, tuple[int, str, str]] = {}
-        self._others: list[tuple[list[Task[Any]], Operation[Any]]] = []
+        self._others: list[tuple[Operation[Any], Sequence[Task[Any]]]] = []
         self._saving: asyncio.Task[None] | None = None
         self._batches = shared.metrics.acks.of()
         self._unsaid = shared.metrics.unsaid.of()
@@ -77,14 +78,15 @@ class Acks:
             self._results[task.id] = (task.id, result, task.queue)
         self._begin()
 
-    def record(self, task: Task[Any], operation: Operation[Any]) -> None:
-        """Execute *operation*, which is another outcome of *task*."""
-        self._record([task], operation)
+    def record(self, operation: Operation[Any], *tasks: Task[Any]) -> None:
+        """Execute *operation*, which is another outcome of *tasks*."""
+        self._others.append((operation, tasks))
+        self._begin()
 
     def release(self, tasks: list[Task[Any]]) -> None:
         """Release tasks that were not started, all of them at once."""
         if tasks:
-            self._record(tasks, ReleaseMany(sorted((task.id, task.token) for task in tasks)))
+            self.record(ReleaseMany(sorted((task.id, task.token) for task in tasks)), *tasks)
 
     async def settled(self) -> None:
         """Wait until all outcomes are saved."""
@@ -95,10 +97,6 @@ class Acks:
         """Save nothing more: the leases of the remaining tasks will lapse."""
         if self._saving is not None:
             self._saving.cancel()
-
-    def _record(self, tasks: list[Task[Any]], operation: Operation[Any]) -> None:
-        self._others.append((tasks, operation))
-        self._begin()
 
     def _begin(self) -> None:
         if self._saving is None:
@@ -128,10 +126,10 @@ class Acks:
             operation = AckManyWithResults(held, sorted(results), careful)
         else:
             operation = FinishMany(held) if careful else AckMany(held)
-        await self._execute(tasks, operation)
+        await self._execute(operation, tasks)
         self._batches.value += 1
 
-    async def _execute(self, tasks: list[Task[Any]], operation: Operation[Any]) -> None:
+    async def _execute(self, operation: Operation[Any], tasks: Sequence[Task[Any]]) -> None:
         """Execute *operation*; if the database refuses it, the leases will lapse."""
         try:
             answer = await self._recovery.through(self._connection.execute, operation)
@@ -184,7 +182,7 @@ class Endings:
             elif text is None:
                 self._leases.drop(task)
             else:
-                self._acks.record(task, SaveTaskResult(encode_json(task.id), text, task.queue))
+                self._acks.record(SaveTaskResult(encode_json(task.id), text, task.queue), task)
             routine.succeeded.value += 1
             if routine.on_success:
                 self._call(routine.on_success, run, task, result)
@@ -192,27 +190,27 @@ class Endings:
     def raised(self, run: "Run", error: BaseException) -> None:
         """Process the *error* that a function has raised."""
         routine = run.routine
-        if run.span is not None:
-            end_span(run.span, error)
-        routine.seconds.observe(monotonic() - run.began)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             self._leave()
         # An async function that raises another error while it is being stopped has failed with that error.
         by_us = not routine.inline or isinstance(error, asyncio.CancelledError)
         if run.stopped == TIMEOUT and by_us and routine.timeout is not None:
             error = Timeout(error=f"timed out after {routine.timeout:g} s")
+        if run.span is not None:
+            end_span(run.span, error)
+        routine.seconds.observe(monotonic() - run.began)
         self._failed(run, error, by_us)
 
     def refused(self, task: Task[Any], routine: "Routine | None", error: Refused) -> None:
         """Mark a task dead that cannot be run."""
         self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
         logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
-        self._acks.record(task, failure(task, error))
+        self._acks.record(failure(task, error), task)
 
     def give_back(self, task: Task[Any], routine: "Routine") -> None:
         """Release a task that did not run to its end for a reason that is not its fault."""
         routine.ended["released"].value += 1
-        self._acks.record(task, finish.Release(task.id, task.token))
+        self._acks.record(finish.Release(task.id, task.token), task)
 
     async def hooks_ended(self) -> None:
         """Wait until no hook is running."""
@@ -247,7 +245,7 @@ class Endings:
             outcome = "dead"
             log(logging.ERROR, task, routine, "is dead: %s", operation.error)
         routine.ended[outcome].value += 1
-        self._acks.record(task, operation)
+        self._acks.record(operation, task)
         if routine.on_failure and outcome != "snoozed":
             self._call(routine.on_failure, run, task, error)
 

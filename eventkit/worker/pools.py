@@ -13,7 +13,7 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -245,51 +245,38 @@ def _serve(pipe: "Connection[Answer, Request]", url: str | None) -> None:
             os._exit(1)
 
     threading.Thread(target=receive, name="eventkit-requests", daemon=True).start()
-    runner = _Runner(url)
     while True:
-        pipe.send(runner.answer(requests.get()))
+        pipe.send(_answer(requests.get(), url))
 
 
-class _Runner:
-    """A runner of functions in a child process, which connects to the database when one needs it."""
-
-    def __init__(self, url: str | None) -> None:
-        self._url = url
-        self._kit: EventKit | None = None
-        self._context: TaskContext | None = None
-
-    def answer(self, request: Request) -> Answer:
-        """Run the function and return its answer."""
-        self._context = None
-        try:
-            answer = "returned", self._run(*request)
-        except BaseException as error:
-            answer = _portable(error, trace(error))
-        return (*answer, self._context is not None and self._context.settled)
-
-    def _run(self, module: str, path: str, name: str, batch: int, tasks: list[Task[Any]]) -> Any:
-        """Return the function's result as plain values: a class of its module may be another class in the worker."""
+def _answer(request: Request, url: str | None) -> Answer:
+    """Run the function in this process; its result is plain, as a class may be another class in the worker."""
+    module, path, name, batch, tasks = request
+    context: TaskContext | None = None
+    try:
         found: Any = reduce(getattr, path.split("."), importlib.import_module(module))
         declaration = found.declaration if isinstance(found, Function) else declare_task(found, name, batch=batch)
         every = [declaration.arguments(task.payload) for task in tasks]
         arguments = declaration.of_batch(every) if batch > 1 else every[0]
         if declaration.signature.context is not None:
-            self._context = TaskContext(tasks[0], self._connected())
-            arguments[declaration.signature.context] = self._context
+            context = arguments[declaration.signature.context] = TaskContext(tasks[0], _own_kit(url))
         result = declaration.function(**arguments)
         try:
             plain = msgspec.to_builtins(result, str_keys=True)
             pickle.dumps(plain)
         except Exception as error:
             raise unsaved(error) from error
-        return plain
+        answer = "returned", plain
+    except BaseException as error:
+        answer = _portable(error, trace(error))
+    return (*answer, context is not None and context.settled)
 
-    def _connected(self) -> EventKit:
-        if self._kit is None:
-            if self._url is None:
-                raise RuntimeError("a task in a process of its own connects by itself: give App or the worker a URL")
-            self._kit = connect(self._url)
-        return self._kit
+
+@cache
+def _own_kit(url: str | None) -> EventKit:
+    if url is None:
+        raise RuntimeError("a task in a process of its own connects by itself: give App or the worker a URL")
+    return connect(url)
 
 
 def _portable(error: BaseException, text: str) -> tuple[str, Any]:
