@@ -22,6 +22,7 @@ from .errors import PASSING, EventkitError, Unavailable
 from .operations import Operation, finish
 from .operations.claim import Claim, fresh_token
 from .plans import Plan, run, run_async
+from .retry import Policy, delay_after, encode
 from .telemetry import tracing
 from .values import Task
 
@@ -105,6 +106,9 @@ class Snooze(Exception):
 class Permanent(Exception):
     """Raised in `handling`: no further attempt can succeed; the task is a dead letter now."""
 
+    reason = "failed"
+    """The reason of the dead letter."""
+
 
 def outcome(task: Task[object], error: BaseException | None, done: Operation[bool] | None = None) -> Operation[bool]:
     """Return the operation for *task*, whose work has ended with *error*, or successfully: then *done*, or an ack."""
@@ -112,15 +116,42 @@ def outcome(task: Task[object], error: BaseException | None, done: Operation[boo
         return done or finish.Ack(task.id, task.token)
     if not isinstance(error, Exception):
         return finish.Release(task.id, task.token)
-    if isinstance(error, Permanent):
-        return finish.Fail(task.id, task.token, checks.text(str(error)))
+    return failure(task, error)
+
+
+def failure(
+    task: Task[object], error: BaseException, retries: int | None = None, backoff: Policy | None = None
+) -> Operation[bool]:
+    """Return the operation for *task*, whose run failed with *error*; a declaration may limit *retries* and pauses."""
     if isinstance(error, Snooze):
-        return finish.Snooze(task.id, task.token, checks.milliseconds("delay", error.delay))
-    text = str(error) if isinstance(error, Retry) else trace(error)
-    delay = None
+        return finish.Snooze(task.id, task.token, _milliseconds(error.delay))
+    text = explained(error)
+    if isinstance(error, Permanent):
+        return finish.Fail(task.id, task.token, text, error.reason)
+    if retries is not None and task.attempt > retries:
+        # The row of a task that was enqueued without its declaration may allow more attempts.
+        return finish.Fail(task.id, task.token, text, "exhausted")
+    return finish.Retry(task.id, task.token, pause(error, task.attempt, backoff), text)
+
+
+def pause(error: BaseException, attempt: int, backoff: Policy | None) -> int | None:
+    """Return the milliseconds between *attempt*, which failed with *error*, and the next; None for the queue's."""
     if isinstance(error, Retry) and error.delay is not None:
-        delay = checks.milliseconds("delay", error.delay)
-    return finish.Retry(task.id, task.token, delay, checks.text(text))
+        return _milliseconds(error.delay)
+    return None if backoff is None else delay_after(attempt, encode(backoff))
+
+
+def explained(error: BaseException) -> str:
+    """Return the text of *error* to store: with a traceback, unless it was raised to choose an outcome."""
+    return checks.text(str(error) if isinstance(error, Retry | Permanent) else trace(error))
+
+
+def _milliseconds(delay: Any) -> int:
+    """Return *delay* within the limits, and 0 for one that is no number, so that every task can be put back."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if not isinstance(seconds, int | float) or seconds != seconds:
+        return 0
+    return round(min(max(seconds * 1000, 0), checks.FOREVER))
 
 
 def trace(error: BaseException) -> str:

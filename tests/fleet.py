@@ -108,7 +108,7 @@ class Fleet:
         else:
             member.kill()
             self.killed.add(member.name)
-        self._bury(member)
+        self._retire(member)
         self.start()
 
     def revive(self) -> int:
@@ -117,7 +117,7 @@ class Fleet:
         for member in dead:
             assert member.process.returncode == -signal.SIGKILL, member.log[-3000:]
             self.killed.add(member.name)
-            self._bury(member)
+            self._retire(member)
             self.start()
         return len(dead)
 
@@ -125,7 +125,7 @@ class Fleet:
         """Stop all workers gently, and check that no process they started is left."""
         for member in [*self.members]:
             member.stop()
-            self._bury(member)
+            self._retire(member)
         eventually(lambda: not self._processes(), "no process is left")
 
     def kill(self) -> None:
@@ -178,7 +178,7 @@ class Fleet:
         assert reasons["not begun"] <= (len(self.killed) + lost_claims) * SLOTS
         return reasons
 
-    def _bury(self, member: Member) -> None:
+    def _retire(self, member: Member) -> None:
         self.members.remove(member)
         self.past.append(member)
 

@@ -9,8 +9,8 @@ from apps import *
 
 import eventkit
 from eventkit import AsyncTaskContext, Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
-from eventkit.app import outcome
-from eventkit.app.context import plain
+from eventkit.app.declarations import Refused
+from eventkit.app.task import progress_value
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
 from eventkit.testing import advance, assert_published
@@ -109,7 +109,7 @@ def test_a_result_that_cannot_be_saved_is_a_death(
 
     for task in (make, divide):
         handle = now(task.enqueue())
-        with pytest.raises(outcome.Refused, match="the work is done, but its result cannot be saved"):
+        with pytest.raises(Refused, match="the work is done, but its result cannot be saved"):
             drained()
         assert kit.queue("default").get(handle.id).error.startswith("SERIALIZATION_ERROR")
 
@@ -222,7 +222,7 @@ def test_a_task_says_how_far_it_is(app: Any, now: Callable[[Any], Any], drained:
     assert now(handle.progress()) == eventkit.Progress(0.5, "half")
     for wrong, error in ((2, ValueError), ("0.5", TypeError)):
         with pytest.raises(error, match="a fraction from 0 to 1"):
-            plain(wrong, "")  # type: ignore[arg-type]
+            progress_value(wrong, "")  # type: ignore[arg-type]
 
 
 ANY_TASK: Any = eventkit.Task(7, "emails", {"task": "send", "args": {}}, None, {}, 0, 2, 3, 0, 0, None, 0, 1, 1000)
@@ -264,7 +264,7 @@ def test_a_subscriber_that_keeps_failing(
         assert orders.offset("search") == offsets[0]
         return
     assert seen == [1, 2, 2, 2, 4]
-    assert [type(one.error) for one in ran] == [type(None), KeyError, outcome.Refused, type(None)]
+    assert [type(one.error) for one in ran] == [type(None), KeyError, Refused, type(None)]
     assert orders.offset("search") == offsets[3]
     letters = assert_published(kit, "orders.dead", count=2)
     assert [(letter.payload, letter.key) for letter in letters] == [(2, None), ('"three"', "3")]

@@ -13,9 +13,8 @@ from working import until
 import eventkit
 from eventkit import App, Disconnected
 from eventkit.conformance import proves
-from eventkit.worker.lifecycle import Recovery
+from eventkit.worker.lifecycle import Recovery, settings_of
 from eventkit.worker.metrics import Metrics
-from eventkit.worker.settings import settings_of
 
 cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluster.nothing_is_left
 

@@ -7,7 +7,7 @@ import pytest
 
 from eventkit import App
 from eventkit.conformance import proves
-from eventkit.worker.settings import settings_of
+from eventkit.worker.lifecycle import settings_of
 
 WRONG: dict[str, Any] = {
     "concurrency": 0,

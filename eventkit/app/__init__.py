@@ -9,12 +9,19 @@
 
     send_email.enqueue(to="ann@example.com", delay=30)
 
-Start reading at `application`; a worker reads `declarations`.
+Start reading at `app`; a worker reads `declarations`, and `task` has what the declared functions become.
 """
 
-from .application import App, Application, AsyncApp
-from .context import AsyncTaskContext, Progress, TaskContext
-from .protocols import AsyncTaskFunction, AsyncTaskHandle, TaskFunction, TaskHandle
+from .app import App, Application, AsyncApp
+from .task import (
+    AsyncTaskContext,
+    AsyncTaskFunction,
+    AsyncTaskHandle,
+    Progress,
+    TaskContext,
+    TaskFunction,
+    TaskHandle,
+)
 
 __all__ = [
     "App",

@@ -1,29 +1,24 @@
-"""The declarations of an application as values, and the arguments of a task as JSON."""
+"""The declarations of an application as values: tasks with the arguments of their functions, subscribers, schedules."""
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property, partial
+from types import NoneType
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 
+from .. import checks, retry
+from ..checks import Duration
+from ..codec import LARGEST, Codec, Undecodable
+from ..cron import parse
+from ..handling import Permanent, explained
 from ..retry import Policy
-from .context import AsyncTaskContext, TaskContext
-
-OPTIONS = (
-    "delay",
-    "run_at",
-    "priority",
-    "max_attempts",
-    "expires",
-    "key",
-    "headers",
-    "wait",
-    "tx",
-)
-"""The parameters of `enqueue` itself, whose names no parameter of a task can have."""
+from ..values import Event, NewEvent, Notification
+from .task import OPTIONS, AsyncTaskContext, Function, TaskContext
 
 _CONTEXTS = (TaskContext, AsyncTaskContext)
 _EMPTY = inspect.Parameter.empty
@@ -32,6 +27,14 @@ _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments: declare a list",
     inspect.Parameter.VAR_KEYWORD: "takes arguments of any name: declare a dict, or name them",
 }
+
+
+class Refused(Permanent):
+    """Raised for a task that cannot be run, with the *reason* of its dead letter, and for an unreadable payload."""
+
+    def __init__(self, error: str, reason: str = "failed") -> None:
+        super().__init__(error)
+        self.reason = reason
 
 
 class _Resolved(NamedTuple):
@@ -49,31 +52,30 @@ class Signature:
         self._function = function
         self._name = name
         self._batch = batch
-        self._parameters = _checked(function, name)
-        self._positional = [
-            parameter.name
-            for parameter in self._parameters.values()
-            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        ]
-        self._known: _Resolved | None = None
+        self._parameters = inspect.signature(function).parameters
+        for parameter in self._parameters.values():
+            if parameter.kind in _REFUSED:
+                raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
+            if parameter.name in OPTIONS:
+                raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
         # An annotation may name a class that the module defines later; it is then resolved at the first call.
         with suppress(NameError):
-            self._resolve()
+            _ = self._resolved
 
     @property
     def context(self) -> str | None:
         """The name of the parameter that takes the context, if there is one."""
-        return self._resolve().context
+        return self._resolved.context
 
     @property
     def returns(self) -> Any:
         """The annotation of the returned value, awaited for an async function; Any if there is none."""
-        return self._resolve().returns
+        return self._resolved.returns
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call as JSON values; raise ``TypeError`` if the function would not accept them."""
         named = self.bind(args, kwargs)
-        struct = self._resolve().struct
+        struct = self._resolved.struct
         try:
             given = struct(**named)
             plain = msgspec.to_builtins(given, str_keys=True)
@@ -91,15 +93,18 @@ class Signature:
 
     def decode(self, args: Any) -> dict[str, Any]:
         """Return the arguments for *args*, without defaults; raise ``msgspec.ValidationError`` if they do not match."""
-        struct = self._resolve().struct
-        read = msgspec.convert(args, struct, str_keys=True)
+        read = msgspec.convert(args, self._resolved.struct, str_keys=True)
         return {name: getattr(read, name) for name in args}
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name, without omitted ones."""
         context, named = self.context, dict(kwargs)
         if args:
-            positional = [name for name in self._positional if name != context]
+            positional = [
+                name
+                for name, parameter in self._parameters.items()
+                if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and name != context
+            ]
             if len(args) > len(positional):
                 raise TypeError(f"{self._name}: at most {len(positional)} positional arguments, not {len(args)}")
             for name, value in zip(positional, args, strict=False):
@@ -116,29 +121,24 @@ class Signature:
         return [name for name in self._parameters if name not in self.defaults() and name != self.context]
 
     def defaults(self) -> dict[str, Any]:
-        """The parameters that have a default, with it."""
-        return {
-            name: parameter.default for name, parameter in self._parameters.items() if parameter.default is not _EMPTY
-        }
+        """Return the parameters that have a default, with it."""
+        return {name: one.default for name, one in self._parameters.items() if one.default is not _EMPTY}
 
-    def _resolve(self) -> _Resolved:
-        if self._known is None:
-            hints = typing.get_type_hints(self._function, include_extras=True)
-            returns = hints.pop("return", Any)
-            contexts = [name for name, hint in hints.items() if hint in _CONTEXTS]
-            self._check_contexts(contexts, hints)
-            fields = [
-                self._field(parameter, hints) for name, parameter in self._parameters.items() if name not in contexts
-            ]
-            if self._batch:
-                fields = [self._item(fields)]
-            struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
-            try:
-                msgspec.json.Decoder(struct)
-            except TypeError as error:
-                raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
-            self._known = _Resolved(struct, contexts[0] if contexts else None, returns)
-        return self._known
+    @cached_property
+    def _resolved(self) -> _Resolved:
+        hints = typing.get_type_hints(self._function, include_extras=True)
+        returns = hints.pop("return", Any)
+        contexts = [name for name, hint in hints.items() if hint in _CONTEXTS]
+        self._check_contexts(contexts, hints)
+        fields = [self._field(one, hints) for name, one in self._parameters.items() if name not in contexts]
+        if self._batch:
+            fields = [self._item(fields)]
+        struct = msgspec.defstruct(f"arguments of {self._name}", fields, kw_only=True, forbid_unknown_fields=True)
+        try:
+            msgspec.json.Decoder(struct)
+        except TypeError as error:
+            raise TypeError(f"{self._name}: the arguments cannot be decoded from JSON: {error}") from None
+        return _Resolved(struct, contexts[0] if contexts else None, returns)
 
     def _check_contexts(self, contexts: list[str], hints: dict[str, Any]) -> None:
         if len(contexts) > 1:
@@ -175,17 +175,6 @@ def payload_type(function: Callable[..., Any], message: Any) -> Any:
     return typing.get_args(hint)[0]
 
 
-def _checked(function: Callable[..., Any], name: str) -> dict[str, inspect.Parameter]:
-    """Return the function's parameters; raise ``TypeError`` for one that cannot be passed by name."""
-    parameters = dict(inspect.signature(function).parameters)
-    for parameter in parameters.values():
-        if parameter.kind in _REFUSED:
-            raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
-        if parameter.name in OPTIONS:
-            raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
-    return parameters
-
-
 def _same(given: Any, read: Any) -> bool:
     """Return whether *read* equals *given*; values without an equality of their own only need the same type."""
     if given is read or given == read:
@@ -197,8 +186,30 @@ def _same(given: Any, read: Any) -> bool:
     return type(given) is type(read)
 
 
+Hook = Callable[..., Any]
+Backoff = Policy | str | Sequence[float]
+Key = Callable[..., str | None] | str
 OnCrash = Literal["retry", "fail"]
 Then = Literal["stop", "skip"]
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of ``app.task``, as `TaskDeclaration` describes them."""
+
+    name: str | None
+    queue: str
+    retries: int | None
+    timeout: Duration | None
+    backoff: Backoff | None
+    rate: float | None
+    burst: float | None
+    max_running: int | None
+    key: Key | None
+    on_crash: OnCrash
+    batch: int
+    isolation: Literal["process"] | None
+    on_success: Hook | Sequence[Hook]
+    on_failure: Hook | Sequence[Hook]
 
 
 @dataclass(frozen=True)
@@ -210,28 +221,67 @@ class TaskDeclaration:
     """
 
     name: str
-    queue: str
     function: Callable[..., Any]
     signature: Signature
     is_async: bool
+    queue: str = "default"
     retries: int | None = None
     timeout: float | None = None
     backoff: Policy | None = None
     rate: float | None = None
     burst: float | None = None
     max_running: int | None = None
-    key: Callable[..., str | None] | str | None = None
+    key: Key | None = None
     on_crash: OnCrash = "retry"
     batch: int = 1
     isolation: Literal["process"] | None = None
-    on_success: tuple[Callable[..., Any], ...] = ()
-    on_failure: tuple[Callable[..., Any], ...] = ()
+    on_success: tuple[Hook, ...] = ()
+    on_failure: tuple[Hook, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings to store with the queue; empty if none were declared."""
         values = {"rate": self.rate, "burst": self.burst, "max_running": self.max_running}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def max_attempts(self) -> int | None:
+        """The number of runs to enqueue tasks with; None for the queue's."""
+        return None if self.retries is None else self.retries + 1
+
+    @cached_property
+    def silent(self) -> bool:
+        """True if a returned None is not saved as a result."""
+        return self.signature.returns in (None, NoneType, Any)
+
+    def arguments(self, payload: Any) -> dict[str, Any]:
+        """Return the arguments in a task's *payload* by name; raise `Refused` if they do not match."""
+        try:
+            return self.signature.decode(payload.get("args", {}))
+        except (msgspec.ValidationError, TypeError, NameError) as error:
+            raise Refused(f"SERIALIZATION_ERROR: the arguments are not those of {self.name}: {error}") from error
+
+    def of_batch(self, arguments: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the arguments of one call for the tasks with these."""
+        [name] = self.signature.required
+        return {name: [one[name] for one in arguments]}
+
+    def result(self, value: Any, largest: int = LARGEST) -> str | None:
+        """Return the result to save for a function that returned *value*, as JSON text; None if there is none.
+
+        Raise `Refused` for one that cannot be saved: the task is dead, because another run would repeat its work.
+        """
+        if self.batch > 1 or (value is None and self.silent):
+            return None
+        try:
+            return Codec(largest=largest).encode(msgspec.to_builtins(value, str_keys=True))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise unsaved(error) from error
+
+
+def unsaved(error: Exception) -> Refused:
+    """Return the outcome of a task whose result cannot be saved."""
+    return Refused(f"SERIALIZATION_ERROR: the work is done, but its result cannot be saved: {error}")
 
 
 @dataclass(frozen=True)
@@ -252,6 +302,13 @@ class SubscriberDeclaration:
     then: Then
     dead_letters: str
 
+    def dead_letter(self, event: Event[Any], error: BaseException) -> NewEvent:
+        """Return the event to publish to the stream of dead letters for a skipped *event*."""
+        payload, offset = event.payload, str(event.offset)
+        more = {"consumer": self.consumer, "offset": offset, "error": explained(error)}
+        plain = payload.text if isinstance(payload, Undecodable) else msgspec.to_builtins(payload, str_keys=True)
+        return NewEvent(plain, event.key, {**event.headers, **more})
+
 
 @dataclass(frozen=True)
 class ListenerDeclaration:
@@ -261,6 +318,15 @@ class ListenerDeclaration:
     function: Callable[..., Any]
     is_async: bool
     type: Any
+
+
+def check_payload(
+    declaration: SubscriberDeclaration | ListenerDeclaration, message: Event[Any] | Notification[Any]
+) -> None:
+    """Raise `Refused` for a message whose payload does not match the function's annotation."""
+    if isinstance(message.payload, Undecodable):
+        name = declaration.function.__name__
+        raise Refused(f"SERIALIZATION_ERROR: the payload is not what {name} takes: {message.payload.error}")
 
 
 @dataclass(frozen=True)
@@ -273,3 +339,68 @@ class ScheduleDeclaration:
     task: TaskDeclaration
     args: dict[str, Any]
     catch_up: str
+
+
+def declare_task(function: Callable[..., Any], name: str | None = None, **options: Any) -> TaskDeclaration:
+    """Return the declaration with these `TaskOptions`, which are checked here."""
+    if not callable(function):
+        raise TypeError(f"a task is a function, not {type(function).__name__}: write @app.task or @app.task(…)")
+    if isinstance(function, Function):
+        raise TypeError(f"{function.declaration.name!r} is a task already: one @app.task is enough")
+    if unknown := [option for option in options if option not in _CHECKS]:
+        raise TypeError(f"a task has no option {', '.join(unknown)}; the options are: name, {', '.join(_CHECKS)}")
+    name = checks.name("task", function.__name__ if name is None else name)
+    given = {option: _CHECKS[option](value) for option, value in options.items() if value is not None}
+    is_async = inspect.iscoroutinefunction(function)
+    if is_async and "isolation" in given:
+        raise ValueError(f"{name} is async and runs in the worker's loop: isolation='process' is for plain functions")
+    if "burst" in given and "rate" not in given:
+        raise ValueError(f"burst of task {name!r} is the size of the bucket of a rate: pass rate= too")
+    signature = Signature(function, name, batch=given.get("batch", 1) > 1)
+    return TaskDeclaration(name, function, signature, is_async, **given)
+
+
+def declare_schedule(
+    task: TaskDeclaration, *, when: str, name: str | None, tz: str, args: Mapping[str, Any] | None, catch_up: str
+) -> ScheduleDeclaration:
+    """Return the declaration of a schedule that enqueues *task*."""
+    parse(when, tz)
+    if required := [one for one in task.signature.required if one not in (args or {})]:
+        raise TypeError(f"a schedule of {task.name!r} has no value for {required[0]!r}: give the schedule args={{…}}")
+    name = checks.name("schedule", task.name if name is None else name)
+    catch_up = checks.choice("catch_up", catch_up, ("all", "latest", "none"))
+    return ScheduleDeclaration(name, when, tz, task, task.signature.encode((), args or {}), catch_up)
+
+
+def _key(given: Any) -> Any:
+    if not (isinstance(given, str) or callable(given)):
+        raise TypeError(
+            f"key is a template such as '{{to}}', or a function of the arguments, not {type(given).__name__}"
+        )
+    return given
+
+
+def _hooks(what: str, given: Any) -> tuple[Hook, ...]:
+    hooks = (given,) if callable(given) else tuple(given)
+    for hook in hooks:
+        if not callable(hook):
+            raise TypeError(f"{what} is a function or a list of functions, not {type(hook).__name__}")
+    return hooks
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "queue": partial(checks.name, "queue"),
+    "retries": partial(checks.count, "retries"),
+    "timeout": lambda value: checks.milliseconds("timeout", value, least=1) / 1000,
+    "backoff": retry.policy,
+    "rate": partial(checks.positive, "rate"),
+    "burst": checks.burst,
+    "max_running": partial(checks.count, "max_running", least=1),
+    "key": _key,
+    "on_crash": partial(checks.choice, "on_crash", choices=("retry", "fail")),
+    "batch": partial(checks.count, "batch", least=1),
+    "isolation": partial(checks.choice, "isolation", choices=("process",)),
+    "on_success": partial(_hooks, "on_success"),
+    "on_failure": partial(_hooks, "on_failure"),
+}
+"""The check of each option of a task; None is always the default."""

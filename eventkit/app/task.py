@@ -1,35 +1,308 @@
-"""`TaskFunction` and `TaskHandle`: a declared task, to be called or enqueued, and an enqueued task."""
+"""A declared task: `TaskFunction` to call or enqueue it, `TaskHandle` once it is enqueued, `TaskContext` while it runs.
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+The types come in both flavours.  `App.task` returns a `TaskFunction`, whose calls block; `AsyncApp.task` an
+`AsyncTaskFunction`, whose calls are awaited.  Both have the same names, arguments and results, and one implementation.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import update_wrapper
 from types import NoneType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
 from ..checks import Duration, count
-from ..values import NewTask
-from .context import read, saved_under
-from .declarations import TaskDeclaration
+from ..errors import LeaseLost, TaskCancelled
+from ..protocols import AsyncEventKit, EventKit
+from ..values import NewTask, Task
+
+if TYPE_CHECKING:
+    from .declarations import TaskDeclaration
+
+P = ParamSpec("P")
+C_co = TypeVar("C_co", covariant=True)
+R = TypeVar("R")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+One_co = TypeVar("One_co", covariant=True)
+Many_co = TypeVar("Many_co", covariant=True)
+H_co = TypeVar("H_co", covariant=True)
+
+OPTIONS = ("delay", "run_at", "priority", "max_attempts", "expires", "key", "headers", "wait", "tx")
+"""The parameters of `TaskFunction.enqueue` itself, whose names no parameter of a task can have."""
+
+KEPT = 86_400
+"""The seconds for which progress is kept after its last update."""
+
+_logger = logging.getLogger("eventkit.tasks")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The progress of a task: a *fraction* from 0 to 1, and a *note*."""
+
+    fraction: float
+    note: str = ""
+
+
+def progress_id(id: int) -> str:
+    """Return the id of the result that holds the progress of a task."""
+    return f"eventkit:progress:{id}"
+
+
+def progress_value(fraction: float, note: str) -> dict[str, Any]:
+    """Return progress in the form in which it is saved."""
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float):
+        raise TypeError(f"progress is a fraction from 0 to 1, not {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"progress is a fraction from 0 to 1, not {fraction!r}")
+    if not isinstance(note, str):
+        raise TypeError(f"the note of a progress is text, not {type(note).__name__}")
+    return {"fraction": fraction, "note": note}
+
+
+class TaskHandle(Protocol[R_co]):
+    """An enqueued task: its *id*, and whether this call *created* it or found its key taken by it."""
+
+    id: int
+    created: bool
+
+    def result(self, timeout: Duration) -> R_co:
+        """Wait for the task, and return its result; raise `TaskFailed` or, after *timeout* seconds, `TimedOut`.
+
+        Raise ``TypeError`` for a function that returns None by its annotation, because it saves no result.
+        """
+        ...
+
+    def status(self) -> str:
+        """Return ``scheduled ready leased dead done``; ``gone`` if it is done and not kept, cancelled or purged."""
+        ...
+
+    def cancel(self, running: bool = False) -> bool:
+        """Delete the task if it waits, or with *running* also if it runs; return False if there is none."""
+        ...
+
+    def progress(self) -> Progress | None:
+        """Return the task's last saved progress; None if there is none."""
+        ...
+
+
+class AsyncTaskHandle(Protocol[R_co]):
+    """`TaskHandle`, awaited."""
+
+    id: int
+    created: bool
+
+    async def result(self, timeout: Duration) -> R_co: ...
+
+    async def status(self) -> str: ...
+
+    async def cancel(self, running: bool = False) -> bool: ...
+
+    async def progress(self) -> Progress | None: ...
+
+
+class _Declared(Protocol[P, C_co, One_co, Many_co, H_co]):
+    """The calls of a declared task, with answers of either flavour."""
+
+    @property
+    def declaration(self) -> TaskDeclaration:
+        """The declaration of the task."""
+        ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C_co: ...
+
+    def enqueue(
+        self,
+        *args: Any,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait: Duration | None = None,
+        tx: Any = None,
+        **arguments: Any,
+    ) -> One_co:
+        """Enqueue a call with these arguments; the options are those of `TaskQueue.enqueue`.
+
+        Raise ``TypeError`` if the names or the types of the arguments do not match the function.
+        """
+        ...
+
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Many_co:
+        """Enqueue several calls, all or none; each item has the arguments by name, or is made by `new`."""
+        ...
+
+    def new(
+        self,
+        *args: Any,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        expires: Duration | datetime | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> NewTask:
+        """Return the task that `enqueue` would enqueue, as a value for `enqueue_many`."""
+        ...
+
+    def handle(self, id: int) -> H_co:
+        """Return the handle of a task that was enqueued before."""
+        ...
+
+
+class TaskFunction(_Declared[P, C_co, TaskHandle[R], list[TaskHandle[R]], TaskHandle[R]], Protocol[P, C_co, R]):
+    """A function that was declared as a task.  Calling it calls the function directly."""
+
+
+class AsyncTaskFunction(
+    _Declared[
+        P,
+        C_co,
+        Coroutine[Any, Any, AsyncTaskHandle[R]],
+        Coroutine[Any, Any, list[AsyncTaskHandle[R]]],
+        AsyncTaskHandle[R],
+    ],
+    Protocol[P, C_co, R],
+):
+    """`TaskFunction`, whose calls to the database are awaited."""
+
+
+class _Context:
+    """The common part of both contexts: everything but access to the database."""
+
+    def __init__(self, task: Task[Any]) -> None:
+        self.task = task
+        self.settled = False
+        self._cancelled = threading.Event()
+
+    @property
+    def attempt(self) -> int:
+        """The number of this run, from 1."""
+        return self.task.attempt
+
+    @property
+    def cancelled(self) -> bool:
+        """True if the task was cancelled while it ran."""
+        return self._cancelled.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        """Raise `TaskCancelled` if the task was cancelled."""
+        if self.cancelled:
+            raise TaskCancelled(self.task.id)
+
+    def cancel(self) -> None:
+        """Record that the task was cancelled.  The worker calls it."""
+        self._cancelled.set()
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """The logger ``eventkit.tasks``, whose records have the task's id, queue and attempt."""
+        task = self.task
+        name = task.payload.get("task") if isinstance(task.payload, dict) else None
+        fields = {"task_id": task.id, "task_name": name, "queue": task.queue, "attempt": task.attempt}
+        return logging.LoggerAdapter(_logger, fields)
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(
+            f"the lease of task {self.task.id} ran out, so its work was rolled back: give its queue a longer lease"
+        )
+
+
+class TaskContext(_Context):
+    """The context of a function that blocks."""
+
+    def __init__(self, task: Task[Any], kit: EventKit) -> None:
+        super().__init__(task)
+        self.kit = kit
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Open a transaction for ``tx=`` that acks the task when it commits, so that its effects happen exactly once.
+
+        If the lease has run out meanwhile, it rolls back and raises `LeaseLost`.
+        """
+        with self.kit.transaction() as tx:
+            yield tx
+            if not self.kit.queue(self.task.queue).ack(self.task, tx=tx):
+                raise self._lost()
+        self.settled = True
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Save the task's progress, for `TaskHandle.progress` and the command line."""
+        self.kit.results.save(progress_id(self.task.id), progress_value(fraction, note), ttl=KEPT)
+
+
+class AsyncTaskContext(_Context):
+    """The context of an async function."""
+
+    def __init__(self, task: Task[Any], kit: AsyncEventKit) -> None:
+        super().__init__(task)
+        self.kit = kit
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """Open a transaction for ``tx=`` that acks the task when it commits, so that its effects happen exactly once.
+
+        If the lease has run out meanwhile, it rolls back and raises `LeaseLost`.
+        """
+        async with self.kit.transaction() as tx:
+            yield tx
+            if not await self.kit.queue(self.task.queue).ack(self.task, tx=tx):
+                raise self._lost()
+        self.settled = True
+
+    async def progress(self, fraction: float, note: str = "") -> None:
+        """Save the task's progress, for `AsyncTaskHandle.progress` and the command line."""
+        await self.kit.results.save(progress_id(self.task.id), progress_value(fraction, note), ttl=KEPT)
 
 
 def then(answer: Any, change: Callable[[Any], Any]) -> Any:
     """Return *change* applied to an answer: now, or once it is awaited."""
-    return _awaited(answer, change) if hasattr(answer, "__await__") else change(answer)
+
+    async def later() -> Any:
+        return change(await answer)
+
+    return later() if hasattr(answer, "__await__") else change(answer)
 
 
 def reached(kit: Any, use: Callable[[Any], Any]) -> Any:
     """Return *use* applied to a kit: now, or once the kit is connected and the answer is awaited."""
-    return _connected(kit, use) if hasattr(kit, "__await__") else use(kit)
+
+    async def later() -> Any:
+        return await use(await kit)
+
+    return later() if hasattr(kit, "__await__") else use(kit)
 
 
-async def _connected(kit: Awaitable[Any], use: Callable[[Any], Any]) -> Any:
-    return await use(await kit)
+def is_async(kit: Any) -> bool:
+    """Return whether the kit's calls are awaited."""
+    return hasattr(kit, "__aenter__")
 
 
-async def _awaited(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
-    return change(await answer)
+async def now(answer: Any) -> Any:
+    """Return an answer of a kit of either flavour."""
+    return await answer if hasattr(answer, "__await__") else answer
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """Return the answer of *work*, which awaits only a kit that blocks, and so never waits."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise RuntimeError("a call of a kit that blocks cannot be awaited")
 
 
 class Handle:
@@ -63,7 +336,8 @@ class Handle:
 
     def progress(self) -> Any:
         """Return the task's last saved progress."""
-        return then(reached(self._kit(), lambda kit: kit.results.get(saved_under(self.id))), read)
+        saved = reached(self._kit(), lambda kit: kit.results.get(progress_id(self.id)))
+        return then(saved, lambda saved: None if saved is None else msgspec.convert(saved, Progress))
 
 
 def _read(name: str, value: Any, returns: Any) -> Any:
@@ -93,82 +367,38 @@ class Function:
     def __reduce__(self) -> str:
         return self.__qualname__
 
-    def enqueue(
-        self,
-        /,
-        *args: Any,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        wait: Duration | None = None,
-        tx: Any = None,
-        **arguments: Any,
-    ) -> Any:
-        """Enqueue a call with these arguments."""
-        payload, key, max_attempts = self._prepared(args, arguments, key, max_attempts)
-        options = {
-            "delay": delay,
-            "run_at": run_at,
-            "priority": priority,
-            "max_attempts": max_attempts,
-            "expires": expires,
-            "key": key,
-            "headers": headers,
-            "wait": wait,
-            "tx": tx,
-        }
+    def enqueue(self, /, *args: Any, **arguments: Any) -> Any:
+        """Enqueue a call with these arguments, by the `OPTIONS` among them."""
+        payload, options = self._call(args, arguments)
         answer = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue(payload, **options))
-        return then(answer, lambda enqueued: self._handle(*enqueued))
+        return then(answer, lambda enqueued: Handle(self._kit, self.declaration, *enqueued))
 
     def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Any:
         """Enqueue several calls, all or none."""
         new = [self._own(item) if isinstance(item, NewTask) else self.new(**item) for item in items]
         answers = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue_many(new, tx=tx))
-        return then(answers, lambda answers: [self._handle(*answer) for answer in answers])
+        return then(answers, lambda answers: [Handle(self._kit, self.declaration, *answer) for answer in answers])
 
-    def new(
-        self,
-        /,
-        *args: Any,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        **arguments: Any,
-    ) -> NewTask:
+    def new(self, /, *args: Any, **arguments: Any) -> NewTask:
         """Return the task that `enqueue` would enqueue, as a value."""
-        payload, key, max_attempts = self._prepared(args, arguments, key, max_attempts)
-        return NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers, self.declaration.queue)
+        payload, options = self._call(args, arguments)
+        return NewTask(payload, queue=self.declaration.queue, **options)
 
     def handle(self, id: int) -> Handle:
         """Return the handle of a task that was enqueued before."""
-        return self._handle(id, False)
+        return Handle(self._kit, self.declaration, id, False)
 
-    def _prepared(
-        self, args: tuple[Any, ...], arguments: dict[str, Any], key: str | None, max_attempts: int | None
-    ) -> tuple[dict[str, Any], str | None, int | None]:
-        """Return the payload, with the declaration's key and attempts where the caller passes none."""
-        declaration = self.declaration
-        payload = {"task": declaration.name, "args": declaration.signature.encode(args, arguments)}
-        if key is None and declaration.key is not None:
-            key = self._key(declaration.key, args, arguments)
-        if max_attempts is None and declaration.retries is not None:
-            max_attempts = declaration.retries + 1
-        return payload, key, max_attempts
-
-    def _key(
-        self, key: Callable[..., str | None] | str, args: tuple[Any, ...], arguments: dict[str, Any]
-    ) -> str | None:
-        signature = self.declaration.signature
-        named = {**signature.defaults(), **signature.bind(args, arguments)}
-        return key.format_map(named) if isinstance(key, str) else key(**named)
+    def _call(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the payload of a call, and its options, with the declaration's key and attempts for omitted ones."""
+        declaration, signature = self.declaration, self.declaration.signature
+        options = {name: given.pop(name) for name in OPTIONS if name in given}
+        payload = {"task": declaration.name, "args": signature.encode(args, given)}
+        if options.get("key") is None and (key := declaration.key) is not None:
+            named = {**signature.defaults(), **signature.bind(args, given)}
+            options["key"] = key.format_map(named) if isinstance(key, str) else key(**named)
+        if options.get("max_attempts") is None:
+            options["max_attempts"] = declaration.max_attempts
+        return payload, options
 
     def _own(self, task: NewTask) -> NewTask:
         payload = task.payload
@@ -177,6 +407,3 @@ class Function:
                 f"{self.declaration.name}: the task belongs to another function: make it with {self.__name__}.new()"
             )
         return task
-
-    def _handle(self, id: int, created: bool) -> Handle:
-        return Handle(self._kit, self.declaration, id, created)

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from .. import checks
-from ..app.application import Application
-from ..app.context import AsyncTaskContext
+from ..app.app import Application
+from ..app.task import AsyncTaskContext
 from ..codec import encode_json
 from ..handling import Permanent, Retry, Snooze
 from ..retry import Policy, delay_after, encode

@@ -4,11 +4,11 @@
 
     app.worker(concurrency=100, queues=["emails", ("reports", 2)]).run()
 
-Start reading at `worker`.  `claims` claims tasks, `executor` runs them, `endings` decides their outcomes, and `leases`
-stores these in the database.
+Start reading at `worker`.  `claims` claims tasks and keeps their leases, `executor` runs them, and `endings` stores
+their outcomes.
 """
 
-from .settings import WorkerSettings
+from .lifecycle import WorkerSettings
 from .worker import Worker
 
 __all__ = ["Worker", "WorkerSettings"]

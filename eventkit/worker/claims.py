@@ -1,20 +1,22 @@
-"""Claiming tasks: as many as there is room for, from queues in turn."""
+"""Claiming tasks, from queues in turn and as many as there is room for, and keeping their leases."""
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codec import Codec
+from ..errors import EventkitError
 from ..handling import Rota
 from ..operations.claim import Claim, ReadOutlooks, fresh_token
+from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..values import Task
-from .executor import Executor
-from .leases import Acks
-from .lifecycle import Recovery
-from .metrics import Metrics
+from .lifecycle import Shared
+
+if TYPE_CHECKING:
+    from .executor import Executor
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -24,54 +26,125 @@ _AT_ONCE = 1000
 _MOST_UNSAVED = 5000
 """The number of unsaved outcomes above which nothing more is claimed: a crash would only repeat more tasks."""
 
+_INTERVAL = 0.25
+"""The minimum number of seconds between two heartbeats."""
 
-class Intake:
-    """The loop that claims tasks for an executor, until it is cancelled.
 
-    *batches* has the number of tasks per call for each queue.
-    """
+class _Held(NamedTuple):
+    """A task; when to extend its lease; and until when it is certainly leased, by the monotonic clock."""
 
-    def __init__(
-        self,
-        connection: AsyncConnection,
-        executor: Executor,
-        acks: Acks,
-        recovery: Recovery,
-        metrics: Metrics,
-        *,
-        weights: Mapping[str, float],
-        batches: Mapping[str, int],
-        worker: str,
-        lease: int | None,
-        most: int,
-        poll: float,
-    ) -> None:
+    task: Task[Any]
+    due: float
+    until: float
+
+
+class Leases:
+    """The leases of a worker's tasks, from the claim until the database has stored their outcomes."""
+
+    def __init__(self, connection: AsyncConnection, lost: Callable[[Task[Any]], None]) -> None:
         self._connection = connection
-        self._executor = executor
-        self._acks = acks
-        self._recovery = recovery
-        self._metrics = metrics
-        self._worker = worker
-        self._batches = batches
-        self._lease = lease
-        self._most = most
-        self._poll = poll
-        self._room = 0
-        self._asked_at = 0.0
-        self._codec = Codec(None, connection.max_payload)
-        self._rota = Rota(weights, self._claim)
-        self._probe = ReadOutlooks(tuple(weights))
+        self._lost = lost
+        self._held: dict[int, _Held] = {}
+        self._shortest = 3600.0
+        self._shorter = asyncio.Event()
+
+    def add(self, tasks: list[Task[Any]], asked_at: float) -> None:
+        """Keep the leases of *tasks*, which one claim, begun at *asked_at*, has returned."""
+        third = tasks[0].lease_ms / 3000
+        due, until = asked_at + third, asked_at + 3 * third
+        held = self._held
+        for task in tasks:
+            if task.id in held:
+                # This worker has claimed a task again that it had: the earlier lease is over.
+                self._lost(held[task.id].task)
+            held[task.id] = _Held(task, due, until)
+        if third < self._shortest:
+            self._shortest = third
+            self._shorter.set()
+
+    def drop(self, task: Task[Any]) -> None:
+        """Stop extending the lease of *task*."""
+        entry = self._held.get(task.id)
+        if entry is not None and entry.task.token == task.token:
+            del self._held[task.id]
+
+    def stands(self, task: Task[Any]) -> bool:
+        """Return whether *task* is certainly still leased, and may be started."""
+        entry = self._held.get(task.id)
+        return entry is not None and entry.task.token == task.token and monotonic() < entry.until
 
     async def run(self) -> None:
-        """Claim whenever there is room, and sleep when there is nothing to claim.
+        """Extend each lease when a third of its time has passed."""
+        while True:
+            self._shorter.clear()
+            try:
+                async with asyncio.timeout(max(_INTERVAL, self._shortest / 2)):
+                    await self._shorter.wait()
+                continue
+            except TimeoutError:
+                pass
+            now = monotonic()
+            due: dict[int, list[Task[Any]]] = {}
+            for held in self._held.values():
+                if held.due <= now:
+                    due.setdefault(held.task.lease_ms, []).append(held.task)
+            for lease, tasks in due.items():
+                await self._extend(lease, tasks)
+
+    async def _extend(self, lease: int, tasks: list[Task[Any]]) -> None:
+        held = sorted((task.id, task.token) for task in tasks)
+        began = monotonic()
+        try:
+            ours = set(await self._connection.execute(ExtendMany(held, lease)))
+        except EventkitError:
+            return  # The next heartbeat tries again.
+        due = monotonic() + lease / 3000
+        for task in tasks:
+            entry = self._held.get(task.id)
+            if entry is None or entry.task.token != task.token:
+                continue
+            if task.id in ours:
+                self._held[task.id] = _Held(task, due, began + lease / 1000)
+            else:
+                del self._held[task.id]
+                self._lost(task)
+
+
+class Intake:
+    """The loop that claims tasks for an executor, until it is cancelled."""
+
+    def __init__(self, shared: Shared, executor: "Executor") -> None:
+        self._shared = shared
+        self._connection = shared.connection
+        self._recovery = shared.recovery
+        self._executor = executor
+        self._most = shared.settings.concurrency + shared.settings.prefetch
+        self._poll = shared.settings.notify_poll_interval_ms / 1000
+        self._lease = shared.settings.lease_ms
+        self._room = 0
+        self._asked_at = 0.0
+        self._codec = Codec(None, shared.connection.max_payload)
+        self._rota = Rota(shared.weights, self._claim)
+        self._probe = ReadOutlooks(tuple(shared.weights))
+        counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
+        self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in shared.weights}
+
+    async def run(self, listening: Iterable[asyncio.Event]) -> None:
+        """Be ready once all *listening* are set; then claim whenever there is room, and sleep if there is no task.
 
         A claim that is cancelled while it executes releases its tasks.
         """
+        # Cancellations and notifications sent before all listeners are attached would be lost.
+        for attached in listening:
+            await attached.wait()
+        self._shared.readiness.ready()
+        queues = ", ".join(self._shared.weights) or "none"
+        logger.info("worker %s has begun: queues %s", self._shared.name, queues)
         if not self._probe.queues:
             await asyncio.Event().wait()
         while not self._connection.closing:
             self._room = self._most - self._executor.in_hand
-            if self._room <= 0 or len(self._acks) > _MOST_UNSAVED:
+            if self._room <= 0 or len(self._executor.acks) > _MOST_UNSAVED:
                 self._executor.changed.clear()
                 await self._executor.changed.wait()
                 continue
@@ -81,7 +154,7 @@ class Intake:
                 # Let finished tasks be processed before the next claim.
                 await asyncio.sleep(0)
             else:
-                await self._recovery.through(lambda: self._connection.sleep(self._probe, self._poll))
+                await self._recovery.through(self._connection.sleep, self._probe, self._poll)
 
     async def _claim_in_turn(self) -> list[Task[Any]]:
         for claim in self._rota:
@@ -89,14 +162,14 @@ class Intake:
             tasks = await self._connection.execute(claim)
             self._rota.note(claim, len(tasks))
             if tasks:
-                self._metrics.claims.of(claim.queue).value += 1
-                self._metrics.claimed.of(claim.queue).value += len(tasks)
+                claims, claimed, lateness = self._cells[claim.queue]
+                claims.value += 1
+                claimed.value += len(tasks)
                 first = tasks[0]
-                late = (first.lease_expires_ms - first.lease_ms - first.run_ms) / 1000
-                self._metrics.lateness.of(claim.queue).observe(max(0.0, late))
+                lateness.observe(max(0.0, (first.lease_expires_ms - first.lease_ms - first.run_ms) / 1000))
                 return tasks
         return []
 
     def _claim(self, queue: str) -> Claim:
-        limit = min(_AT_ONCE, self._room * self._batches.get(queue, 1))
-        return Claim(queue, self._worker, limit, self._lease, fresh_token(), self._codec)
+        limit = min(_AT_ONCE, self._room * self._executor.batches.get(queue, 1))
+        return Claim(queue, self._shared.name, limit, self._lease, fresh_token(), self._codec)

@@ -1,206 +1,263 @@
-"""The end of a run: metrics, logs, hooks of the application, and the outcome that the database stores."""
+"""The end of a run: what the database stores, metrics, logs, and hooks of the application."""
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .. import checks
-from ..app.outcome import NO_RESULT, Again, Dead, Done, Outcome, Refused, Snoozed, failed, succeeded
-from ..app.registry import Hook, Registry
+from ..app.declarations import Hook, Refused
 from ..codec import encode_json
-from ..operations import finish
-from ..operations.coordination import SaveTaskResult
+from ..handling import Retry, failure
+from ..operations import Operation, finish
+from ..operations.coordination import AckManyWithResults, SaveTaskResult
+from ..operations.finish import AckMany, FinishMany, ReleaseMany
 from ..values import Task
-from .leases import Acks, Leases
-from .metrics import Metrics
-from .pools import Threads
-from .run import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Crashed, Kits, Routine, Run, Timeout, fields
+from .claims import Leases
+from .lifecycle import Shared
+from .metrics import end_span
+from .pools import Crashed
+
+if TYPE_CHECKING:
+    from .executor import Routine, Run
 
 logger = logging.getLogger("eventkit.worker")
 
+CRASHED = "CRASHED"
+"""The beginning of the error of a task that has crashed its process, and is not to run again."""
 
-class Hooks:
-    """The calls of hooks, once each, concurrently with all other work.
+CANCELLED, TIMEOUT, SHUTDOWN = "cancelled", "timeout", "shutdown"
+"""The reasons to stop a run: its task was deleted or lost; it takes too long; the worker ends."""
 
-    A hook that fails is logged, and has no other effect.
+
+class Timeout(Retry):
+    """The run took longer than its declaration allows."""
+
+
+def fields(task: Task[Any], routine: "Routine | None") -> dict[str, Any]:
+    """Return the fields of log records about *task*; the name is empty if it has no declaration."""
+    name = "" if routine is None else routine.name
+    return {"task_id": task.id, "task_name": name, "queue": task.queue, "attempt": task.attempt}
+
+
+def log(level: int, task: Task[Any], routine: "Routine", text: str, *args: Any, **more: Any) -> None:
+    """Log a sentence about *task*, which begins with its name and its id."""
+    logger.log(level, f"%s: task %s {text}", routine.name, task.id, *args, extra=fields(task, routine), **more)
+
+
+_AT_ONCE = 1000
+"""The maximum number of tasks that are acked in one transaction."""
+
+
+class Acks:
+    """Outcomes on their way to the database.
+
+    One call is in progress at a time; outcomes that arrive meanwhile go into the next.  So a task that ends alone is
+    acked at once, and batches grow with the load.  Unsaved outcomes are saved when the database is available again; if
+    the process dies before, their tasks run again.
     """
 
-    def __init__(self, app: Registry, kits: Kits, threads: Threads) -> None:
-        self._success = app.success_hooks
-        self._failure = app.failure_hooks
-        self._kits = kits
-        self._threads = threads
-        self._calls: set[asyncio.Task[None]] = set()
-        self.any_success = bool(self._success)
-        self.any_failure = bool(self._failure)
+    def __init__(self, shared: Shared, leases: Leases) -> None:
+        self._connection = shared.connection
+        self._recovery = shared.recovery
+        self._leases = leases
+        self._done: list[Task[Any]] = []
+        self._results: dict[int, tuple[int, str, str]] = {}
+        self._others: list[tuple[Operation[Any], Sequence[Task[Any]]]] = []
+        self._saving: asyncio.Task[None] | None = None
+        self._batches = shared.metrics.acks.of()
+        self._unsaid = shared.metrics.unsaid.of()
 
-    def succeeded(self, run: Run, task: Task[Any], result: Any) -> None:
-        """Call the hooks of a *task* that succeeded."""
-        self._begin((*run.routine.declaration.on_success, *self._success), run, task, result)
+    def __len__(self) -> int:
+        return len(self._done) + len(self._others)
 
-    def failed(self, run: Run, task: Task[Any], error: BaseException) -> None:
-        """Call the hooks of a *task* whose run failed."""
-        self._begin((*run.routine.declaration.on_failure, *self._failure), run, task, error)
+    def done(self, task: Task[Any], result: str | None = None) -> None:
+        """Ack *task*, with a *result* as JSON text or without one."""
+        self._done.append(task)
+        if result is not None:
+            self._results[task.id] = (task.id, result, task.queue)
+        self._begin()
 
-    async def ended(self) -> None:
-        """Wait until no hook is running."""
-        while self._calls:
-            await asyncio.wait(self._calls)
+    def record(self, operation: Operation[Any], *tasks: Task[Any]) -> None:
+        """Execute *operation*, which is another outcome of *tasks*."""
+        self._others.append((operation, tasks))
+        self._begin()
 
-    def _begin(self, hooks: tuple[Hook, ...], run: Run, task: Task[Any], outcome: Any) -> None:
-        context = run.context or self._kits.context(task, run.routine.inline)
-        call = asyncio.ensure_future(self._call(hooks, run, context, outcome))
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
+    def release(self, tasks: list[Task[Any]]) -> None:
+        """Release tasks that were not started, all of them at once."""
+        if tasks:
+            self.record(ReleaseMany(sorted((task.id, task.token) for task in tasks)), *tasks)
 
-    async def _call(self, hooks: tuple[Hook, ...], run: Run, context: Any, outcome: Any) -> None:
-        for hook in hooks:
-            try:
-                if inspect.iscoroutinefunction(hook):
-                    await hook(context, outcome)
+    async def settled(self) -> None:
+        """Wait until all outcomes are saved."""
+        while self._saving is not None:
+            await asyncio.wait({self._saving})
+
+    def abandon(self) -> None:
+        """Save nothing more: the leases of the remaining tasks will lapse."""
+        if self._saving is not None:
+            self._saving.cancel()
+
+    def _begin(self) -> None:
+        if self._saving is None:
+            self._saving = asyncio.ensure_future(self._save())
+
+    async def _save(self) -> None:
+        try:
+            while self._done or self._others:
+                done, self._done = self._done[:_AT_ONCE], self._done[_AT_ONCE:]
+                others, self._others = self._others, []
+                self._unsaid.value = len(done) + len(others) + len(self._done)
+                if not others:
+                    await self._ack(done)
                 else:
-                    await self._threads.call(partial(hook, context, outcome))
-            except Exception:
-                more = fields(context.task, run.routine)
-                logger.exception("a hook of %s failed: %r", run.routine.name, hook, extra=more)
+                    acks = [self._ack(done)] if done else []
+                    await asyncio.gather(*acks, *(self._execute(*one) for one in others))
+            self._unsaid.value = 0
+        finally:
+            self._saving = None
+
+    async def _ack(self, tasks: list[Task[Any]]) -> None:
+        held = sorted([(task.id, task.token) for task in tasks])
+        results = [row for task in tasks if (row := self._results.pop(task.id, None))] if self._results else []
+        careful = any([task.key is not None for task in tasks])
+        operation: Operation[list[int]]
+        if results:
+            operation = AckManyWithResults(held, sorted(results), careful)
+        else:
+            operation = FinishMany(held) if careful else AckMany(held)
+        await self._execute(operation, tasks)
+        self._batches.value += 1
+
+    async def _execute(self, operation: Operation[Any], tasks: Sequence[Task[Any]]) -> None:
+        """Execute *operation*; if the database refuses it, the leases will lapse."""
+        try:
+            answer = await self._recovery.through(self._connection.execute, operation)
+        except Exception:
+            ids = ", ".join(str(task.id) for task in tasks)
+            logger.exception("the outcome of tasks %s could not be saved: they will run again", ids)
+        else:
+            if answer is False or (isinstance(answer, list) and len(answer) < len(tasks)):
+                ours = set(answer or ())
+                for task in tasks:
+                    if task.id not in ours:
+                        text = "the lease of task %s of queue %r had run out when its run ended"
+                        logger.warning(text, task.id, task.queue)
+        for task in tasks:
+            self._leases.drop(task)
 
 
 class Endings:
-    """The end of each run of a worker.  *leave* is called when a function raises an exit."""
+    """The end of each run of a worker.
 
-    def __init__(
-        self,
-        acks: Acks,
-        leases: Leases,
-        hooks: Hooks,
-        metrics: Metrics,
-        largest: int,
-        leave: Callable[[], None],
-    ) -> None:
+    Hooks are called once for each outcome, concurrently with all other work; one that fails is only logged.
+    """
+
+    def __init__(self, shared: Shared, acks: Acks, leases: Leases) -> None:
         self._acks = acks
         self._leases = leases
-        self._hooks = hooks
-        self._ended = metrics.ended
-        self._largest = largest
-        self._leave = leave
+        self._threads = shared.threads
+        self._ended = shared.metrics.ended
+        self._largest = shared.connection.max_payload
+        self._leave = shared.stop
+        self._calls: set[asyncio.Task[None]] = set()
 
-    def returned(self, run: Run, result: Any) -> None:
+    def returned(self, run: "Run", result: Any) -> None:
         """Process the return of a function."""
         routine = run.routine
         if run.span is not None:
-            run.span.end(None)
+            end_span(run.span, None)
         routine.seconds.observe(monotonic() - run.began)
         if run.stopped == CANCELLED:
-            routine.ended(CANCELLED).value += 1
+            routine.ended[CANCELLED].value += 1
             return
-        quiet = (result is None and routine.silent) or routine.batch > 1
+        try:
+            text = routine.declaration.result(result, self._largest)
+        except Refused as error:
+            self._failed(run, error, False)
+            return
         for task in run.tasks:
-            text = None
-            if not quiet:
-                outcome = succeeded(routine.declaration, result, self._largest)
-                if not isinstance(outcome, Done):
-                    self._record(run, task, outcome, None)
-                    continue
-                if outcome.result is not NO_RESULT:
-                    text = encode_json(outcome.result)
             if not run.settled:
                 self._acks.done(task, text)
             elif text is None:
                 self._leases.drop(task)
             else:
-                self._acks.record(task, SaveTaskResult(encode_json(task.id), text, task.queue))
+                self._acks.record(SaveTaskResult(encode_json(task.id), text, task.queue), task)
             routine.succeeded.value += 1
-            if self._hooks.any_success or routine.declaration.on_success:
-                self._hooks.succeeded(run, task, result)
+            if routine.on_success:
+                self._call(routine.on_success, run, task, result)
 
-    def raised(self, run: Run, error: BaseException) -> None:
+    def raised(self, run: "Run", error: BaseException) -> None:
         """Process the *error* that a function has raised."""
         routine = run.routine
-        if run.span is not None:
-            run.span.end(error)
-        routine.seconds.observe(monotonic() - run.began)
         if isinstance(error, KeyboardInterrupt | SystemExit):
             self._leave()
         # An async function that raises another error while it is being stopped has failed with that error.
         by_us = not routine.inline or isinstance(error, asyncio.CancelledError)
         if run.stopped == TIMEOUT and by_us and routine.timeout is not None:
-            error = Timeout(routine.timeout)
+            error = Timeout(error=f"timed out after {routine.timeout:g} s")
+        if run.span is not None:
+            end_span(run.span, error)
+        routine.seconds.observe(monotonic() - run.began)
+        self._failed(run, error, by_us)
+
+    def refused(self, task: Task[Any], routine: "Routine | None", error: Refused) -> None:
+        """Mark a task dead that cannot be run."""
+        self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
+        logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
+        self._acks.record(failure(task, error), task)
+
+    def give_back(self, task: Task[Any], routine: "Routine") -> None:
+        """Release a task that did not run to its end for a reason that is not its fault."""
+        routine.ended["released"].value += 1
+        self._acks.record(finish.Release(task.id, task.token), task)
+
+    async def hooks_ended(self) -> None:
+        """Wait until no hook is running."""
+        while self._calls:
+            await asyncio.wait(self._calls)
+
+    def _failed(self, run: "Run", error: BaseException, by_us: bool) -> None:
+        """Process the failure of a run; *by_us* says that it is how a stopped run ends."""
+        routine = run.routine
         for task in run.tasks:
             if run.stopped == CANCELLED:
-                routine.ended(CANCELLED).value += 1
+                routine.ended[CANCELLED].value += 1
             elif run.settled:
-                logger.error(
-                    "%s failed after its task %s was done",
-                    routine.name,
-                    task.id,
-                    exc_info=error,
-                    extra=fields(task, routine),
-                )
+                log(logging.ERROR, task, routine, "was done before its function failed", exc_info=error)
                 self._leases.drop(task)
                 routine.succeeded.value += 1
             elif run.stopped == SHUTDOWN and by_us:
                 self.give_back(task, routine)
             else:
-                self._failed(run, task, error)
+                self._record(run, task, error)
 
-    def refused(self, task: Task[Any], routine: Routine | None, error: Refused) -> None:
-        """Mark a task dead that cannot be run."""
-        self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
-        logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
-        self._acks.record(task, finish.Fail(task.id, task.token, checks.text(str(error)), error.reason))
-
-    def give_back(self, task: Task[Any], routine: Routine) -> None:
-        """Release a task that did not run to its end for a reason that is not its fault."""
-        routine.ended("released").value += 1
-        self._acks.record(task, finish.Release(task.id, task.token))
-
-    def _failed(self, run: Run, task: Task[Any], error: BaseException) -> None:
-        declaration = run.routine.declaration
+    def _record(self, run: "Run", task: Task[Any], error: BaseException) -> None:
+        routine, declaration = run.routine, run.routine.declaration
         if isinstance(error, Crashed) and declaration.on_crash == "fail":
             error = Refused(f"{CRASHED}: {error}")
-        self._record(run, task, failed(declaration, task, error), error)
+        operation = failure(task, error, declaration.retries, declaration.backoff)
+        outcome = "snoozed"
+        if isinstance(operation, finish.Retry) and task.attempt < task.max_attempts:
+            outcome = "retried"
+            log(logging.WARNING, task, routine, "failed in attempt %s: %s", task.attempt, operation.error)
+        elif isinstance(operation, finish.Retry | finish.Fail):
+            outcome = "dead"
+            log(logging.ERROR, task, routine, "is dead: %s", operation.error)
+        routine.ended[outcome].value += 1
+        self._acks.record(operation, task)
+        if routine.on_failure and outcome != "snoozed":
+            self._call(routine.on_failure, run, task, error)
 
-    def _record(self, run: Run, task: Task[Any], outcome: Outcome, error: BaseException | None) -> None:
-        routine = run.routine
-        name, operation = _operation_of(task, outcome)
-        text = outcome.error if isinstance(outcome, Dead | Again) else ""
-        if name == "dead":
-            logger.error("%s: task %s is dead: %s", routine.name, task.id, text, extra=fields(task, routine))
-        elif name == "retried":
-            logger.warning(
-                "%s: task %s failed in attempt %s: %s",
-                routine.name,
-                task.id,
-                task.attempt,
-                text,
-                extra=fields(task, routine),
-            )
-        routine.ended(name).value += 1
-        self._acks.record(task, operation)
-        if name != "snoozed" and (self._hooks.any_failure or routine.declaration.on_failure):
-            self._hooks.failed(run, task, error if error is not None else Refused(text))
+    def _call(self, hooks: tuple[Hook, ...], run: "Run", task: Task[Any], outcome: Any) -> None:
+        context = run.context or run.routine.context_of(task)
+        call = asyncio.ensure_future(self._call_all(hooks, run.routine, context, outcome))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
 
-
-def _operation_of(task: Task[Any], outcome: Outcome) -> tuple[str, Any]:
-    """Return the outcome's name in metrics, and the operation that stores it."""
-    match outcome:
-        case Snoozed(delay):
-            return "snoozed", finish.Snooze(task.id, task.token, _pause(delay))
-        case Dead(error, reason):
-            return "dead", finish.Fail(task.id, task.token, error, reason)
-        case Again(delay, error):
-            pause = None if delay is None else _pause(delay)
-            return ("dead" if task.attempt >= task.max_attempts else "retried"), finish.Retry(
-                task.id, task.token, pause, error
-            )
-        case _:
-            raise AssertionError(f"{outcome} is no failure")
-
-
-def _pause(delay: float) -> int:
-    """Return *delay* in milliseconds; 0 for NaN, so that the task can be put back."""
-    return round(min(max(delay, 0.0), checks.FOREVER / 1000) * 1000) if delay == delay else 0
+    async def _call_all(self, hooks: tuple[Hook, ...], routine: "Routine", context: Any, outcome: Any) -> None:
+        for hook in hooks:
+            try:
+                await self._threads.call(hook, context, outcome)
+            except Exception:
+                logger.exception("a hook of %s failed: %r", routine.name, hook, extra=fields(context.task, routine))

@@ -3,27 +3,99 @@
 import asyncio
 import contextvars
 import logging
+import sys
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextvars import Context
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from ..app.outcome import Refused, batch_arguments, decode, resolve
-from ..app.registry import Registry
+from ..app.declarations import Refused, TaskDeclaration
+from ..app.task import AsyncTaskContext, TaskContext
 from ..values import Task
-from .endings import Endings
-from .leases import Acks, Leases
-from .lifecycle import Readiness
-from .metrics import Metrics, begin_span
-from .pools import Processes, Threads
-from .run import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Kits, Routine, Run, Timeout, fields
+from .claims import Leases
+from .endings import CANCELLED, CRASHED, SHUTDOWN, TIMEOUT, Acks, Endings, fields, log
+from .lifecycle import Shared
+from .metrics import OUTCOMES, begin_span
+
+logger = logging.getLogger("eventkit.worker")
+
+_SLICE = 0.005
+"""Seconds after which functions that do not wait yield to the event loop."""
+
+GRACE = 2.0
+"""Seconds that stopped runs have to end."""
+
+_ENDED = object()
+"""The value of the first step of an async function that ended in it."""
+
+
+class Routine:
+    """The code, the settings and the counters of the tasks with one name."""
+
+    def __init__(self, declaration: TaskDeclaration, shared: Shared) -> None:
+        app, metrics, labels = shared.app, shared.metrics, (declaration.queue, declaration.name)
+        self.declaration = declaration
+        self.name = declaration.name
+        self.function = declaration.function
+        self.batch = declaration.batch
+        self.timeout = declaration.timeout
+        self.apart = declaration.isolation == "process"
+        self.inline = declaration.is_async
+        self.context = declaration.signature.context
+        self.on_success = (*declaration.on_success, *app.success_hooks)
+        self.on_failure = (*declaration.on_failure, *app.failure_hooks)
+        self.ended = {outcome: metrics.ended.of(*labels, outcome) for outcome in OUTCOMES}
+        self.succeeded = self.ended["succeeded"]
+        self.seconds = metrics.seconds.of(*labels)
+        self._kit: Any = shared.kit if declaration.is_async else shared.blocking
+
+    def context_of(self, task: Task[Any]) -> Any:
+        """Return a context for *task*."""
+        return AsyncTaskContext(task, self._kit) if self.inline else TaskContext(task, self._kit)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One call of a task's function, for one task or a batch of them, from the claim, *got* at a time, to its end."""
+
+    tasks: list[Task[Any]]
+    routine: Routine
+    got: float
+    context: Any = None
+    runner: "asyncio.Task[None] | None" = None
+    timer: asyncio.TimerHandle | None = None
+    span: Any = None
+    stopped: str | None = None
+    over: bool = False
+    """True if the end was reported already, although the function still runs."""
+    stuck: bool = False
+    """True if the function still runs although it was stopped, and keeps its slot."""
+    settled_apart: bool = False
+    began: float = 0.0
+    arguments: dict[str, Any] = field(init=False)
+    coroutine: Coroutine[Any, Any, Any] = field(init=False)
+    variables: contextvars.Context = field(init=False)
+
+    @property
+    def settled(self) -> bool:
+        """True if the function has acked its task itself, in a transaction of its own."""
+        return self.settled_apart or (self.context is not None and self.context.settled)
+
+    def expired(self, task: Task[Any]) -> bool:
+        """Return whether *task* has expired: by the database's clock at the claim, plus the time since then."""
+        if task.expires_ms is None:
+            return False
+        claimed_ms = task.lease_expires_ms - task.lease_ms
+        return claimed_ms + (monotonic() - self.got) * 1000 >= task.expires_ms
 
 
 @types.coroutine
-def go_on(coroutine: Coroutine[Any, Any, Any], variables: Context, yielded: Any) -> Generator[Any, Any, Any]:
+def go_on(
+    coroutine: Coroutine[Any, Any, Any], variables: contextvars.Context, yielded: Any
+) -> Generator[Any, Any, Any]:
     """Run the rest of *coroutine*, whose first step has *yielded* a future, in the same asyncio task.
 
     Each step has the context variables of the first one.
@@ -45,84 +117,6 @@ def go_on(coroutine: Coroutine[Any, Any, Any], variables: Context, yielded: Any)
             return end.value
 
 
-class Preparation:
-    """The preparation of runs, with arguments and contexts; tasks that cannot be run are refused here."""
-
-    def __init__(self, app: Registry, routines: Mapping[str, Routine], kits: Kits, endings: Endings) -> None:
-        self._app = app
-        self._routines = routines
-        self._kits = kits
-        self._endings = endings
-
-    def runs_of(self, tasks: list[Task[Any]]) -> list[Run]:
-        """Return the runs for newly claimed *tasks*: one for each, or for a batch of them."""
-        got = monotonic()
-        runs: list[Run] = []
-        batches: dict[Routine, list[Task[Any]]] = {}
-        for task in tasks:
-            try:
-                routine = self._routines[task.payload["task"]]
-            except (KeyError, TypeError):
-                self._refuse(task)
-                continue
-            if routine.batch == 1:
-                runs.append(Run([task], routine, got))
-            else:
-                batches.setdefault(routine, []).append(task)
-        for routine, company in batches.items():
-            for begin in range(0, len(company), routine.batch):
-                runs.append(Run(company[begin : begin + routine.batch], routine, got))
-        return runs
-
-    def prepare(self, run: Run) -> bool:
-        """Prepare the arguments and the context of a run; return False if it has ended already."""
-        if run.stopped:
-            return False
-        routine = run.routine
-        every: list[dict[str, Any]] = []
-        good: list[Task[Any]] = []
-        for task in run.tasks:
-            if run.expired(task):
-                # The database's clock decides: the task dies, or is claimed again.
-                self._endings.give_back(task, routine)
-                continue
-            try:
-                if task.lapsed and routine.declaration.on_crash == "fail":
-                    raise Refused(f"{CRASHED}: an earlier run of {routine.name} did not end")
-                every.append(decode(routine.declaration, task.payload))
-            except Refused as error:
-                self._endings.refused(task, routine, error)
-            else:
-                good.append(task)
-        if not good:
-            return False
-        run.tasks = good
-        run.arguments = every[0] if routine.batch == 1 else batch_arguments(routine.declaration, every)
-        if routine.context is not None and not routine.apart:
-            run.context = self._kits.context(good[0], routine.inline)
-            run.arguments[routine.context] = run.context
-        return True
-
-    def _refuse(self, task: Task[Any]) -> None:
-        """Mark a *task* dead that has no declaration, with the reason that `resolve` finds."""
-        try:
-            resolve(self._app, task.payload)
-        except Refused as error:
-            self._endings.refused(task, None, error)
-
-
-logger = logging.getLogger("eventkit.worker")
-
-_SLICE = 0.005
-"""Seconds after which functions that do not wait yield to the event loop."""
-
-GRACE = 2.0
-"""Seconds that stopped runs have to end."""
-
-_ENDED = object()
-"""The value of the first step of an async function that ended in it."""
-
-
 class Executor:
     """The execution of tasks in a limited number of slots.
 
@@ -131,25 +125,21 @@ class Executor:
     runner starts the remaining ones; so each function seems to have had an asyncio task to itself from the start.
     """
 
-    def __init__(
-        self,
-        preparation: Preparation,
-        acks: Acks,
-        leases: Leases,
-        endings: Endings,
-        threads: Threads,
-        processes: Processes,
-        metrics: Metrics,
-        readiness: Readiness,
-        most: int,
-    ) -> None:
-        self._preparation = preparation
-        self._acks = acks
-        self._leases = leases
-        self._endings = endings
-        self._threads = threads
-        self._processes = processes
-        self._readiness = readiness
+    def __init__(self, shared: Shared) -> None:
+        metrics, most = shared.metrics, shared.settings.concurrency
+        self._app = shared.app
+        self._routines = {name: Routine(task, shared) for name, task in shared.app.tasks.items()}
+        self.batches: dict[str, int] = {}
+        """For each queue, how many of its tasks are sure to fit into one call."""
+        for routine in self._routines.values():
+            queue = routine.declaration.queue
+            self.batches[queue] = min(routine.batch, self.batches.get(queue, routine.batch))
+        self.leases = Leases(shared.connection, self.lose)
+        self.acks = Acks(shared, self.leases)
+        self.endings = Endings(shared, self.acks, self.leases)
+        self._threads = shared.threads
+        self._processes = shared.processes
+        self._readiness = shared.readiness
         self._most = self._slots = most
         self._waiting: deque[Run] = deque()
         self._held_up: deque[Run] = deque()
@@ -176,8 +166,8 @@ class Executor:
 
     def take(self, tasks: list[Task[Any]], asked_at: float) -> None:
         """Run *tasks*, which one claim, begun at *asked_at*, has returned."""
-        self._leases.add(tasks, asked_at)
-        self._waiting.extend(self._preparation.runs_of(tasks))
+        self.leases.add(tasks, asked_at)
+        self._waiting.extend(self._runs_of(tasks))
         self._drive()
 
     def cancel(self, id: int, token: int | None = None) -> None:
@@ -188,7 +178,7 @@ class Executor:
         for run in [*self._running, *self._waiting, *self._held_up]:
             for task in [task for task in run.tasks if task.id == id and token in (None, task.token)]:
                 logger.info("task %s was cancelled", id, extra=fields(task, run.routine))
-                self._leases.drop(task)
+                self.leases.drop(task)
                 if len(run.tasks) == 1:
                     self._stop(run, CANCELLED)
                 else:
@@ -208,7 +198,7 @@ class Executor:
         unbegun = [task for run in (*self._waiting, *self._held_up) if not run.stopped for task in run.tasks]
         self._waiting.clear()
         self._held_up.clear()
-        self._acks.release(unbegun)
+        self.acks.release(unbegun)
         if not await self._emptied(seconds):
             logger.warning("%s runs have not ended within %g s and are stopped", self._active, seconds)
             for run in list(self._running):
@@ -216,7 +206,7 @@ class Executor:
             await self._emptied(GRACE)
             for run in self._running:
                 for task in run.tasks:
-                    self._leases.drop(task)
+                    self.leases.drop(task)
 
     async def _emptied(self, seconds: float) -> bool:
         try:
@@ -227,6 +217,61 @@ class Executor:
         except TimeoutError:
             pass
         return not self._active
+
+    def _runs_of(self, tasks: list[Task[Any]]) -> list[Run]:
+        got = monotonic()
+        runs: list[Run] = []
+        batches: dict[Routine, list[Task[Any]]] = {}
+        for task in tasks:
+            try:
+                routine = self._routines[task.payload["task"]]
+            except (KeyError, TypeError):
+                self._refuse(task)
+                continue
+            if routine.batch == 1:
+                runs.append(Run([task], routine, got))
+            else:
+                batches.setdefault(routine, []).append(task)
+        for routine, company in batches.items():
+            for begin in range(0, len(company), routine.batch):
+                runs.append(Run(company[begin : begin + routine.batch], routine, got))
+        return runs
+
+    def _refuse(self, task: Task[Any]) -> None:
+        """Mark a *task* dead that has no declaration, with the reason that the app gives."""
+        try:
+            self._app.resolve(task.payload)
+        except Refused as error:
+            self.endings.refused(task, None, error)
+
+    def _prepare(self, run: Run) -> bool:
+        """Prepare the arguments and the context of a run; return False if it has ended already."""
+        if run.stopped:
+            return False
+        routine, declaration = run.routine, run.routine.declaration
+        every: list[dict[str, Any]] = []
+        good: list[Task[Any]] = []
+        for task in run.tasks:
+            if run.expired(task):
+                # The database's clock decides: the task dies, or is claimed again.
+                self.endings.give_back(task, routine)
+                continue
+            try:
+                if task.lapsed and declaration.on_crash == "fail":
+                    raise Refused(f"{CRASHED}: an earlier run of {routine.name} did not end")
+                every.append(declaration.arguments(task.payload))
+            except Refused as error:
+                self.endings.refused(task, routine, error)
+            else:
+                good.append(task)
+        if not good:
+            return False
+        run.tasks = good
+        run.arguments = every[0] if routine.batch == 1 else declaration.of_batch(every)
+        if routine.context is not None and not routine.apart:
+            run.context = routine.context_of(good[0])
+            run.arguments[routine.context] = run.context
+        return True
 
     def _drive(self) -> None:
         if self._waiting and not self._driving and self._active < self._most:
@@ -244,10 +289,10 @@ class Executor:
         # After a function has cancelled its own asyncio task, this runner may start no other.
         while waiting and self._active < self._most and not me.cancelling():
             run = waiting[0]
-            for task in [task for task in run.tasks if not self._leases.stands(task)]:
+            for task in [task for task in run.tasks if not self.leases.stands(task)]:
                 self.lose(task)  # This process was suspended, and another worker may have started it.
             waiting.popleft()
-            if not self._preparation.prepare(run):
+            if not self._prepare(run):
                 continue
             if not run.routine.inline:
                 self._send(run)
@@ -271,19 +316,19 @@ class Executor:
         """Run the first step of an async function; return the future that it waits for, or `_ENDED`."""
         run.began = monotonic()
         variables = run.variables = self._variables.copy()
-        run.span = begin_span(run.tasks, run.routine.name, variables)
+        if "opentelemetry.trace" in sys.modules:
+            run.span = variables.run(begin_span, run.tasks, run.routine.name)
         try:
             run.coroutine = run.routine.function(**run.arguments)
             return variables.run(run.coroutine.send, None)
         except StopIteration as end:
-            self._endings.returned(run, end.value)
+            self.endings.returned(run, end.value)
         except BaseException as error:
-            self._endings.raised(run, error)
+            self.endings.raised(run, error)
         self._active -= 1
         return _ENDED
 
     async def _continue(self, run: Run, runner: "asyncio.Task[None]", yielded: Any) -> None:
-        """Run the remaining steps, in a runner of the function's own."""
         run.runner = runner
         self._started(run)
         try:
@@ -292,15 +337,14 @@ class Executor:
             raise
         except BaseException as error:
             if not run.over:
-                self._endings.raised(run, error)
+                self.endings.raised(run, error)
         else:
             if not run.over:
-                self._endings.returned(run, result)
+                self.endings.returned(run, result)
         finally:
             self._left(run)
 
     def _send(self, run: Run) -> None:
-        """Run a blocking function in a thread or a child process."""
         routine = run.routine
         if routine.apart and not self._processes.free:
             self._held_up.append(run)
@@ -308,7 +352,8 @@ class Executor:
         self._active += 1
         run.began = monotonic()
         variables = self._variables.copy()
-        run.span = begin_span(run.tasks, routine.name, variables)
+        if "opentelemetry.trace" in sys.modules:
+            run.span = variables.run(begin_span, run.tasks, routine.name)
         function: Callable[[], Any] = partial(routine.function, **run.arguments)
         call = self._processes.begin(run) if routine.apart else partial(variables.run, function)
         self._started(run)
@@ -321,9 +366,9 @@ class Executor:
                 self._waiting.appendleft(self._held_up.popleft())
         if not run.over:
             if error is None:
-                self._endings.returned(run, result)
+                self.endings.returned(run, result)
             else:
-                self._endings.raised(run, error)
+                self.endings.raised(run, error)
         self._left(run)
 
     def _started(self, run: Run) -> None:
@@ -367,22 +412,16 @@ class Executor:
             return
         run.stuck = True
         for task in run.tasks:
-            logger.error(
-                "%s: task %s still runs although it was stopped (%s), and keeps its slot until it ends",
-                run.routine.name,
-                task.id,
-                run.stopped,
-                extra=fields(task, run.routine),
-            )
+            text = "still runs although it was stopped (%s), and keeps its slot until it ends"
+            log(logging.ERROR, task, run.routine, text, run.stopped)
         self._count_stuck(1)
         if run.stopped == TIMEOUT and not run.over:
             self._report_timeout(run)
 
     def _report_timeout(self, run: Run) -> None:
         """Report *run* as failed while its function still runs; the result is ignored."""
-        if run.routine.timeout is not None:
-            self._endings.raised(run, Timeout(run.routine.timeout))
-            run.over = True
+        self.endings.raised(run, asyncio.CancelledError())
+        run.over = True
 
     def _count_stuck(self, change: int) -> None:
         self._stuck_gauge.value += change

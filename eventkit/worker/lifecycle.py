@@ -1,4 +1,4 @@
-"""The life of a worker: signals, readiness, presence in the database, and waiting for an unavailable database."""
+"""The life of a worker: its settings, signals, readiness, presence, and waiting for an unavailable database."""
 
 import asyncio
 import contextlib
@@ -8,19 +8,130 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+import msgspec
+
+from .. import checks
+from ..app.app import Application
+from ..checks import Duration
 from ..errors import Unavailable
-from ..operations.coordination import EVERY, Beat, SignOff
-from ..protocols import AsyncConnection
+from ..operations.coordination import EVERY, Beat
+from ..protocols import AsyncConnection, AsyncEventKit, EventKit
 from .metrics import Metrics
-from .settings import WorkerSettings
+from .pools import Processes, Threads
 
 logger = logging.getLogger("eventkit.worker")
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a `Worker`.  Durations are in seconds, unless their name says milliseconds.
+
+    *queues* are names, or names with weights; by default, those of the app's tasks.  *concurrency* is the number of
+    tasks that run at once, and *prefetch* the number claimed beyond that.  *processes* is the maximum number of
+    children for tasks with a process of their own.  *lease* is the length of a claim, by default that of the queue; the
+    worker extends the leases of running tasks, so it only bounds how long the tasks of a dead worker wait for another.
+    """
+
+    url: str | None = None
+    name: str | None = None
+    queues: Any = None
+    concurrency: int = 20
+    prefetch: int = 0
+    processes: int | None = None
+    lease: Duration | None = None
+    shutdown_timeout: Duration = 30
+    db_retry_initial_ms: int = 500
+    db_retry_max_ms: int = 30_000
+    db_retry_max_attempts: int = 0
+    notify_poll_interval_ms: int = 5_000
+    readiness_file: str | None = None
+
+    @property
+    def lease_ms(self) -> int | None:
+        """The lease in milliseconds."""
+        return None if self.lease is None else checks.milliseconds("lease", self.lease)
+
+    @property
+    def children(self) -> int:
+        """The maximum number of child processes."""
+        return self.processes if self.processes is not None else os.cpu_count() or 1
+
+    def weights(self, declared: Sequence[str]) -> dict[str, float]:
+        """Return the queues to claim from, with their weights; *declared* are the app's."""
+        return _weights(declared if self.queues is None else self.queues)
+
+
+def settings_of(given: dict[str, Any]) -> WorkerSettings:
+    """Return *given* as settings; raise one ``ValueError`` with all errors."""
+    known = dict(zip(WorkerSettings.__struct_fields__, WorkerSettings.__struct_defaults__, strict=True))
+    if unknown := [name for name in given if name not in known]:
+        raise TypeError(f"a worker has no setting {', '.join(unknown)}; the settings are: {', '.join(known)}")
+    wrong: dict[str, str] = {}
+    for name, value in given.items():
+        if value is not None or known[name] is not None:
+            try:
+                _CHECKS[name](value)
+            except (TypeError, ValueError) as error:
+                wrong[name] = str(error)
+    settings = WorkerSettings(**{name: value for name, value in given.items() if name not in wrong})
+    first, longest = settings.db_retry_initial_ms, settings.db_retry_max_ms
+    if first > longest and not wrong.keys() & {"db_retry_initial_ms", "db_retry_max_ms"}:
+        wrong["both"] = f"db_retry_initial_ms is at most db_retry_max_ms, but {first} is above {longest}"
+    if wrong:
+        raise ValueError("\n- ".join([f"{len(wrong)} of the worker's settings are invalid:", *wrong.values()]))
+    return settings
+
+
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a str, not {type(value).__name__}")
+
+
+def _whole(name: str, least: int, most: int) -> Callable[[Any], int]:
+    return partial(checks.count, name, least=least, most=most)
+
+
+def _span(name: str, least: int, most: int, value: Any) -> None:
+    if not least * 1000 <= checks.milliseconds(name, value) <= most * 1000:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        raise ValueError(f"{name} is from {least:,} to {most:,} seconds, not {seconds!r}")
+
+
+def _weights(queues: str | Iterable[str | tuple[str, float]]) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for entry in [queues] if isinstance(queues, str) else queues:
+        name, weight = (entry, 1.0) if isinstance(entry, str) else entry
+        if name in weights:
+            raise ValueError(f"queue {name!r} is named twice: name it once, with the sum of the weights")
+        weights[checks.name("queue", name)] = checks.positive("the weight of a queue", weight)
+    return weights
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "url": partial(_text, "url"),
+    "name": partial(checks.name, "worker"),
+    "queues": _weights,
+    "concurrency": _whole("concurrency", 1, 10_000),
+    "prefetch": _whole("prefetch", 0, 10_000),
+    "processes": _whole("processes", 1, 1_024),
+    "lease": partial(_span, "lease", 1, 86_400),
+    "shutdown_timeout": partial(_span, "shutdown_timeout", 0, 86_400),
+    "db_retry_initial_ms": _whole("db_retry_initial_ms", 100, 60_000),
+    "db_retry_max_ms": _whole("db_retry_max_ms", 500, 300_000),
+    "db_retry_max_attempts": _whole("db_retry_max_attempts", 0, 10_000),
+    "notify_poll_interval_ms": _whole("notify_poll_interval_ms", 1_000, 300_000),
+    "readiness_file": partial(_text, "readiness_file"),
+}
+"""The check of each setting: its type, and its range."""
 
 
 @contextlib.contextmanager
@@ -54,7 +165,7 @@ def stopping(stop: Callable[[], None], kill: Callable[[], bool]) -> Iterator[Non
     before = {}
     try:
         with contextlib.suppress(ValueError):  # Python allows handlers only in the main thread.
-            for number in SIGNALS:
+            for number in (signal.SIGTERM, signal.SIGINT):
                 before[number] = signal.signal(number, receive)
         yield
     finally:
@@ -118,30 +229,6 @@ class Readiness:
             channel.sendto(message.encode(), address)
 
 
-class Presence:
-    """The worker's row in the database: its queues, its slots, and how many of them are taken."""
-
-    def __init__(self, connection: AsyncConnection, name: str, queues: list[str], metrics: Metrics) -> None:
-        self._connection = connection
-        self._name = name
-        self._queues = queues
-        self._slots, self._running = metrics.slots.of(), metrics.running.of()
-
-    async def run(self) -> None:
-        """Report every ten seconds."""
-        while True:
-            slots, running = int(self._slots.value), int(self._running.value)
-            await self._connection.execute(Beat(self._name, self._queues, slots, running))
-            await asyncio.sleep(EVERY)
-
-    async def leave(self) -> None:
-        """Delete the worker's row."""
-        await self._connection.execute(SignOff(self._name))
-
-
-T = TypeVar("T")
-
-
 class Recovery:
     """Retries of calls until the database answers, with pauses that double."""
 
@@ -154,12 +241,12 @@ class Recovery:
         self._up.value = 1
         self._logged: set[type[Unavailable]] = set()
 
-    async def through(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def through(self, call: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the answer of *call*, retrying while the database is unavailable; raise after too many attempts."""
         failed = 0
         while True:
             try:
-                answer = await call()
+                answer = await call(*args, **kwargs)
             except Unavailable as error:
                 failed += 1
                 self._failures.value += 1
@@ -183,3 +270,31 @@ class Recovery:
         """Return the seconds to wait after so many failures, randomized so that workers do not retry all at once."""
         longest = min(self._longest, self._initial * 2.0 ** min(failed - 1, 1000))
         return longest * random.uniform(0.5, 1.0) if failed > 1 else longest
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The means that all services of a worker share."""
+
+    app: Application
+    settings: WorkerSettings
+    weights: Mapping[str, float]
+    name: str
+    metrics: Metrics
+    recovery: Recovery
+    readiness: Readiness
+    connection: AsyncConnection
+    kit: AsyncEventKit
+    blocking: EventKit | None
+    threads: Threads
+    processes: Processes
+    stop: Callable[[], None]
+
+
+async def present(shared: Shared) -> None:
+    """Write the worker's row in the database every ten seconds: its queues, its slots, and how many are taken."""
+    slots, running = shared.metrics.slots.of(), shared.metrics.running.of()
+    while True:
+        beat = Beat(shared.name, sorted(shared.weights), int(slots.value), int(running.value))
+        await shared.connection.execute(beat)
+        await asyncio.sleep(EVERY)

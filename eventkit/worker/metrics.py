@@ -4,13 +4,15 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import Context
 from functools import cache
 from threading import Lock
 from typing import Any
 
 from ..metrics import SECONDS, Counter, Gauge, Histogram, Registry
 from ..values import Task
+
+OUTCOMES = ("succeeded", "retried", "dead", "snoozed", "released", "cancelled")
+"""The outcomes of a run."""
 
 
 class Metrics(Registry):
@@ -80,20 +82,16 @@ def _histograms() -> dict[str, Any]:
     exported = {}
     for metric in _ended:
         if isinstance(metric, Histogram):
-            exported[metric.name] = _histogram(meter, metric)
+            options: dict[str, Any] = {"unit": "s", "description": metric.help}
+            try:
+                bounded = meter.create_histogram(metric.name, explicit_bucket_boundaries_advisory=SECONDS, **options)
+            except TypeError:  # Before OpenTelemetry 1.30, only a view of the application sets the bounds.
+                bounded = meter.create_histogram(metric.name, **options)
+            exported[metric.name] = bounded
         else:
             make = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
             make(metric.name, callbacks=[_callback(metric.name)], description=metric.help)
     return exported
-
-
-def _histogram(meter: Any, metric: Histogram) -> Any:
-    try:
-        return meter.create_histogram(
-            metric.name, unit="s", description=metric.help, explicit_bucket_boundaries_advisory=SECONDS
-        )
-    except TypeError:  # Before OpenTelemetry 1.30, only a view of the application sets the bounds.
-        return meter.create_histogram(metric.name, unit="s", description=metric.help)
 
 
 def _callback(name: str) -> Callable[[Any], Iterable[Any]]:
@@ -114,30 +112,11 @@ def _callback(name: str) -> Callable[[Any], Iterable[Any]]:
     return observe
 
 
-class RunSpan:
-    """The span of one run."""
+def begin_span(tasks: list[Task[Any]], name: str) -> Any:
+    """Begin the span of a run, the child of the one that enqueued the first of *tasks*; return it.
 
-    def __init__(self, span: Any) -> None:
-        self._span = span
-
-    def end(self, error: BaseException | None) -> None:
-        """End the span, with *error* or successfully."""
-        if error is not None:
-            from opentelemetry.trace import Status, StatusCode
-
-            self._span.record_exception(error)
-            self._span.set_status(Status(StatusCode.ERROR, str(error)))
-        self._span.end()
-
-
-def begin_span(tasks: list[Task[Any]], name: str, variables: Context) -> RunSpan | None:
-    """Begin a span, current in *variables*, the child of the one that enqueued the first of *tasks*."""
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    return variables.run(_begin, tasks, name)
-
-
-def _begin(tasks: list[Task[Any]], name: str) -> RunSpan:
+    It is current in the context variables of the caller, which are the run's own and end with it.
+    """
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -154,6 +133,15 @@ def _begin(tasks: list[Task[Any]], name: str) -> RunSpan:
     }
     tracer = trace.get_tracer("eventkit")
     span = tracer.start_span(f"{name} run", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes)
-    # The variables are the run's own and end with it, so nothing has to be detached.
     context.attach(trace.set_span_in_context(span, parent))
-    return RunSpan(span)
+    return span
+
+
+def end_span(span: Any, error: BaseException | None) -> None:
+    """End a span, with *error* or successfully."""
+    if error is not None:
+        from opentelemetry.trace import Status, StatusCode
+
+        span.record_exception(error)
+        span.set_status(Status(StatusCode.ERROR, str(error)))
+    span.end()

@@ -1,20 +1,52 @@
-"""Threads for functions that block, and processes for functions that compute."""
+"""Threads for functions that block, and processes for functions that compute.
+
+A child process runs one task after another, until its worker is gone.
+"""
 
 import asyncio
+import importlib
+import inspect
 import multiprocessing
+import os
 import pickle
 import queue
 import signal
 import threading
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import cache, partial, reduce
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
 
-from ..app.declarations import TaskDeclaration
-from . import child
-from .run import Crashed, Failed, Run
+import msgspec
+
+from ..app.declarations import TaskDeclaration, declare_task, unsaved
+from ..app.task import Function, TaskContext
+from ..handling import Retry, trace
+from ..kit import connect
+from ..protocols import EventKit
+from ..values import Task
+
+if TYPE_CHECKING:
+    from .executor import Run
 
 Done = Callable[[Any, BaseException | None], None]
+
+Request = tuple[str, str, str, int, list[Task[Any]]]
+"""The function's module and its name there; the name of the task, the size of its batches, and the tasks."""
+
+Answer = tuple[str, Any, bool]
+"""``returned`` and the result, ``raised`` with the pickled exception and its text, or ``failed`` and the text.
+
+The last item is true if the function has acked its task itself.
+"""
+
+
+class Crashed(Retry):
+    """The process of the task has died."""
+
+
+class Failed(Retry):
+    """The function raised an exception in another process that could not be transferred."""
 
 
 class Threads:
@@ -38,8 +70,10 @@ class Threads:
             threading.Thread(target=self._work, name=f"eventkit-task-{self._threads}", daemon=True).start()
         self._calls.put((call, done))
 
-    async def call(self, call: Callable[[], Any]) -> Any:
-        """Run *call* in a thread and return its result."""
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call *function*, in a thread unless it is async, and return its result."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*args)
         future: asyncio.Future[Any] = self._loop.create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
@@ -52,7 +86,7 @@ class Threads:
             else:
                 future.set_exception(error)
 
-        self.run(call, done)
+        self.run(partial(function, *args), done)
         return await future
 
     def close(self) -> None:
@@ -93,21 +127,24 @@ class Child:
         self._pipe: Any = None
         self.gone = False
 
-    def call(self, run: Run) -> Any:
+    def call(self, run: "Run") -> Any:
         """Run the function of *run* in the child and return its result; called in a thread, because it blocks."""
         try:
             if self._process is None:
                 self._start()
-            self._pipe.send(_request(run))
+            declaration = run.routine.declaration
+            function = declaration.function
+            path = function.__module__, function.__qualname__
+            self._pipe.send((*path, declaration.name, declaration.batch, run.tasks))
             kind, answer, run.settled_apart = self._pipe.recv()
         except (EOFError, OSError):
             self.gone = True
-            raise Crashed(self._exit_reason()) from None
+            raise Crashed(error=self._exit_reason()) from None
         if kind == "returned":
             return answer
         if kind == "raised":
-            raise _exception(*answer)
-        raise Failed(answer)
+            raise _received(*answer)
+        raise Failed(error=answer)
 
     def kill(self) -> None:
         """Kill the process."""
@@ -123,7 +160,7 @@ class Child:
 
     def _start(self) -> None:
         pipe, theirs = _spawning.Pipe()
-        process = _spawning.Process(target=child.main, args=(theirs, self._url), name="eventkit-task")
+        process = _spawning.Process(target=_serve, args=(theirs, self._url), name="eventkit-task")
         with self._mutex:
             if self.gone:
                 raise EOFError
@@ -156,18 +193,18 @@ class Processes:
         """The number of tasks that can be started."""
         return self._most - len(self._busy)
 
-    def begin(self, run: Run) -> Callable[[], Any]:
+    def begin(self, run: "Run") -> Callable[[], Any]:
         """Return the call that runs *run* in a child, to be made in a thread."""
         chosen = self._busy[run] = self._idle.pop() if self._idle else Child(self._url)
         return partial(chosen.call, run)
 
-    def end(self, run: Run) -> None:
+    def end(self, run: "Run") -> None:
         """Return the child of *run* to the pool."""
         done = self._busy.pop(run)
         if not done.gone:
             self._idle.append(done)
 
-    def kill(self, run: Run) -> None:
+    def kill(self, run: "Run") -> None:
         """Stop *run* by killing its process."""
         if run in self._busy:
             self._busy[run].kill()
@@ -191,16 +228,72 @@ def check(declaration: TaskDeclaration) -> None:
         )
 
 
-def _exception(data: bytes, text: str) -> BaseException:
+def _serve(pipe: "Connection[Answer, Request]", url: str | None) -> None:
+    """Answer the requests that arrive through *pipe*: the main function of a child process."""
+    # Terminals and service managers send these signals to all processes; the worker decides when a child ends.
+    # Handlers rather than SIG_IGN, which programs started by the functions would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
+    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+
+    def receive() -> None:
+        """Pass requests on; end the process with the worker, even while a function runs."""
+        try:
+            while True:
+                requests.put(pipe.recv())
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=receive, name="eventkit-requests", daemon=True).start()
+    while True:
+        pipe.send(_answer(requests.get(), url))
+
+
+def _answer(request: Request, url: str | None) -> Answer:
+    """Run the function in this process; its result is plain, as a class may be another class in the worker."""
+    module, path, name, batch, tasks = request
+    context: TaskContext | None = None
+    try:
+        found: Any = reduce(getattr, path.split("."), importlib.import_module(module))
+        declaration = found.declaration if isinstance(found, Function) else declare_task(found, name, batch=batch)
+        every = [declaration.arguments(task.payload) for task in tasks]
+        arguments = declaration.of_batch(every) if batch > 1 else every[0]
+        if declaration.signature.context is not None:
+            context = arguments[declaration.signature.context] = TaskContext(tasks[0], _own_kit(url))
+        result = declaration.function(**arguments)
+        try:
+            plain = msgspec.to_builtins(result, str_keys=True)
+            pickle.dumps(plain)
+        except Exception as error:
+            raise unsaved(error) from error
+        answer = "returned", plain
+    except BaseException as error:
+        answer = _portable(error, trace(error))
+    return (*answer, context is not None and context.settled)
+
+
+@cache
+def _own_kit(url: str | None) -> EventKit:
+    if url is None:
+        raise RuntimeError("a task in a process of its own connects by itself: give App or the worker a URL")
+    return connect(url)
+
+
+def _portable(error: BaseException, text: str) -> tuple[str, Any]:
+    """Return *error* pickled, with its traceback as a note; or only the text, if it cannot be pickled."""
+    try:
+        error.add_note(f"It was raised in another process:\n{text}")
+        data = pickle.dumps(error)
+        pickle.loads(data)
+    except Exception:
+        return "failed", text
+    return "raised", (data, text)
+
+
+def _received(data: bytes, text: str) -> BaseException:
     """Return the exception that the child raised, or one with its *text* if its class cannot be imported here."""
     try:
         error = pickle.loads(data)
     except Exception:
-        return Failed(text)
-    return error if isinstance(error, BaseException) else Failed(text)
-
-
-def _request(run: Run) -> child.Request:
-    declaration = run.routine.declaration
-    function = declaration.function
-    return function.__module__, function.__qualname__, declaration.name, declaration.batch, run.tasks
+        return Failed(error=text)
+    return error if isinstance(error, BaseException) else Failed(error=text)

@@ -2,20 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..app.declarations import ListenerDeclaration, SubscriberDeclaration
-from ..app.outcome import readable, skipped
+from ..app.declarations import ListenerDeclaration, SubscriberDeclaration, check_payload
 from ..errors import LeaseLost
-from ..handling import Permanent, Retry
-from ..protocols import AsyncEventKit
-from ..retry import delay_after, encode
+from ..handling import Permanent, pause
 from ..values import Event
-from .lifecycle import Recovery
-from .metrics import Metrics
-from .pools import Threads
+from .lifecycle import Shared
 
 logger = logging.getLogger("eventkit.worker")
 
@@ -31,22 +25,19 @@ class Subscriptions:
     notifications in each worker.
     """
 
-    def __init__(self, kit: AsyncEventKit, threads: Threads, recovery: Recovery, metrics: Metrics) -> None:
-        self._kit = kit
-        self._threads = threads
-        self._recovery = recovery
-        self._events = metrics.events
-        self._notifications = metrics.notifications
+    def __init__(self, shared: Shared) -> None:
+        self._kit = shared.kit
+        self._threads = shared.threads
+        self._recovery = shared.recovery
+        self._events = shared.metrics.events
+        self._notifications = shared.metrics.notifications
         self._following: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
     async def follow(self, declaration: SubscriberDeclaration) -> None:
         """Call a subscriber with the events of its topic, while this worker holds the consumer's name."""
-        me = asyncio.current_task()
-        assert me is not None
-        self._following.add(me)
-        me.add_done_callback(self._following.discard)
+        me = self._joined()
         stream = self._kit.stream(declaration.topic, type=declaration.type)
         while not self._stopping:
             try:
@@ -67,10 +58,7 @@ class Subscriptions:
 
     async def listen(self, declaration: ListenerDeclaration, channel: str, attached: asyncio.Event) -> None:
         """Call a listener with the notifications of one of its channels that are sent after *attached* is set."""
-        me = asyncio.current_task()
-        assert me is not None
-        self._following.add(me)
-        me.add_done_callback(self._following.discard)
+        me = self._joined()
         function = declaration.function
         async with await self._kit.channel(channel, type=declaration.type).listen() as heard:
             attached.set()
@@ -78,8 +66,8 @@ class Subscriptions:
                 outcome = "failed"
                 self._handling.add(me)
                 try:
-                    readable(declaration, notification)
-                    await self._call(function, declaration.is_async, notification)
+                    check_payload(declaration, notification)
+                    await self._threads.call(function, notification)
                     outcome = "handled"
                 except Exception:
                     logger.exception("listener %s failed on notification %s", function.__name__, notification.id)
@@ -88,6 +76,13 @@ class Subscriptions:
                     self._notifications.of(channel, outcome).value += 1
                 if self._stopping:
                     return
+
+    def _joined(self) -> "asyncio.Task[Any]":
+        me = asyncio.current_task()
+        assert me is not None
+        self._following.add(me)
+        me.add_done_callback(self._following.discard)
+        return me
 
     async def stop(self, seconds: float) -> None:
         """Wait *seconds* for handlers in progress; cancel everything else now."""
@@ -106,8 +101,8 @@ class Subscriptions:
         while True:
             attempt += 1
             try:
-                readable(declaration, event)
-                await self._call(declaration.function, declaration.is_async, event)
+                check_payload(declaration, event)
+                await self._threads.call(declaration.function, event)
             except Exception as error:
                 failure = error
             else:
@@ -117,28 +112,16 @@ class Subscriptions:
             logger.warning("%s in attempt %s", what, attempt, exc_info=failure)
             if isinstance(failure, Permanent) or attempt > declaration.retries:
                 break
-            await self._pause(declaration, attempt, failure)
+            await asyncio.sleep((pause(failure, attempt, declaration.backoff) or 0) / 1000)
         if declaration.then == "stop":
             logger.critical("%s and is not retried: consumer %r stops there", what, declaration.consumer)
             raise Stopped
-        await self._recovery.through(lambda: self._skip(declaration, event, failure))
+        await self._recovery.through(self._skip, declaration, event, failure)
         counts("skipped").value += 1
-
-    async def _pause(self, declaration: SubscriberDeclaration, attempt: int, error: Exception) -> None:
-        delay: Any = error.delay if isinstance(error, Retry) else None
-        if delay is None:
-            delay = delay_after(attempt, encode(declaration.backoff)) / 1000
-        await asyncio.sleep(delay.total_seconds() if hasattr(delay, "total_seconds") else delay)
 
     async def _skip(self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
         """Publish the event to the dead letters, and save the offset after it: both or neither."""
         letters = self._kit.stream(declaration.dead_letters)
         async with self._kit.transaction() as tx:
-            await letters.publish_many([skipped(declaration, event, error)], tx=tx)
+            await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)
             await self._kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
-
-    async def _call(self, function: Callable[[Any], Any], is_async: bool, message: Any) -> None:
-        if is_async:
-            await function(message)
-        else:
-            await self._threads.call(partial(function, message))

@@ -5,28 +5,27 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .. import checks
-from ..app.application import Application, AsyncApp
+from ..app.app import Application, AsyncApp
 from ..errors import Closed, Unavailable
 from ..kit import AsyncKit, backend_of, connect
+from ..operations.coordination import SignOff
 from ..operations.queue import CANCELLED
 from ..plans import completed
 from ..protocols import AsyncConnection, EventKit
 from .claims import Intake
-from .endings import Endings, Hooks
-from .executor import GRACE, Executor, Preparation
-from .leases import Acks, Leases
-from .lifecycle import Presence, Readiness, Recovery, stopping
+from .endings import log
+from .executor import GRACE, Executor
+from .lifecycle import Readiness, Recovery, Shared, present, settings_of, stopping
 from .metrics import Metrics, shown
 from .pools import Processes, Threads, check
-from .run import Kits, Routine, fields
-from .settings import settings_of
 from .subscriptions import Subscriptions
 
 logger = logging.getLogger("eventkit.worker")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _TIME_TO_SAVE = 5.0
@@ -60,7 +59,7 @@ class Worker:
         self._named: set[asyncio.Task[Any] | None] = set()
         """Those of them that the log has named already."""
         self._services: set[asyncio.Task[Any]] = set()
-        self._processes: Processes | None = None
+        self._processes = Processes(self._settings.children, self._url)
 
     def run(self) -> int:
         """Run until a signal (SIGTERM, SIGINT) or `stop`, then finish the running tasks; return the exit code.
@@ -108,8 +107,7 @@ class Worker:
             await self._unless_stopped(lambda: self._app.install(kit))
             await self._work(connection, kit, blocking)
         finally:
-            if self._processes is not None:
-                self._processes.close()
+            self._processes.close()
             if bound:
                 self._app.unbind()
             await completed(self._leave(blocking, kit if ours else None))
@@ -173,58 +171,41 @@ class Worker:
         return None
 
     async def _work(self, connection: AsyncConnection, kit: AsyncKit, blocking: EventKit | None) -> None:
-        settings, metrics, app = self._settings, self.metrics, self._app
-        threads, kits = Threads(), Kits(kit, blocking)
-        self._processes = Processes(settings.children, self._url)
-        routines = {name: Routine(task, metrics) for name, task in app.tasks.items()}
-        leases = Leases(connection, lambda task: executor.lose(task))
-        acks = Acks(connection, self._recovery, leases, metrics)
-        hooks = Hooks(app, kits, threads)
-        endings = Endings(acks, leases, hooks, metrics, connection.max_payload, self.stop)
-        preparation = Preparation(app, routines, kits, endings)
-        executor = Executor(
-            preparation, acks, leases, endings, threads, self._processes, metrics, self._readiness, settings.concurrency
-        )
-        intake = Intake(
-            connection,
-            executor,
-            acks,
+        """Run all services until the worker is stopped, then end them in order."""
+        app = self._app
+        shared = Shared(
+            app,
+            self._settings,
+            self._weights,
+            self.name,
+            self.metrics,
             self._recovery,
-            metrics,
-            weights=self._weights,
-            batches=_batches(routines),
-            worker=self.name,
-            lease=settings.lease_ms,
-            most=settings.concurrency + settings.prefetch,
-            poll=settings.notify_poll_interval_ms / 1000,
+            self._readiness,
+            connection,
+            kit,
+            blocking,
+            Threads(),
+            self._processes,
+            self.stop,
         )
-        presence = Presence(connection, self.name, sorted(self._weights), metrics)
-        subscriptions = Subscriptions(kit, threads, self._recovery, metrics)
+        executor, subscriptions = Executor(shared), Subscriptions(shared)
         listening = [self._listen(partial(self._cancel_runs, kit, executor), "the listener for cancellations")]
         for listener in app.listeners:
             for name in listener.channels:
                 hear = partial(subscriptions.listen, listener, name)
                 listening.append(self._listen(hear, f"listener {listener.function.__name__}"))
-
-        async def claim() -> None:
-            # Cancellations and notifications sent before all listeners are attached would be lost.
-            for attached in listening:
-                await attached.wait()
-            self._readiness.ready()
-            logger.info("worker %s has begun: queues %s", self.name, ", ".join(self._weights) or "none")
-            await self._recovery.through(intake.run)
-
-        claiming = self._begin(claim)
-        self._begin(leases.run)
+        # It waits for the database in each of its calls, and so not once more around all of them.
+        claiming = asyncio.ensure_future(Intake(shared, executor).run(listening))
+        self._services.add(claiming)
+        self._begin(executor.leases.run)
         self._begin(kit.run_maintenance)
         self._begin(self._readiness.watch)
-        present = self._begin(presence.run)
+        row = self._begin(present, shared)
         if app.schedules:
             self._begin(kit.run_scheduler)
         for subscriber in app.subscribers:
-            following = self._begin(partial(subscriptions.follow, subscriber))
-            following.set_name(f"subscriber {subscriber.function.__name__}")
-        seconds = settings.shutdown_seconds
+            self._begin(subscriptions.follow, subscriber).set_name(f"subscriber {subscriber.function.__name__}")
+        seconds = checks.milliseconds("shutdown_timeout", self._settings.shutdown_timeout) / 1000
         failure: BaseException | None
         try:
             failure = await self._until_stopped(claiming)
@@ -238,14 +219,14 @@ class Worker:
             await asyncio.gather(executor.finish(seconds), subscriptions.stop(seconds))
             try:
                 async with asyncio.timeout(_TIME_TO_SAVE):
-                    await hooks.ended()
-                    await acks.settled()
-                    present.cancel()
-                    await asyncio.wait({present})
-                    await presence.leave()
+                    await executor.endings.hooks_ended()
+                    await executor.acks.settled()
+                    row.cancel()
+                    await asyncio.wait({row})
+                    await connection.execute(SignOff(self.name))
             except TimeoutError:
-                logger.warning("the outcome of %s tasks could not be saved: they will run again", len(acks))
-                acks.abandon()
+                logger.warning("the outcome of %s tasks could not be saved: they will run again", len(executor.acks))
+                executor.acks.abandon()
             except Unavailable:
                 logger.warning("the row of worker %s could not be deleted", self.name)
             for service in self._services:
@@ -257,32 +238,35 @@ class Worker:
             await completed(end())
         except asyncio.CancelledError as error:
             failure = error
-        unended = {service for service in self._services if not service.done()}
-        threads.close()
-        for run in executor.stuck:
-            for one in run.tasks:
-                text = "%s: task %s does not end although it was cancelled; it runs again when its lease has run out"
-                logger.critical(text, run.routine.name, one.id, extra=fields(one, run.routine))
-        for service in unended:
-            logger.critical("%s does not end although it was cancelled", service.get_name())
-        self._named = {*unended, *(run.runner for run in executor.stuck)}
+        shared.threads.close()
+        self._report_unended(executor)
         if failure is not None:
             raise failure
-        if self._named:
-            return
-        self._ended = True
-        logger.info("worker %s has ended", self.name)
+        if not self._named:
+            self._ended = True
+            logger.info("worker %s has ended", self.name)
 
-    def _begin(self, service: Callable[[], Awaitable[Any]]) -> "asyncio.Task[Any]":
+    def _report_unended(self, executor: Executor) -> None:
+        for run in executor.stuck:
+            for task in run.tasks:
+                text = "does not end although it was cancelled; it runs again when its lease has run out"
+                log(logging.CRITICAL, task, run.routine, text)
+            self._named.add(run.runner)
+        for service in self._services:
+            if not service.done():
+                logger.critical("%s does not end although it was cancelled", service.get_name())
+                self._named.add(service)
+
+    def _begin(self, service: Callable[P, Awaitable[Any]], *args: P.args, **kwargs: P.kwargs) -> "asyncio.Task[Any]":
         # A transient failure, such as a restart of the server, does not end a service.
-        task = asyncio.ensure_future(self._recovery.through(service))
+        task = asyncio.ensure_future(self._recovery.through(service, *args, **kwargs))
         self._services.add(task)
         return task
 
     def _listen(self, service: Callable[[asyncio.Event], Awaitable[Any]], name: str) -> asyncio.Event:
         """Begin *service*, which sets the event once it listens."""
         attached = asyncio.Event()
-        self._begin(partial(service, attached)).set_name(name)
+        self._begin(service, attached).set_name(name)
         return attached
 
     async def _until_stopped(self, claiming: asyncio.Task[Any]) -> BaseException | None:
@@ -312,15 +296,5 @@ class Worker:
 
     def _kill(self) -> bool:
         """Kill the children; return False if the worker has ended."""
-        if self._processes is not None:
-            self._processes.close()
+        self._processes.close()
         return not self._ended
-
-
-def _batches(routines: dict[str, Routine]) -> dict[str, int]:
-    """Return, for each queue, how many of its tasks are sure to fit into one call."""
-    batches: dict[str, int] = {}
-    for routine in routines.values():
-        queue = routine.declaration.queue
-        batches[queue] = min(routine.batch, batches.get(queue, routine.batch))
-    return batches
