@@ -8,10 +8,8 @@ import pytest
 from moving import Places
 
 import eventkit
-from eventkit.access import AUDIT, ApiKeys, NewKey, permits
-from eventkit.access.keys import hash_of, id_of
-from eventkit.access.keys import proves as is_proved
-from eventkit.access.scopes import scopes
+from eventkit.access import AUDIT, ApiKeys, NewKey, check_scopes, hash_of, id_of, permits
+from eventkit.access import proves as is_proved
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import Loop, unwrapped
 from eventkit.testing import advance
@@ -215,7 +213,7 @@ def test_names_with_stars(pattern: str, name: str, matches: bool) -> None:
 
 def test_no_pattern_takes_long() -> None:
     """The time is bounded for any number of stars."""
-    scope = scopes(["produce:queue:" + "*a" * 250 + "b"])
+    scope = check_scopes(["produce:queue:" + "*a" * 250 + "b"])
     began = time.perf_counter()
     assert not permits(scope, "produce", "queue", "a" * 255)
     assert time.perf_counter() - began < 0.5

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 FLOORS = (
-    {"errors", "checks", "telemetry", "signatures", "metrics", "logs"},
+    {"errors", "checks", "telemetry", "metrics", "logs"},
     {"new_file", "transaction"},
     {"codec", "retry", "fork", "cron"},
     {"values"},

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from eventkit.conformance import proves
-from eventkit.http.metrics import ServiceMetrics
+from eventkit.http.service import ServiceMetrics
 from eventkit.metrics import Histogram, Metric
 from eventkit.worker.metrics import Metrics
 

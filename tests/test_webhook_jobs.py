@@ -8,8 +8,8 @@ import pytest
 
 from eventkit import Exponential, Fixed, Linear
 from eventkit.conformance import proves
-from eventkit.signatures import SignatureRefused, check, sign
-from eventkit.webhooks import Call, Job, Replays, call_of, verify
+from eventkit.webhooks import Call, Job, Replays, SignatureRefused, call_of, verify
+from eventkit.webhooks.signing import check, sign
 
 URL = "https://example.com/hook?for=ann"
 

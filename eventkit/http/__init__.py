@@ -5,10 +5,9 @@
     async with eventkit.connect_async("sqlite:///shop.db") as kit:
         application = eventkit.http.app(kit)  # to be served, or mounted in FastAPI or Starlette
 
-**A route** is an async function declared by `routing.route`; its module lists it in ``routes``, and
-`application.ROUTES` lists the module.  The parameter ``service`` is the `service.ServiceContext`; ``data`` is the
-body, which `requests` reads strictly; payloads in it are `msgspec.Raw`, text that is stored unchanged.  A route returns
-one of our types, or raises `requests.Refusal`.
+**A route** is an async function declared by `routing.route`; `app.ROUTES` lists its module.  The parameter ``service``
+is the `service.ServiceContext`; ``data`` is the body, which `routing` reads strictly; payloads in it are `msgspec.Raw`,
+text that is stored unchanged.  A route returns one of our types, or raises `routing.Refusal`.
 
 **The guard** runs before each route that is not ``open``.  It is a function of the connection and the route's
 `routing.Access` (the right, and the kind of thing; the path parameter of that kind has the name), and raises `Refusal`
@@ -21,10 +20,9 @@ of `app` are further handlers of the framework.
 ``pip install 'eventkit-db[server]'``.
 """
 
-from .application import Guard, app
+from .app import Guard, app
 from .keys import Keys
-from .requests import Problem, Refusal
-from .routing import Access
+from .routing import Access, Problem, Refusal
 from .server import NotForOthers, serve
 from .service import ServiceSettings, settings_of
 

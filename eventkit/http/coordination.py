@@ -1,29 +1,40 @@
-"""Locks and limits."""
+"""Locks, limits and results."""
 
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import Meta
 
 from .. import checks
+from ..errors import TaskFailed
 from ..operations.claim import fresh_token
-from ..operations.coordination import AcquireLock, LockAhead, ReadHolder, ReleaseLock, RenewLock
+from ..operations.coordination import (
+    AcquireLock,
+    AwaitResult,
+    LockAhead,
+    ReadHolder,
+    ReleaseLock,
+    RenewLock,
+    ResultAhead,
+    SaveResult,
+)
+from ..operations.queue import FindQueues
+from ..results import key_of
 from ..values import HeldLock
-from .events import while_connected
-from .requests import AtLeastOne, Name, Refusal, Token, token
-from .routing import route
+from .keys import require
+from .routing import AtLeastOne, Burst, HTTPRequest, Lifetime, Name, Rate, Refusal, Token, route, token
 from .service import Service
 
-Length = Annotated[int, msgspec.Meta(ge=1, le=checks.FOREVER)]
+Length = Annotated[int, Meta(ge=1, le=checks.FOREVER)]
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An attempt to acquire a lock for *ttl_ms*, waiting up to *wait_s* seconds."""
 
     ttl_ms: Length = 60_000
-    wait_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
+    wait_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     holder: Name = "http"
 
 
@@ -61,28 +72,24 @@ class StillHeld(msgspec.Struct, frozen=True):
     held: bool
 
 
-@route("GET", "/locks", scope="consume")
+@route("GET", "/locks", "consume")
 async def list_locks(service: Service) -> dict[str, HeldLock]:
     """List the locks that are held, by name."""
     return (await service.kit.overview()).locks
 
 
-@route("GET", "/locks/{lock:str}", scope="consume", on="lock")
+@route("GET", "/locks/{lock:str}", "consume")
 async def get_lock(service: Service, lock: FromPath[str]) -> Holder:
     """Return the holder of a lock."""
     return Holder(*await service.execute(ReadHolder(checks.name("lock", lock))))
 
 
-@route("POST", "/locks/{lock:str}/acquire", scope="produce", on="lock", problems=(409,))
-async def acquire_lock(
-    request: Request[Any, Any, Any], service: Service, lock: FromPath[str], data: JSONBody[Attempt]
-) -> Lock:
+@route("POST", "/locks/{lock:str}/acquire", "produce", 409)
+async def acquire_lock(request: HTTPRequest, service: Service, lock: FromPath[str], data: JSONBody[Attempt]) -> Lock:
     """Acquire a lock; 409 if it is held."""
     attempt = AcquireLock(checks.name("lock", lock), fresh_token(), checks.name("holder", data.holder), data.ttl_ms)
-    fence = await service.execute(attempt)
-    if fence is None and data.wait_s:
-        waiting = service.attempt(attempt, LockAhead(lock), service.capped(data.wait_s))
-        fence = await while_connected(request, waiting, lambda late: service.execute(ReleaseLock(lock, attempt.token)))
+    release = ReleaseLock(lock, attempt.token)
+    fence = await service.awaited(request, attempt, LockAhead(lock), data.wait_s, lambda late: service.execute(release))
     if fence is None:
         holder, until = await service.execute(ReadHolder(lock))
         raise Refusal(
@@ -91,34 +98,30 @@ async def acquire_lock(
     return Lock(lock, str(attempt.token), fence)
 
 
-@route("POST", "/locks/{lock:str}/renew", scope="produce", on="lock")
+@route("POST", "/locks/{lock:str}/renew", "produce")
 async def renew_lock(service: Service, lock: FromPath[str], data: JSONBody[Renewal]) -> StillHeld:
     """Renew a lock."""
-    renewal = RenewLock(checks.name("lock", lock), token(data.token), data.ttl_ms)
-    return StillHeld(await service.execute(renewal))
+    return StillHeld(await service.execute(RenewLock(checks.name("lock", lock), token(data.token), data.ttl_ms)))
 
 
-@route("POST", "/locks/{lock:str}/release", scope="produce", on="lock")
+@route("POST", "/locks/{lock:str}/release", "produce")
 async def release_lock(service: Service, lock: FromPath[str], data: JSONBody[Release]) -> StillHeld:
     """Release a lock."""
     return StillHeld(await service.execute(ReleaseLock(checks.name("lock", lock), token(data.token))))
-
-
-Rate = Annotated[float, msgspec.Meta(ge=1e-9, le=1e12)]
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """At most *limit* calls in each window of *per_s* seconds."""
 
     limit: AtLeastOne
-    per_s: Annotated[float, msgspec.Meta(ge=0.001, le=3_162_240_000)]
+    per_s: Lifetime
 
 
 class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """*rate* tokens per second, and at most *burst*, by default those of a second."""
 
     rate: Rate
-    burst: Annotated[float, msgspec.Meta(ge=1, le=1e12)] | None = None
+    burst: Burst | None = None
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -127,24 +130,60 @@ class Decision(msgspec.Struct, frozen=True):
     allowed: bool
 
 
-@route("POST", "/limits/{limit:str}/window", scope="produce", on="limit")
+@route("POST", "/limits/{limit:str}/window", "produce")
 async def count_call(service: Service, limit: FromPath[str], data: JSONBody[Window]) -> Decision:
     """Count a call in the current window if there is room; refused calls do not count."""
     return Decision(await service.kit.rate_limit(limit, data.limit, data.per_s))
 
 
-@route("POST", "/limits/{limit:str}/bucket", scope="produce", on="limit")
+@route("POST", "/limits/{limit:str}/bucket", "produce")
 async def take_token(service: Service, limit: FromPath[str], data: JSONBody[Bucket]) -> Decision:
     """Take a token from a bucket if there is one."""
     return Decision(await service.kit.token_bucket(limit, data.rate, data.burst))
 
 
-routes = [
-    list_locks,
-    get_lock,
-    acquire_lock,
-    renew_lock,
-    release_lock,
-    count_call,
-    take_token,
-]
+class NewResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value to store until its ttl."""
+
+    value: msgspec.Raw
+    ttl_s: Lifetime = 3600.0
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The result of a task, or a value under a name."""
+
+    id: int | str
+    value: Any
+
+
+ResultWait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for the result.")]
+
+
+def _identity(text: str) -> int | str:
+    """Return the id of a task, or a name."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 18 else text
+
+
+@route("GET", "/results/{result:str}", "consume", 404, 410)
+async def get_result(request: HTTPRequest, service: Service, result: FromPath[str], wait_s: ResultWait = 0.0) -> Result:
+    """Return the result of a task by its id, or a value by its name; 410 if the task is dead."""
+    id = _identity(result)
+    key, task = key_of(id), id if isinstance(id, int) else None
+    found = await service.awaited(request, AwaitResult(key, task), ResultAhead(key, task), wait_s)
+    if found is None:
+        raise Refusal(404, "no_result", f"there is no result {result!r}: wait for it with ?wait_s=20")
+    if isinstance(found, TaskFailed):
+        raise found
+    return Result(id, found[0])
+
+
+@route("PUT", "/results/{result:str}", "produce", status=204)
+async def save_result(request: HTTPRequest, service: Service, result: FromPath[str], data: JSONBody[NewResult]) -> None:
+    """Store a value; that of a task, by its id, needs the right to consume from its queue."""
+    id = _identity(result)
+    if isinstance(id, int):  # A deleted task may have been in any queue.
+        require(request, "consume", "queue", name=(await service.execute(FindQueues([id]))).get(id))
+    lasts = checks.milliseconds("ttl_s", data.ttl_s, least=1)
+    save = SaveResult(key_of(id), service.raw.encode(data.value), lasts)
+    with service.pressure.write():
+        await service.execute(save)

@@ -1,4 +1,4 @@
-"""Webhook jobs: calls of a URL, made by workers.
+"""Webhook jobs, calls of a URL made by workers; and schedules, which enqueue messages or such jobs at set times.
 
 A job is a task of its queue, with the payload of `eventkit.webhooks`.  Its status is the task's state, and the queue's
 settings say how long a finished job is kept.
@@ -7,23 +7,33 @@ A job needs a right to the jobs of its queue, or to the queue: ``consume:job:hoo
 key that created a job may also read it; the task has the key's id in the header `CREATOR`.
 """
 
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Request, Response
-from litestar.params import JSONBody, QueryParameter
+from litestar import Response
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
 from ..operations.queue import GetJob, ListJobs, ListJobsOf
-from ..values import TaskInfo
+from ..plans import completed
+from ..values import Schedule, TaskInfo
 from ..webhooks import Job, call_of
 from .keys import ANYBODY, caller, require
-from .queues import State
-from .requests import IS_NAME, IS_NUMBER, Answer, Id, Refusal
-from .routing import route
+from .routing import Answer, HTTPRequest, Id, Name, Number, Priority, Refusal, Seconds, bounds, route, sent
 from .service import Service, ServiceContext
+from .tasks import Listed, State
 
 CREATOR = "eventkit-key"
+
+QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only jobs of this queue.")]
+Status = Annotated[State | None, QueryParameter(description="Only jobs with this status.")]
+Offset = Annotated[int, QueryParameter(**bounds(Number), description="Jobs to skip.")]
+When = Annotated[str, Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
+CatchUp = Literal["all", "latest", "none"]
+Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -50,14 +60,8 @@ class JobInfo(msgspec.Struct, frozen=True):
     result: Any
 
 
-QueueName = Annotated[str | None, QueryParameter(**IS_NAME, description="Only jobs of this queue.")]
-Status = Annotated[State | None, QueryParameter(description="Only jobs with this status.")]
-Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
-Offset = Annotated[int, QueryParameter(**IS_NUMBER, description="Jobs to skip.")]
-
-
-@route("POST", "/jobs", scope="produce", on="job", status=201, also=200)
-async def create_job(request: Request[Any, Any, Any], service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
+@route("POST", "/jobs", "produce", on="job", status=201, also=200)
+async def create_job(request: HTTPRequest, service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
     """Create a job.  201 for a new job, 200 for one with a known key."""
     require(request, "produce", "job", name=data.queue_name)
     require(request, "produce", "queue", name=data.queue_name)
@@ -68,13 +72,13 @@ async def create_job(request: Request[Any, Any, Any], service: Service, data: JS
     return Answer(_info(await _task(service, answer.id)), status_code=201 if answer.created else 200)
 
 
-@route("GET", "/jobs", scope="consume", on="job")
+@route("GET", "/jobs", "consume", on="job")
 async def list_jobs(
-    request: Request[Any, Any, Any],
+    request: HTTPRequest,
     service: Service,
     queue: QueueName = None,
     status: Status = None,
-    limit: Limit = 100,
+    limit: Listed = 100,
     offset: Offset = 0,
 ) -> list[JobInfo]:
     """List jobs in the order of their creation."""
@@ -86,8 +90,8 @@ async def list_jobs(
     return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 
-@route("GET", "/jobs/{id:int}", scope="consume", on="job", problems=(404,))
-async def get_job(request: Request[Any, Any, Any], service: Service, id: Id) -> JobInfo:
+@route("GET", "/jobs/{id:int}", "consume", 404, on="job")
+async def get_job(request: HTTPRequest, service: Service, id: Id) -> JobInfo:
     """Return a job."""
     task = await _task(service, id)
     if task.headers.get(CREATOR) != caller(request):
@@ -95,8 +99,8 @@ async def get_job(request: Request[Any, Any, Any], service: Service, id: Id) -> 
     return _info(task)
 
 
-@route("DELETE", "/jobs/{id:int}", scope="admin", on="job", status=204, problems=(404, 409))
-async def cancel_job(request: Request[Any, Any, Any], service: Service, id: Id) -> None:
+@route("DELETE", "/jobs/{id:int}", "admin", 404, 409, on="job", status=204)
+async def cancel_job(request: HTTPRequest, service: Service, id: Id) -> None:
     """Cancel a waiting job."""
     task = await _task(service, id)
     require(request, "admin", "job", "queue", name=task.queue)
@@ -104,8 +108,8 @@ async def cancel_job(request: Request[Any, Any, Any], service: Service, id: Id) 
         raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}: only waiting jobs can be cancelled")
 
 
-@route("POST", "/jobs/{id:int}/retry", scope="admin", on="job", problems=(404, 409))
-async def retry_job(request: Request[Any, Any, Any], service: Service, id: Id) -> JobInfo:
+@route("POST", "/jobs/{id:int}/retry", "admin", 404, 409, on="job")
+async def retry_job(request: HTTPRequest, service: Service, id: Id) -> JobInfo:
     """Requeue a dead job, with its attempts reset."""
     task = await _task(service, id)
     require(request, "admin", "job", "queue", name=task.queue)
@@ -145,4 +149,135 @@ def _info(task: TaskInfo[Any]) -> JobInfo:
     )
 
 
-routes = [create_job, list_jobs, get_job, cancel_job, retry_job]
+class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a schedule besides its time."""
+
+    tz: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    queue_name: Name | UnsetType = UNSET
+    payload: msgspec.Raw | UnsetType = UNSET
+    callback_url: Annotated[str, Meta(max_length=8192)] | UnsetType = UNSET
+    timeout_ms: Annotated[int, Meta(ge=1, le=3_600_000)] | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    expires_s: Seconds | UnsetType | None = UNSET
+    max_retries: Retries | UnsetType | None = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    paused: bool | UnsetType = UNSET
+
+
+class ScheduleChanges(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Changes of a schedule; omitted fields are kept.
+
+    *cron_expression* has five fields, or six with seconds first, or is ``@hourly`` or ``@every 30s``, in the time zone
+    *tz*.  With *callback_url* a fire creates a job that sends *payload* there, otherwise a message with *payload*.
+    """
+
+    cron_expression: When | UnsetType = UNSET
+
+
+class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule; for *cron_expression* see `ScheduleChanges`."""
+
+    name: Name
+    cron_expression: When
+    queue_name: Name = "default"
+
+
+_ARGUMENTS = {"cron_expression": "when", "queue_name": "queue", "expires_s": "expires", "max_retries": "max_attempts"}
+"""The arguments of `AsyncSchedules.update` that have another name than the field."""
+
+
+def _arguments(data: _Fires) -> dict[str, Any]:
+    """Return the fields that were sent, as arguments of `AsyncSchedules.update`."""
+    given = sent(data)
+    url, call = given.pop("callback_url", None), {}
+    if "payload" in given:
+        call["payload"] = given["payload"] = msgspec.json.decode(given["payload"])
+    if "timeout_ms" in given:
+        call["timeout_ms"] = given.pop("timeout_ms")
+        if url is None:
+            raise Refusal(422, "invalid", "timeout_ms needs callback_url")
+    if url is not None:
+        given["payload"] = Job(callback_url=url, **call).task_payload
+    if isinstance(given.get("max_retries"), int):
+        given["max_retries"] += 1
+    return {_ARGUMENTS.get(name, name): value for name, value in given.items()}
+
+
+@route("GET", "/schedules", "consume", on="schedule")
+async def list_schedules(service: Service) -> list[Schedule]:
+    """List all schedules by name."""
+    return await service.kit.schedules.list()
+
+
+@route("POST", "/schedules", "admin", 409, on="schedule", status=201)
+async def create_schedule(request: HTTPRequest, service: Service, data: JSONBody[NewSchedule]) -> Schedule:
+    """Create a schedule; 409 if it exists."""
+    require(request, "produce", "queue", name=data.queue_name)
+    given = _arguments(data)
+    async with _locked(service):
+        if await service.kit.schedules.get(data.name) is not None:
+            raise Refusal(409, "schedule_exists", f"schedule {data.name!r} already exists: change it with PATCH")
+        await service.kit.schedules.add(**given)
+    return await _shown(service, data.name)
+
+
+@route("GET", "/schedules/{schedule:str}", "consume", 404)
+async def get_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
+    """Return a schedule with its next fire."""
+    return await _shown(service, schedule)
+
+
+@route("PATCH", "/schedules/{schedule:str}", "admin", 404)
+async def change_schedule(
+    request: HTTPRequest, service: Service, schedule: FromPath[str], data: JSONBody[ScheduleChanges]
+) -> Schedule:
+    """Change a schedule; with a new time, the next fire is after now.
+
+    It needs the right to produce into the schedule's queue and, if it changes, into the new one.
+    """
+    if data.queue_name is not UNSET:
+        require(request, "produce", "queue", name=data.queue_name)
+    given = _arguments(data)
+    async with _locked(service):  # Otherwise another service could change its queue meanwhile.
+        require(request, "produce", "queue", name=(await _shown(service, schedule)).queue)
+        known = await service.kit.schedules.update(schedule, **given)
+    return await _shown(service, schedule, known)
+
+
+@route("DELETE", "/schedules/{schedule:str}", "admin", 404, status=204)
+async def delete_schedule(service: Service, schedule: FromPath[str]) -> None:
+    """Delete a schedule."""
+    if not await service.kit.schedules.remove(schedule):
+        await _shown(service, schedule, False)
+
+
+@route("POST", "/schedules/{schedule:str}/pause", "admin", 404)
+async def pause_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
+    """Pause a schedule."""
+    return await _shown(service, schedule, await service.kit.schedules.pause(schedule))
+
+
+@route("POST", "/schedules/{schedule:str}/resume", "admin", 404)
+async def resume_schedule(service: Service, schedule: FromPath[str]) -> Schedule:
+    """Resume a paused schedule from now on."""
+    return await _shown(service, schedule, await service.kit.schedules.resume(schedule))
+
+
+@asynccontextmanager
+async def _locked(service: ServiceContext) -> AsyncIterator[None]:
+    """Hold the lock that serializes changes of schedules over all services."""
+    lock = service.kit.lock("eventkit:schedules", ttl=10)
+    if not await lock.acquire(wait=5):
+        raise Refusal(503, "busy", "another request is changing schedules: try again")
+    try:
+        yield
+    finally:
+        await completed(lock.release())
+
+
+async def _shown(service: ServiceContext, name: str, known: bool = True) -> Schedule:
+    """Return a schedule; raise `Refusal` if it is not *known*."""
+    found = await service.kit.schedules.get(name) if known else None
+    if found is None:
+        raise Refusal(404, "unknown_schedule", f"there is no schedule {name!r}: create it with POST /schedules")
+    return found

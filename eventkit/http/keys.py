@@ -1,4 +1,4 @@
-"""`Keys`: the guard that authenticates requests and checks their rights.
+"""Access: `Keys`, the guard that authenticates requests and checks their rights, and the hosts of browsers.
 
 Clients send ``Authorization: Bearer ek_…``.  Lookups are cached briefly, so that every process refuses a revoked key
 within a second.  As long as no key was ever added, a service that listens only on loopback allows all requests.
@@ -15,26 +15,20 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from litestar import Request
-from litestar.connection import ASGIConnection
 
 from .. import locks
-from ..access.keys import fresh_session, hash_of, hash_of_session, id_of, proves
-from ..access.scopes import permits
+from ..access import fresh_session, hash_of, hash_of_session, id_of, permits, proves
 from ..kit import AsyncKit
 from ..operations import Operation
 from ..operations.admin import AnyApiKey, ApiKey, BeginSession, EndSession, FindApiKey, FindSession
 from ..operations.schedule import ReadClock
 from ..protocols import AsyncEventKit
-from ..signatures import SignatureRefused, check
-from .requests import Refusal
-from .routing import ACCESS, Access
+from ..webhooks.signing import SIGNATURE, SignatureRefused, check
+from .routing import ACCESS, Access, Connection, HTTPRequest, Refusal
 
 T = TypeVar("T")
 
-REMEMBERED = 0.5
-"""Seconds for which a lookup is cached."""
-
-SIGNATURE = "X-Eventkit-Signature"
+REMEMBERED = 0.5  # Seconds for which a lookup is cached.
 
 _MOST = 10_000
 _DAY_MS = 86_400_000
@@ -42,10 +36,7 @@ _KEY = "eventkit_key"
 
 ANYBODY = "anybody"
 
-SESSION_LASTS = 86_400
-"""Seconds after which a browser must sign in again."""
-
-Connection = ASGIConnection[Any, Any, Any, Any]
+SESSION_LASTS = 86_400  # Seconds after which a browser must sign in again.
 
 
 class Keys:
@@ -162,22 +153,27 @@ class Keys:
             left = _DAY_MS - await self._execute(ReadClock()) % _DAY_MS
             raise _too_many(f"the key is limited to {key.quota:,} requests per day", left // 1000 + 1)
 
-    async def _signed(self, request: "Request[Any, Any, Any]") -> None:
+    async def _signed(self, request: HTTPRequest) -> None:
         path = request.scope["raw_path"].decode("ascii")
         query = request.scope["query_string"].decode("ascii")
         subject = f"{request.method} {path}{'?' if query else ''}{query}"
         # A header value has no line break, so the key cannot be confused with the body.
         given = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"idempotency-key"]
         subject += "".join(f"\n{key}\n" for key in given)
+        body, signature = await request.body(), request.headers.get(SIGNATURE)
         try:
-            check(
-                await request.body(),
-                request.headers.get(SIGNATURE),
-                secrets=self._body_secrets,
-                subject=subject,
-            )
+            check(body, signature, secrets=self._body_secrets, subject=subject)
         except SignatureRefused as error:
             raise Refusal(401, "not_signed", f"{error}") from None
+
+
+@lru_cache(1024)
+def _is_this_machine(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        return name == "localhost" or bool(ip_address(name))
+    except ValueError:
+        return False
 
 
 def to_this_machine(connection: Connection) -> bool:
@@ -189,13 +185,14 @@ def to_this_machine(connection: Connection) -> bool:
     return _is_this_machine(connection.headers.get("host", ""))
 
 
-@lru_cache(1024)
-def _is_this_machine(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
-    try:
-        return name == "localhost" or bool(ip_address(name))
-    except ValueError:
-        return False
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+def is_at(origin: str, connection: Connection) -> bool:
+    """Return whether *origin* is the host of the request, which may omit the default port of the scheme."""
+    scheme, _, netloc = origin.lower().partition("://")
+    host: str = connection.headers.get("host", "").lower()
+    return bool(netloc) and host.removesuffix(_PORTS.get(scheme, "")) == netloc
 
 
 async def still_permitted(connection: Connection) -> None:

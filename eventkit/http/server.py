@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Literal
 
@@ -18,28 +18,22 @@ from ..kit import connect_async
 from ..metrics import Registry
 from ..protocols import AsyncEventKit
 from ..worker.lifecycle import stopping
-from .application import app
+from .app import ANY, app
 from .keys import Keys
-from .origins import ANY
-from .requests import Problem
+from .routing import Problem
 from .service import ServiceSettings
 
 logger = logging.getLogger("eventkit.http")
 
-Beside = Callable[[AsyncEventKit, asyncio.Event, list[Registry]], Awaitable[Any]]
+Beside = Callable[[AsyncEventKit, asyncio.Event, list[Registry]], Coroutine[Any, Any, Any]]
 """A coroutine that runs in the process of the service until the event is set or the kit's waiting ends.
 
 It adds its metrics to the registries, and the service exports them.
 """
 
-
-MAX_HEAD = 65_536
-"""The maximum number of bytes of the request line and the headers of a request."""
-
+MAX_HEAD = 65_536  # The maximum number of bytes of the request line and the headers of a request.
 MAX_HEADERS = 100
-
-_LINGER = 1.0
-"""Seconds for which a refused client may continue to send before its connection is closed."""
+_LINGER = 1.0  # Seconds for which a refused client may continue to send before its connection is closed.
 
 
 class NotForOthers(ValueError):
@@ -98,7 +92,22 @@ async def _serve(
                 "or list the origins"
             )
         service = app(kit, settings=settings, guard=keys)
-        server = _Server(_config(service, settings))
+        context = service.state.context
+        config = uvicorn.Config(
+            service,
+            http=type("Bounded", (_Bounded,), {"max_receive": settings.max_receive}),
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=settings.max_ending,
+            ws="none",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+        )
+        server = _Server(config)
 
         def stop() -> None:
             server.should_exit = True
@@ -106,13 +115,13 @@ async def _serve(
 
         def end() -> None:
             ending.set()
-            service.state.context.end_waiting()
+            context.connection.end_sleep()
 
         with stopping(stop, lambda: True):
             async with asyncio.TaskGroup() as running:
-                watching = running.create_task(service.state.context.watch.run())
+                watching = running.create_task(context.watch.run())
                 for one in beside:
-                    running.create_task(_beside(one, kit, ending, service.state.context.registries))
+                    running.create_task(one(kit, ending, context.registries))
                 address, port = listening.getsockname()[:2]
                 shown = f"[{address}]" if ":" in address else address
                 listening.listen(2048)
@@ -123,16 +132,11 @@ async def _serve(
         logger.info("the service has stopped")
 
 
-async def _beside(one: Beside, kit: AsyncEventKit, ending: asyncio.Event, registries: list[Registry]) -> None:
-    await one(kit, ending, registries)
-
-
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handling."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do not capture signals."""
         yield
 
 
@@ -142,20 +146,16 @@ class _Bounded(HttpToolsProtocol):
     max_receive: float
     _timer: asyncio.TimerHandle | None = None
     _complete = False
-    _head = 0
-    """Parsed bytes of the request line and the headers, trailers included."""
+    _head = 0  # Parsed bytes of the request line and the headers, trailers included.
     _count = 0
-    _unparsed = 0
-    """Bytes since the parser last reported something."""
+    _unparsed = 0  # Bytes since the parser last reported something.
     _refused = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timer for the first request."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Start the timer if the request is incomplete."""
         if self._refused:
             return
         self._complete = False
@@ -167,36 +167,30 @@ class _Bounded(HttpToolsProtocol):
             self._wait()
 
     def on_message_begin(self) -> None:
-        """Begin another request."""
         self._complete = False
         self._head = self._count = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Count part of the request line."""
         self._read(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header."""
         self._count += 1
         self._read(len(name) + len(value) + len(": \r\n"))
         super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
-        """Receive part of the body, which the application limits."""
         self._unparsed = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the timer: the request is complete."""
         self._complete = True
         self._unparsed = 0
         self._stop_waiting()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a request that the parser or one of its callbacks rejected."""
         self._refuse(431 if self._too_large else 400)
 
     @property
@@ -228,7 +222,6 @@ class _Bounded(HttpToolsProtocol):
         self._timer = self.loop.call_later(_LINGER, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -250,23 +243,6 @@ _UNREADABLE = {
     ),
 }
 """Responses to requests that do not reach the application."""
-
-
-def _config(service: Any, settings: ServiceSettings) -> uvicorn.Config:
-    return uvicorn.Config(
-        service,
-        http=type("Bounded", (_Bounded,), {"max_receive": settings.max_receive}),
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=settings.max_ending,
-        ws="none",
-        loop="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-    )
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -1,23 +1,174 @@
 """Streams and channels: publish, read and follow events and notifications."""
 
-from typing import Annotated, Any
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
+from functools import partial
+from operator import attrgetter
+from time import monotonic
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from litestar import Request
+from litestar import Response
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
-from msgspec import UNSET, UnsetType
+from litestar.types import ASGIApp, Receive, Scope, Send
+from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
-from ..operations import Operation, Probe
+from ..codec import encode_json
+from ..errors import PASSING, EventkitError
+from ..operations import Operation, Origin, Probe
 from ..operations.channel import FindNotification, FindNow, FollowNotifications, NotificationsAhead
-from ..operations.position import Position as Proof
 from ..operations.position import ReadPosition
 from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
-from ..values import Consumer, Event, NewEvent, Notification, StreamSettings, TopicStats
-from .events import Live, live, while_connected
-from .requests import IS_NAME, IS_NUMBER, Count, Key, Number, Seconds
-from .routing import route
-from .service import Service, ServiceContext
+from ..values import Consumer, Event, NewEvent, StreamSettings, TopicStats
+from .keys import still_permitted
+from .routing import Count, HTTPRequest, Key, Name, Number, Refusal, Seconds, bounds, problem_of, route, sent
+from .service import Service, ServiceContext, disconnected
+
+AT_ONCE = 100  # Items per read of a response of server-sent events.
+
+Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of events.")]
+After = Annotated[int, QueryParameter(**bounds(Number), description="Only events after this offset.")]
+Start = Annotated[int | None, QueryParameter(**bounds(Number), description="Only events after this offset.")]
+Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for an event.")]
+Skip = Annotated[bool, QueryParameter(description="Skip pruned events instead of a 410.")]
+Reader = Annotated[
+    str | None, QueryParameter(**bounds(Name), description="Continue after the offset of this consumer.")
+]
+LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Continue after this id.")]
+
+
+class Heartbeat:
+    """Checks every *seconds* whether the key of a streaming *request* is still valid."""
+
+    def __init__(self, request: HTTPRequest, seconds: float) -> None:
+        self._request, self._seconds = request, seconds
+        self._checked_at = monotonic()
+
+    async def beat(self) -> None:
+        """Raise the `Refusal` that ends the stream, if a check is due and the key is not valid."""
+        if monotonic() - self._checked_at >= self._seconds:
+            self._checked_at = monotonic()
+            with suppress(*PASSING):  # A database that is unavailable revokes no key.
+                await still_permitted(self._request)
+
+
+class SlowReader(Exception):
+    """Raised to the server when a client reads too slowly, which ends its connection."""
+
+
+class Source(NamedTuple):
+    """A source of server-sent events: operations to read it, and a probe for new items."""
+
+    place: Callable[[int, bool], Operation[Any]]
+    """Find the place after a position, which the client has seen or chosen."""
+
+    read: Callable[[Any], Operation[tuple[Any, ...]]]
+    """Read the items after a place, and the next place."""
+
+    ahead: Callable[[Any], Probe]
+    position: Callable[[Any], int]
+
+
+class Live(Response[Any]):
+    """A streaming response: the *first* items, which were read so that errors get a status, and all that follow."""
+
+    def __init__(
+        self, context: ServiceContext, source: Source, seen: frozenset[int], place: Any, first: Sequence[Any]
+    ) -> None:
+        super().__init__(None, media_type="text/event-stream")
+        self._context, self._source = context, source
+        self._seen, self._place, self._first = seen, place, first
+
+    @classmethod
+    async def of(
+        cls, context: ServiceContext, source: Source, start: Operation[Any] | int, last_id: str | None
+    ) -> "Live":
+        """Follow *source* from *start*, or after the last id that the client has seen."""
+        resumed = last_id is not None and last_id.isdecimal() and len(last_id) <= 18
+        if resumed:
+            start = int(last_id or 0)
+        found: Any = await context.execute(start) if isinstance(start, Operation) else start
+        origin = found if isinstance(found, Origin) else Origin(found)
+        if context.listeners >= context.settings.max_listeners:
+            raise Refusal(429, "too_many_listeners", f"too many listeners ({context.listeners:,}): try again later")
+        place = await context.execute(source.place(origin.after, resumed))
+        first, place, *_ = await context.execute(source.read(place))
+        return cls(context, source, origin.seen, place, first)
+
+    def to_asgi_response(self, request: HTTPRequest, **more: Any) -> ASGIApp:  # type: ignore[override]
+        """Return the ASGI response."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            with self._context.listener():
+                sending = asyncio.ensure_future(self._send(request, send))
+                leaving = asyncio.ensure_future(disconnected(receive))
+                try:
+                    await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    sending.cancel()
+                    leaving.cancel()
+                    await asyncio.wait({sending, leaving})
+            if not sending.cancelled() and (error := sending.exception()) is not None:
+                raise error
+
+        return answer
+
+    async def _send(self, request: HTTPRequest, send: Send) -> None:
+        headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async with aclosing(self._texts(request)) as texts:
+                async for text in texts:
+                    async with asyncio.timeout(self._context.settings.slow_reader):
+                        await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        except TimeoutError:
+            self._context.dropped += 1
+            raise SlowReader from None
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _texts(self, request: HTTPRequest) -> AsyncGenerator[str, None]:
+        context, found, place = self._context, self._first, self._place
+        heartbeat = Heartbeat(request, context.settings.heartbeat)
+        yield "retry: 1000\n\n"
+        try:
+            while True:
+                await heartbeat.beat()
+                if found:
+                    yield "".join(self._framed(found))
+                else:
+                    # The task outlives heartbeats, because each new sleep would read the database.
+                    sleeping = asyncio.create_task(context.connection.sleep(self._source.ahead(place)))
+                    try:
+                        while not (await asyncio.wait({sleeping}, timeout=context.settings.heartbeat))[0]:
+                            await heartbeat.beat()
+                            yield ": still here\n\n"
+                    finally:
+                        sleeping.cancel()
+                        await asyncio.wait({sleeping})
+                    if not sleeping.result():
+                        return
+                try:
+                    found, place, *_ = await context.execute(self._source.read(place))
+                except PASSING:
+                    found = ()
+        except (EventkitError, Refusal) as error:
+            problem, _ = problem_of(error)
+            yield f"event: error\ndata: {encode_json(problem)}\n\n"
+
+    def _framed(self, items: Sequence[Any]) -> list[str]:
+        """Format items as events; JSON text may have line breaks between its parts."""
+        texts = [(self._source.position(one), encode_json(one)) for one in items]
+        return [
+            "id: {}\ndata: {}\n\n".format(at, text.replace("\r", " ").replace("\n", "\ndata: "))
+            for at, text in texts
+            if at not in self._seen
+        ]
 
 
 class IncomingEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,65 +229,32 @@ class Moved(msgspec.Struct, frozen=True):
     moved: bool
 
 
-class StreamSource:
-    """The `Source` of a stream."""
-
-    def __init__(self, context: ServiceContext, topic: str, skip: bool, consumer: str | None = None) -> None:
-        self._topic = context.stream(topic).topic
-        self._codec = context.raw
-        self._skip = skip
-        self._consumer = consumer
-
-    def place(self, after: int, *, seen: bool) -> Operation[Proof]:
-        """Return the operation for the position at an offset."""
-        return ResumePosition(self._topic, after) if seen else ReadPosition(self._topic, after)
-
-    def read(self, place: Proof, limit: int) -> Operation[tuple[Any, ...]]:
-        """Return the operation for the events after a position."""
-        return FollowEvents(self._topic, self._consumer, place, limit, self._codec, self._skip)
-
-    def ahead(self, place: Proof) -> Probe:
-        """Return the probe for further events."""
-        return EventsAhead.of(self._topic, place)
-
-    def position(self, item: Event[Any]) -> int:
-        """Return the offset of an event."""
-        return item.offset
-
-
-Limit = Annotated[int, QueryParameter(ge=1, le=1000, description="Maximum number of events.")]
-After = Annotated[int, QueryParameter(**IS_NUMBER, description="Only events after this offset.")]
-Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for an event.")]
-Skip = Annotated[bool, QueryParameter(description="Skip pruned events instead of a 410.")]
-Reader = Annotated[str | None, QueryParameter(**IS_NAME, description="Continue after the offset of this consumer.")]
-LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Continue after this id.")]
-
-
-@route("GET", "/streams", scope="consume")
+@route("GET", "/streams", "consume")
 async def list_streams(service: Service) -> dict[str, TopicStats]:
     """List all streams with their statistics."""
     return (await service.kit.overview()).topics
 
 
-@route("GET", "/streams/{stream:str}", scope="consume", on="stream")
+@route("GET", "/streams/{stream:str}", "consume")
 async def get_stream(service: Service, stream: FromPath[str]) -> Stream:
     """Return a stream; an unknown stream is empty."""
-    return await _shown(service, stream)
+    handle = service.stream(stream)
+    return Stream(stream, await handle.head(), await handle.settings(), await handle.consumers())
 
 
-@route("PATCH", "/streams/{stream:str}", scope="admin", on="stream")
+@route("PATCH", "/streams/{stream:str}", "admin")
 async def change_stream(service: Service, stream: FromPath[str], data: JSONBody[StreamChanges]) -> Stream:
     """Change the retention of a stream."""
-    sent = ((name, getattr(data, name)) for name in StreamChanges.__struct_fields__)
-    await service.stream(stream).configure(**{name: value for name, value in sent if value is not UNSET})
-    return await _shown(service, stream)
+    handle = service.stream(stream)
+    await handle.configure(**sent(data))
+    return Stream(stream, await handle.head(), await handle.settings(), await handle.consumers())
 
 
-@route("POST", "/streams/{stream:str}/events", scope="produce", on="stream", status=201, lines=True)
+@route("POST", "/streams/{stream:str}/events", "produce", status=201, lines=True)
 async def publish(
     service: Service,
     stream: FromPath[str],
-    data: JSONBody[IncomingEvent | Annotated[list[IncomingEvent], msgspec.Meta(max_length=10_000)]],
+    data: JSONBody[IncomingEvent | Annotated[list[IncomingEvent], Meta(max_length=10_000)]],
 ) -> Published:
     """Publish an event, or an array of events atomically; NDJSON (``application/x-ndjson``) has one per line."""
     events = data if isinstance(data, list) else [data]
@@ -145,9 +263,9 @@ async def publish(
         return Published(await handle.publish_many([event.new() for event in events]))
 
 
-@route("GET", "/streams/{stream:str}/events", scope="consume", on="stream", problems=(410,))
+@route("GET", "/streams/{stream:str}/events", "consume", 410)
 async def read_events(
-    request: Request[Any, Any, Any],
+    request: HTTPRequest,
     service: Service,
     stream: FromPath[str],
     after: After = 0,
@@ -157,18 +275,14 @@ async def read_events(
 ) -> list[Event[Any]]:
     """Return the events after an offset, waiting up to *wait_s* seconds for one."""
     reading = ReadEvents(service.stream(stream).topic, after, limit, service.raw, skip_pruned)
-    events = await service.execute(reading)
-    if not events and wait_s:
-        waiting = service.attempt(reading, EventsAhead(stream, after), service.capped(wait_s))
-        events = await while_connected(request, waiting)
-    return events
+    return await service.awaited(request, reading, EventsAhead(stream, after), wait_s)
 
 
-@route("GET", "/streams/{stream:str}/sse", scope="consume", on="stream", problems=(409, 410), live=True)
+@route("GET", "/streams/{stream:str}/sse", "consume", 409, 410, live=True)
 async def follow_stream(
     service: Service,
     stream: FromPath[str],
-    after: Annotated[int | None, QueryParameter(**IS_NUMBER, description="Only events after this offset.")] = None,
+    after: Start = None,
     consumer: Reader = None,
     skip_pruned: Skip = False,
     last_event_id: LastEventId = None,
@@ -181,36 +295,39 @@ async def follow_stream(
     If the database was restored to a state before the client's position, it continues after the offset of
     *consumer*; without one the request is refused.
     """
-    source = StreamSource(service, stream, skip_pruned, consumer)
+    topic = service.stream(stream).topic
+    source = Source(
+        place=lambda after, seen: ResumePosition(topic, after) if seen else ReadPosition(topic, after),
+        read=lambda place: FollowEvents(topic, consumer, place, AT_ONCE, service.raw, skip_pruned),
+        ahead=partial(EventsAhead.of, topic),
+        position=attrgetter("offset"),
+    )
     start: Any = after
     if start is None:
         start = FindLatest(stream) if consumer is None else ReadOffset(stream, checks.name("consumer", consumer))
-    return await live(service, source, start, last_event_id)
+    return await Live.of(service, source, start, last_event_id)
 
 
-@route("POST", "/streams/{stream:str}/prune", scope="admin", on="stream")
+@route("POST", "/streams/{stream:str}/prune", "admin")
 async def prune_stream(service: Service, stream: FromPath[str], data: JSONBody[Pruning]) -> Count:
     """Drop the oldest events of a stream."""
-    return Count(
-        await service.stream(stream).prune(
-            older_than=data.older_than_s, max_keep=data.max_keep, keep_unconsumed=data.keep_unconsumed
-        )
-    )
+    handle, keep = service.stream(stream), data.keep_unconsumed
+    return Count(await handle.prune(older_than=data.older_than_s, max_keep=data.max_keep, keep_unconsumed=keep))
 
 
-@route("GET", "/streams/{stream:str}/consumers", scope="consume", on="stream")
+@route("GET", "/streams/{stream:str}/consumers", "consume")
 async def list_consumers(service: Service, stream: FromPath[str]) -> list[Consumer]:
     """List the consumers of a stream with offset and lag."""
     return await service.stream(stream).consumers()
 
 
-@route("GET", "/streams/{stream:str}/consumers/{consumer:str}", scope="consume", on="stream")
+@route("GET", "/streams/{stream:str}/consumers/{consumer:str}", "consume")
 async def get_position(service: Service, stream: FromPath[str], consumer: FromPath[str]) -> Position:
     """Return the offset of a consumer; 0 if it has acknowledged nothing."""
     return Position(await service.stream(stream).offset(consumer))
 
 
-@route("POST", "/streams/{stream:str}/consumers/{consumer:str}/ack", scope="consume", on="stream")
+@route("POST", "/streams/{stream:str}/consumers/{consumer:str}/ack", "consume")
 async def acknowledge(
     service: Service, stream: FromPath[str], consumer: FromPath[str], data: JSONBody[Position]
 ) -> Moved:
@@ -218,16 +335,11 @@ async def acknowledge(
     return Moved(await service.stream(stream).save_offset(consumer, data.offset))
 
 
-@route("POST", "/streams/{stream:str}/consumers/{consumer:str}/seek", scope="admin", on="stream")
+@route("POST", "/streams/{stream:str}/consumers/{consumer:str}/seek", "admin")
 async def seek(service: Service, stream: FromPath[str], consumer: FromPath[str], data: JSONBody[Position]) -> Position:
     """Move a consumer to any offset."""
     await service.stream(stream).seek(consumer, data.offset)
     return data
-
-
-async def _shown(service: ServiceContext, topic: str) -> Stream:
-    handle = service.stream(topic)
-    return Stream(topic, await handle.head(), await handle.settings(), await handle.consumers())
 
 
 class NewNotification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -243,34 +355,7 @@ class Notified(msgspec.Struct, frozen=True):
     id: int
 
 
-class ChannelSource:
-    """The `Source` of a channel."""
-
-    def __init__(self, context: ServiceContext, channel: str) -> None:
-        self._channels = (context.channel(channel).name,)
-        self._codec = context.raw
-
-    def place(self, after: int, *, seen: bool) -> Operation[tuple[int, int]]:
-        """Return the operation for the last notification up to an id."""
-        return FindNotification(self._channels, after, checks.MOST)
-
-    def read(self, place: tuple[int, int], limit: int) -> Operation[tuple[Any, ...]]:
-        """Return the operation for the notifications after *place*."""
-        return FollowNotifications(self._channels, place, limit, self._codec)
-
-    def ahead(self, place: tuple[int, int]) -> Probe:
-        """Return the probe for further notifications."""
-        return NotificationsAhead(self._channels, *place)
-
-    def position(self, item: Notification[Any]) -> int:
-        """Return the id of a notification."""
-        return item.id
-
-
-LastNotificationId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Continue after this id.")]
-
-
-@route("POST", "/channels/{channel:str}", scope="produce", on="channel", status=201)
+@route("POST", "/channels/{channel:str}", "produce", status=201)
 async def notify(service: Service, channel: FromPath[str], data: JSONBody[NewNotification]) -> Notified:
     """Send a notification to all listeners."""
     handle = service.channel(channel)
@@ -278,24 +363,14 @@ async def notify(service: Service, channel: FromPath[str], data: JSONBody[NewNot
         return Notified(await handle.notify(data.payload, headers=data.headers))
 
 
-@route("GET", "/channels/{channel:str}/sse", scope="consume", on="channel", live=True)
-async def listen(service: Service, channel: FromPath[str], last_event_id: LastNotificationId = None) -> Live:
+@route("GET", "/channels/{channel:str}/sse", "consume", live=True)
+async def listen(service: Service, channel: FromPath[str], last_event_id: LastEventId = None) -> Live:
     """Follow a channel as server-sent events: new notifications, or those after the last id."""
-    return await live(service, ChannelSource(service, channel), FindNow((channel,)), last_event_id)
-
-
-routes = [
-    list_streams,
-    get_stream,
-    change_stream,
-    publish,
-    read_events,
-    follow_stream,
-    prune_stream,
-    list_consumers,
-    get_position,
-    acknowledge,
-    seek,
-    notify,
-    listen,
-]
+    channels = (service.channel(channel).name,)
+    source = Source(
+        place=lambda after, seen: FindNotification(channels, after, checks.MOST),
+        read=lambda place: FollowNotifications(channels, place, AT_ONCE, service.raw),
+        ahead=lambda place: NotificationsAhead(channels, *place),
+        position=attrgetter("id"),
+    )
+    return await Live.of(service, source, FindNow((channel,)), last_event_id)

@@ -1,45 +1,180 @@
-"""Messages of a queue, dead letters and results."""
+"""Queues, their messages, and dead letters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from litestar import Request, Response
+from litestar import Response
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
+from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
-from ..errors import TaskFailed
-from ..operations import finish
+from ..operations import Operation, finish
 from ..operations.claim import Claim, ReadOutlook, fresh_token
-from ..operations.coordination import AwaitResult, ResultAhead, SaveResult
-from ..operations.queue import FindQueues
-from ..results import key_of
-from ..values import Enqueued, NewTask, Task, TaskInfo
-from .events import while_connected
+from ..operations.queue import CreateQueue, FindQueues
+from ..queue import changes_of
+from ..retry import Policy
+from ..values import Enqueued, NewTask, QueueSettings, QueueStats, Task, TaskInfo
 from .keys import require
-from .requests import (
-    IS_KEY,
-    IS_MILLISECONDS,
-    IS_NAME,
-    IS_SECONDS,
+from .routing import (
     Answer,
+    AtLeastOne,
+    Burst,
     Count,
+    HTTPRequest,
     Id,
     Key,
     Milliseconds,
+    Name,
     Number,
     Priority,
+    Rate,
     Refusal,
+    Seconds,
     SignedMilliseconds,
     Token,
+    bounds,
+    route,
+    sent,
     token,
 )
-from .routing import route
 from .service import Service, ServiceContext
 
-WORKER = "http"
-"""The default name of a polling worker."""
+WORKER = "http"  # The default name of a polling worker.
+
+State = Literal["scheduled", "ready", "leased", "dead", "done"]
+
+InState = Annotated[State, QueryParameter(name="state", description="State of the messages.")]
+IdempotencyKey = Annotated[
+    str | None, HeaderParameter(**bounds(Key), name="Idempotency-Key", description="Key of a single message.")
+]
+Batch = Annotated[int, QueryParameter(ge=1, le=256, description="Maximum number of messages.")]
+Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for a message.")]
+Lease = Annotated[int | None, QueryParameter(**bounds(Milliseconds), description="Lease; the queue's by default.")]
+Worker = Annotated[str, QueryParameter(**bounds(Name), description="Name of the worker.")]
+Peeked = Annotated[int, QueryParameter(ge=1, le=256)]
+Listed = Annotated[int, QueryParameter(ge=1, le=1000)]
+OlderThan = Annotated[float | None, QueryParameter(**bounds(Seconds), description="Only those dead for this long.")]
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue with its settings and statistics."""
+
+    name: str
+    settings: QueueSettings
+    stats: QueueStats
+
+
+class QueueChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a queue; null restores the default, omitted settings are kept.  Durations are in seconds."""
+
+    max_attempts: AtLeastOne | UnsetType | None = UNSET
+    lease: Seconds | UnsetType | None = UNSET
+    retry: Policy | str | list[Seconds] | UnsetType | None = UNSET
+    max_size: AtLeastOne | UnsetType | None = UNSET
+    rate: Rate | UnsetType | None = UNSET
+    burst: Burst | UnsetType | None = UNSET
+    max_running: AtLeastOne | UnsetType | None = UNSET
+    keep_done: Seconds | UnsetType | None = UNSET
+    keep_dead: Seconds | UnsetType | None = UNSET
+    key_ttl: Seconds | UnsetType | None = UNSET
+    dead_letter_to: Name | UnsetType | None = UNSET
+    history: bool | UnsetType = UNSET
+
+
+class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A queue to create, with its settings."""
+
+    name: Name
+
+
+def _given(request: HTTPRequest, changes: QueueChanges) -> dict[str, Any]:
+    """Return the settings that were sent; refuse a caller who may not produce into the dead-letter queue."""
+    if isinstance(changes.dead_letter_to, str):
+        require(request, "produce", "queue", name=changes.dead_letter_to)
+    return sent(changes)
+
+
+async def _shown(service: ServiceContext, queue: str) -> Queue:
+    handle = service.queue(queue)
+    return Queue(queue, await handle.settings(), await handle.stats())
+
+
+@route("GET", "/queues", "consume")
+async def list_queues(service: Service) -> dict[str, QueueStats]:
+    """List all queues with their statistics."""
+    return (await service.kit.overview()).queues
+
+
+@route("POST", "/queues", "admin", 409, status=201)
+async def create_queue(request: HTTPRequest, service: Service, data: JSONBody[NewQueue]) -> Queue:
+    """Create a queue; 409 if it exists."""
+    given = _given(request, data)
+    changes = changes_of(checks.name("queue", given.pop("name")), **given)
+    if not await service.execute(CreateQueue(data.name, changes)):
+        raise Refusal(409, "queue_exists", f"queue {data.name!r} already exists: change its settings with PATCH")
+    return await _shown(service, data.name)
+
+
+@route("GET", "/queues/{queue:str}", "consume", 404)
+async def get_queue(service: Service, queue: FromPath[str]) -> Queue:
+    """Return a queue with its settings and statistics."""
+    await service.known(queue)
+    return await _shown(service, queue)
+
+
+@route("PATCH", "/queues/{queue:str}", "admin", 404)
+async def change_queue(
+    request: HTTPRequest, service: Service, queue: FromPath[str], data: JSONBody[QueueChanges]
+) -> Queue:
+    """Change settings of a queue, for all processes at once."""
+    given = _given(request, data)
+    await (await service.known(queue)).configure(**given)
+    return await _shown(service, queue)
+
+
+@route("DELETE", "/queues/{queue:str}", "admin", 404, 409, status=204)
+async def delete_queue(service: Service, queue: FromPath[str], force: FromQuery[bool] = False) -> None:
+    """Delete a queue; *force* also deletes tasks that are not done."""
+    handle = await service.known(queue)
+    service.forget(queue)
+    if not await handle.drop(force=force):
+        raise Refusal(409, "queue_not_empty", f"queue {queue!r} has tasks: add ?force=true to delete them")
+
+
+@route("GET", "/queues/{queue:str}/stats", "consume", 404)
+async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
+    """Return statistics of a queue, with counts up to 10,000."""
+    return await (await service.known(queue)).stats()
+
+
+@route("POST", "/queues/{queue:str}/purge", "admin", 404)
+async def purge_queue(service: Service, queue: FromPath[str], in_state: InState = "ready") -> Count:
+    """Delete all messages in one state."""
+    return Count(await (await service.known(queue)).purge(in_state))
+
+
+@route("POST", "/queues/{queue:str}/pause", "admin", 404)
+async def pause_queue(service: Service, queue: FromPath[str]) -> Queue:
+    """Pause a queue: it accepts messages, but delivers none."""
+    await (await service.known(queue)).pause()
+    return await _shown(service, queue)
+
+
+@route("POST", "/queues/{queue:str}/resume", "admin", 404)
+async def resume_queue(service: Service, queue: FromPath[str]) -> Queue:
+    """Resume a paused queue."""
+    await (await service.known(queue)).resume()
+    return await _shown(service, queue)
+
+
+@route("POST", "/queues/{queue:str}/compact", "admin", 404)
+async def compact_queue(service: Service, queue: FromPath[str]) -> Count:
+    """Move due and expired messages of the queue now, and run housekeeping."""
+    moved = await (await service.known(queue)).sweep()
+    await service.kit.maintain()
+    return Count(moved)
 
 
 class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +209,28 @@ class Accepted(msgspec.Struct, frozen=True):
     created: bool
 
 
+@route("POST", "/queues/{queue:str}/messages", "produce", 404, status=201, also=200)
+async def add_messages(
+    service: Service,
+    queue: FromPath[str],
+    data: JSONBody[NewMessage | Annotated[list[NewMessage], Meta(max_length=10_000)]],
+    idempotency_key: IdempotencyKey = None,
+) -> Response[Accepted | list[Accepted]]:
+    """Enqueue a message, or an array atomically.  201 if one is new, 200 if all keys were known."""
+    handle = await service.known(queue)
+    messages = data if isinstance(data, list) else [data]
+    if idempotency_key is not None:
+        if isinstance(data, list):
+            raise Refusal(422, "invalid", "Idempotency-Key is for a single message: set idempotency_key of each")
+        messages = [msgspec.structs.replace(data, idempotency_key=idempotency_key)]
+    tasks = [message.task() for message in messages]
+    with service.pressure.write():
+        answers: list[Enqueued] = await handle.enqueue_many(tasks)
+    accepted = [Accepted(id, created) for id, created in answers]
+    status = 201 if any(answer.created for answer in answers) or not answers else 200
+    return Answer(accepted if isinstance(data, list) else accepted[0], status_code=status)
+
+
 class Message(msgspec.Struct, frozen=True):
     """A claimed message: *token* is needed to finish it, until *lease_expires_at*."""
 
@@ -90,14 +247,49 @@ class Message(msgspec.Struct, frozen=True):
     lease_expires_at: datetime
 
 
+@route("POST", "/queues/{queue:str}/poll", "consume", 404)
+async def poll(
+    request: HTTPRequest,
+    service: Service,
+    queue: FromPath[str],
+    batch: Batch = 1,
+    wait_s: Wait = 0.0,
+    lease_ms: Lease = None,
+    worker: Worker = WORKER,
+) -> list[Message]:
+    """Claim messages, waiting up to *wait_s* seconds for one."""
+    await service.known(queue)
+
+    async def release(late: list[Task[Any]]) -> None:
+        await service.execute(finish.ReleaseMany([(task.id, task.token) for task in late]))
+
+    claim = Claim(queue, checks.name("worker", worker), batch, lease_ms, fresh_token(), service.raw)
+    tasks = await service.awaited(request, claim, ReadOutlook(queue), wait_s, release)
+    # Messages of one claim share a lease.
+    until = {milliseconds: checks.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
+    return [
+        Message(
+            task.id,
+            str(task.token),
+            task.payload,
+            task.key,
+            task.headers,
+            task.priority,
+            task.attempt,
+            task.max_attempts,
+            task.enqueued_ms,
+            task.expires_ms,
+            until[task.lease_expires_ms],
+        )
+        for task in tasks
+    ]
+
+
 class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A claimed message, by its id and token."""
 
-    id: Annotated[int, msgspec.Meta(ge=0, le=checks.MOST)]
+    id: Number
     token: Token
-
-
-H = TypeVar("H", bound=Held)
 
 
 class Refused(Held, frozen=True, forbid_unknown_fields=True):
@@ -120,64 +312,12 @@ class Outcome(msgspec.Struct, frozen=True):
     done: bool
 
 
-IdempotencyKey = Annotated[
-    str | None, HeaderParameter(**IS_KEY, name="Idempotency-Key", description="Key of a single message.")
-]
-Batch = Annotated[int, QueryParameter(ge=1, le=256, description="Maximum number of messages.")]
-Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for a message.")]
-Lease = Annotated[int | None, QueryParameter(**IS_MILLISECONDS, description="Lease; the queue's by default.")]
-Worker = Annotated[str, QueryParameter(**IS_NAME, description="Name of the worker.")]
+H = TypeVar("H", bound=Held)
 
 
-@route("POST", "/queues/{queue:str}/messages", scope="produce", on="queue", status=201, problems=(404,), also=200)
-async def add_messages(
-    service: Service,
-    queue: FromPath[str],
-    data: JSONBody[NewMessage | Annotated[list[NewMessage], msgspec.Meta(max_length=10_000)]],
-    idempotency_key: IdempotencyKey = None,
-) -> Response[Accepted | list[Accepted]]:
-    """Enqueue a message, or an array atomically.  201 if one is new, 200 if all keys were known."""
-    handle = await service.known(queue)
-    messages = data if isinstance(data, list) else [data]
-    if idempotency_key is not None:
-        if isinstance(data, list):
-            raise Refusal(422, "invalid", "Idempotency-Key is for a single message: set idempotency_key of each")
-        messages = [msgspec.structs.replace(data, idempotency_key=idempotency_key)]
-    tasks = [message.task() for message in messages]
-    with service.pressure.write():
-        answers: list[Enqueued] = await handle.enqueue_many(tasks)
-    accepted = [Accepted(id, created) for id, created in answers]
-    status = 201 if any(answer.created for answer in answers) or not answers else 200
-    return Answer(accepted if isinstance(data, list) else accepted[0], status_code=status)
-
-
-@route("POST", "/queues/{queue:str}/poll", scope="consume", on="queue", problems=(404,))
-async def poll(
-    request: Request[Any, Any, Any],
-    service: Service,
-    queue: FromPath[str],
-    batch: Batch = 1,
-    wait_s: Wait = 0.0,
-    lease_ms: Lease = None,
-    worker: Worker = WORKER,
-) -> list[Message]:
-    """Claim messages, waiting up to *wait_s* seconds for one."""
-    await service.known(queue)
-    claim = Claim(queue, checks.name("worker", worker), batch, lease_ms, fresh_token(), service.raw)
-    tasks = await service.execute(claim)
-    if not tasks and wait_s:
-        waiting = service.attempt(claim, ReadOutlook(queue), service.capped(wait_s))
-        tasks = await while_connected(request, waiting, lambda late: service.execute(finish.ReleaseMany(_held(late))))
-    # Messages of one claim share a lease.
-    until = {milliseconds: checks.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
-    return [_message(task, until[task.lease_expires_ms]) for task in tasks]
-
-
-@route("POST", "/queues/{queue:str}/ack", scope="consume", on="queue", problems=(404,))
+@route("POST", "/queues/{queue:str}/ack", "consume", 404)
 async def ack(
-    service: Service,
-    queue: FromPath[str],
-    data: JSONBody[Held | Annotated[list[Held], msgspec.Meta(max_length=1_000)]],
+    service: Service, queue: FromPath[str], data: JSONBody[Held | Annotated[list[Held], Meta(max_length=1_000)]]
 ) -> list[Outcome]:
     """Acknowledge messages; return an outcome for each."""
     await service.known(queue)
@@ -187,48 +327,55 @@ async def ack(
     return [Outcome(one.id, one.id in done) for one in held]
 
 
-@route("POST", "/queues/{queue:str}/nack", scope="consume", on="queue", problems=(404,))
+@route("POST", "/queues/{queue:str}/nack", "consume", 404)
 async def nack(
-    service: Service,
-    queue: FromPath[str],
-    data: JSONBody[Refused | Annotated[list[Refused], msgspec.Meta(max_length=1_000)]],
+    service: Service, queue: FromPath[str], data: JSONBody[Refused | Annotated[list[Refused], Meta(max_length=1_000)]]
 ) -> list[Outcome]:
     """Return messages for another attempt, or to the dead letters after the last; return an outcome for each."""
     await service.known(queue)
-    held = data if isinstance(data, list) else [data]
-    own, outcomes = await _own(service, queue, held), []
-    for one in held:
+
+    def retry(one: Refused) -> Operation[bool]:
         error = None if one.error is None else checks.text(one.error)
-        retry = finish.Retry(one.id, token(one.token), one.delay_ms, error)
-        outcomes.append(Outcome(one.id, one in own and await service.execute(retry)))
-    return outcomes
+        return finish.Retry(one.id, token(one.token), one.delay_ms, error)
+
+    return await _each(service, queue, data, retry)
 
 
-@route("POST", "/queues/{queue:str}/extend", scope="consume", on="queue", problems=(404,))
+@route("POST", "/queues/{queue:str}/extend", "consume", 404)
 async def extend(
-    service: Service,
-    queue: FromPath[str],
-    data: JSONBody[Extended | Annotated[list[Extended], msgspec.Meta(max_length=1_000)]],
+    service: Service, queue: FromPath[str], data: JSONBody[Extended | Annotated[list[Extended], Meta(max_length=1_000)]]
 ) -> list[Outcome]:
     """Extend the lease of messages; return an outcome for each."""
     lease = round(1000 * ((await (await service.known(queue)).settings()).lease or 300))
+
+    def extended(one: Extended) -> Operation[bool]:
+        return finish.Extend(one.id, token(one.token), lease if one.lease_ms is None else one.lease_ms)
+
+    return await _each(service, queue, data, extended)
+
+
+async def _own(service: ServiceContext, queue: str, held: Sequence[H]) -> list[H]:
+    """Return the messages that belong to the queue of the path, to which the caller has a right."""
+    queues = await service.execute(FindQueues([one.id for one in held]))
+    return [one for one in held if queues.get(one.id) == queue]
+
+
+async def _each(
+    service: ServiceContext, queue: str, data: H | list[H], operation: Callable[[H], Operation[bool]]
+) -> list[Outcome]:
+    """Execute the operation of each message; return an outcome for each."""
     held = data if isinstance(data, list) else [data]
-    own, outcomes = await _own(service, queue, held), []
-    for one in held:
-        extend = finish.Extend(one.id, token(one.token), lease if one.lease_ms is None else one.lease_ms)
-        outcomes.append(Outcome(one.id, one in own and await service.execute(extend)))
-    return outcomes
+    own = await _own(service, queue, held)
+    return [Outcome(one.id, one in own and await service.execute(operation(one))) for one in held]
 
 
-@route("GET", "/queues/{queue:str}/peek", scope="consume", on="queue", problems=(404,))
-async def peek(
-    service: Service, queue: FromPath[str], limit: Annotated[int, QueryParameter(ge=1, le=256)] = 1
-) -> list[TaskInfo[Any]]:
+@route("GET", "/queues/{queue:str}/peek", "consume", 404)
+async def peek(service: Service, queue: FromPath[str], limit: Peeked = 1) -> list[TaskInfo[Any]]:
     """Return the messages that a poll would claim next, without claiming them."""
     return await (await service.known(queue)).peek(limit)
 
 
-@route("GET", "/queues/{queue:str}/messages/{id:int}", scope="consume", on="queue", problems=(404,))
+@route("GET", "/queues/{queue:str}/messages/{id:int}", "consume", 404)
 async def get_message(service: Service, queue: FromPath[str], id: Id) -> TaskInfo[Any]:
     """Return a message in any state."""
     found = await (await service.known(queue)).get(id)
@@ -239,7 +386,7 @@ async def get_message(service: Service, queue: FromPath[str], id: Id) -> TaskInf
     return found
 
 
-@route("DELETE", "/queues/{queue:str}/messages/{id:int}", scope="admin", on="queue", status=204, problems=(404, 409))
+@route("DELETE", "/queues/{queue:str}/messages/{id:int}", "admin", 404, 409, status=204)
 async def delete_message(service: Service, queue: FromPath[str], id: Id, running: FromQuery[bool] = False) -> None:
     """Delete a waiting message, or with *running* also a claimed one."""
     handle = await service.known(queue)
@@ -251,127 +398,25 @@ async def delete_message(service: Service, queue: FromPath[str], id: Id, running
         raise Refusal(409, f"message_{found.state}", f"message {id} is {found.state}: {remedy}")
 
 
-async def _own(service: ServiceContext, queue: str, held: Sequence[H]) -> list[H]:
-    """Return the messages that belong to the queue of the path, to which the caller has a right."""
-    queues = await service.execute(FindQueues([one.id for one in held]))
-    return [one for one in held if queues.get(one.id) == queue]
-
-
-def _held(tasks: list[Task[Any]]) -> list[finish.Held]:
-    return [(task.id, task.token) for task in tasks]
-
-
-def _message(task: Task[Any], until: datetime) -> Message:
-    return Message(
-        task.id,
-        str(task.token),
-        task.payload,
-        task.key,
-        task.headers,
-        task.priority,
-        task.attempt,
-        task.max_attempts,
-        task.enqueued_ms,
-        task.expires_ms,
-        until,
-    )
-
-
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The ids of dead letters; all if omitted."""
 
-    ids: Annotated[list[Number], msgspec.Meta(max_length=10_000)] | None = None
+    ids: Annotated[list[Number], Meta(max_length=10_000)] | None = None
 
 
-OlderThan = Annotated[float | None, QueryParameter(**IS_SECONDS, description="Only those dead for this long.")]
-
-
-@route("GET", "/queues/{queue:str}/dlq", scope="consume", on="queue", problems=(404,))
-async def list_dead(
-    service: Service, queue: FromPath[str], limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100
-) -> list[TaskInfo[Any]]:
+@route("GET", "/queues/{queue:str}/dlq", "consume", 404)
+async def list_dead(service: Service, queue: FromPath[str], limit: Listed = 100) -> list[TaskInfo[Any]]:
     """List dead letters, newest first, with reason and error."""
     return await (await service.known(queue)).dead(limit)
 
 
-@route("DELETE", "/queues/{queue:str}/dlq", scope="admin", on="queue", problems=(404,))
+@route("DELETE", "/queues/{queue:str}/dlq", "admin", 404)
 async def purge_dead(service: Service, queue: FromPath[str], older_than_s: OlderThan = None) -> Count:
     """Delete dead letters."""
     return Count(await (await service.known(queue)).purge_dead(older_than_s))
 
 
-@route("POST", "/queues/{queue:str}/dlq/requeue", scope="admin", on="queue", problems=(404,))
+@route("POST", "/queues/{queue:str}/dlq/requeue", "admin", 404)
 async def requeue_dead(service: Service, queue: FromPath[str], data: JSONBody[Chosen]) -> Count:
     """Requeue dead letters, with their attempts reset."""
     return Count(await (await service.known(queue)).requeue(data.ids))
-
-
-class NewResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A value to store until its ttl."""
-
-    value: msgspec.Raw
-    ttl_s: Annotated[float, msgspec.Meta(ge=0.001, le=3_162_240_000)] = 3600.0
-
-
-class Result(msgspec.Struct, frozen=True):
-    """The result of a task, or a value under a name."""
-
-    id: int | str
-    value: Any
-
-
-ResultWait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for the result.")]
-
-
-def identity(text: str) -> int | str:
-    """Return the id of a task, or a name."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 18 else text
-
-
-@route("GET", "/results/{result:str}", scope="consume", on="result", problems=(404, 410))
-async def get_result(
-    request: Request[Any, Any, Any], service: Service, result: FromPath[str], wait_s: ResultWait = 0.0
-) -> Result:
-    """Return the result of a task by its id, or a value by its name; 410 if the task is dead."""
-    id = identity(result)
-    key, task = key_of(id), id if isinstance(id, int) else None
-    found = await service.execute(AwaitResult(key, task))
-    if found is None and wait_s:
-        waiting = service.attempt(AwaitResult(key, task), ResultAhead(key, task), service.capped(wait_s))
-        found = await while_connected(request, waiting)
-    if found is None:
-        raise Refusal(404, "no_result", f"there is no result {result!r}: wait for it with ?wait_s=20")
-    if isinstance(found, TaskFailed):
-        raise found
-    return Result(id, found[0])
-
-
-@route("PUT", "/results/{result:str}", scope="produce", on="result", status=204)
-async def save_result(
-    request: Request[Any, Any, Any], service: Service, result: FromPath[str], data: JSONBody[NewResult]
-) -> None:
-    """Store a value; that of a task, by its id, needs the right to consume from its queue."""
-    id = identity(result)
-    if isinstance(id, int):  # A deleted task may have been in any queue.
-        require(request, "consume", "queue", name=(await service.execute(FindQueues([id]))).get(id))
-    lasts = checks.milliseconds("ttl_s", data.ttl_s, least=1)
-    save = SaveResult(key_of(id), service.raw.encode(data.value), lasts)
-    with service.pressure.write():
-        await service.execute(save)
-
-
-routes = [
-    add_messages,
-    poll,
-    ack,
-    nack,
-    extend,
-    peek,
-    get_message,
-    delete_message,
-    list_dead,
-    purge_dead,
-    requeue_dead,
-    get_result,
-    save_result,
-]

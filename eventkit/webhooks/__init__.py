@@ -10,8 +10,7 @@
 `eventkit.webhooks.call` is for workers and needs ``pip install 'eventkit-db[server]'``; the rest does not.
 """
 
-from ..signatures import SignatureRefused
 from .job import Call, Job, call_of
-from .signing import Replays, verify
+from .signing import Replays, SignatureRefused, verify
 
 __all__ = ["Call", "Job", "Replays", "SignatureRefused", "call_of", "verify"]

@@ -20,19 +20,20 @@ from ..app.task import AsyncTaskContext
 from ..codec import encode_json
 from ..handling import Permanent, Retry, Snooze
 from ..retry import Policy, delay_after, encode
-from ..signatures import sign
 from ..values import Task
 from .guard import AddressRefused, Guard, GuardedNetwork
 from .job import CALL, DEFAULT_TIMEOUT_MS, LONGEST_TIMEOUT_MS, callable_url
-from .signing import ATTEMPT, JOB_ID, QUEUE, SIGNATURE
+from .signing import ATTEMPT, JOB_ID, QUEUE, SIGNATURE, sign
 
-AGAIN = frozenset({408, 425, 429})
-"""The 4xx statuses that another attempt may cure."""
-
-LARGEST = 65_536
-"""The maximum number of bytes of a response body that are kept."""
+AGAIN = frozenset({408, 425, 429})  # The 4xx statuses that another attempt may cure.
+LARGEST = 65_536  # The maximum number of bytes of a response body that are kept.
+MARGIN_MS = 15_000  # How much longer the lease of a job is than its timeout.
 
 _LONGEST_DELAY = 86_400.0
+_LONGEST = 60.0
+_IDLE = 100
+_IDLE_SECONDS = 30.0
+_CARRIED = ("traceparent", "tracestate")
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -86,40 +87,37 @@ def _moment(value: str) -> float | None:
         return None
 
 
-_LONGEST = 60.0
-
-
-class Busy(Exception):
-    """Raised when a host has as many running and waiting calls as allowed; *delay* is when to try again."""
-
-    def __init__(self, delay: float) -> None:
-        super().__init__(f"busy for {delay:g} s")
-        self.delay = delay
-
-
 class _Host:
     def __init__(self, most: int) -> None:
         self.slots = asyncio.Semaphore(most)
-        self.calls = 0
-        self.snoozed = 0
+        self.calls = self.snoozed = 0
         self.seconds = 1.0
 
 
-class Hosts:
-    """Limits running calls to *most* per host; as many more may wait, and further ones are snoozed."""
+class _LoopState:
+    """Slots and connections that the calls of one event loop share.
 
-    def __init__(self, most: int) -> None:
+    A host has at most *most* running calls; as many more may wait, and further ones are snoozed.
+    """
+
+    def __init__(self, guard: Guard, most: int) -> None:
         self._most = most
         self._hosts: dict[tuple[str, int], _Host] = {}
+        self.pool = httpcore.AsyncConnectionPool(
+            max_connections=None,
+            max_keepalive_connections=_IDLE,
+            keepalive_expiry=_IDLE_SECONDS,
+            network_backend=GuardedNetwork(guard),
+        )
 
     @asynccontextmanager
-    async def place(self, host: str, port: int) -> AsyncIterator[None]:
-        """Hold one of the slots of a host; raise `Busy`, with the expected delay, if too many calls wait."""
+    async def slot(self, host: str, port: int) -> AsyncIterator[None]:
+        """Hold one of the slots of a host; raise `Snooze`, with the expected delay, if too many calls wait."""
         key = (host, port)
         state = self._hosts.setdefault(key, _Host(self._most))
         if state.calls >= 2 * self._most:
             state.snoozed += 1
-            raise Busy(min(_LONGEST, max(0.1, state.seconds * (1 + state.snoozed / self._most))))
+            raise Snooze(min(_LONGEST, max(0.1, state.seconds * (1 + state.snoozed / self._most))))
         state.calls += 1
         try:
             async with state.slots:
@@ -134,14 +132,6 @@ class Hosts:
                 state.snoozed = 0
             if not state.calls:
                 del self._hosts[key]
-
-
-MARGIN_MS = 15_000
-"""How much longer the lease of a job is than its timeout."""
-
-_IDLE = 100
-_IDLE_SECONDS = 30.0
-_CARRIED = ("traceparent", "tracestate")
 
 
 class Webhooks:
@@ -167,17 +157,7 @@ class Webhooks:
         self._per_host = checks.count("per_host", per_host, least=1)
         self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
         self._agent = f"eventkit/{version('eventkit-db')}"
-
-        async def call(
-            ctx: AsyncTaskContext,
-            url: str,
-            payload: Any,
-            timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS,
-            retry: Policy | None = None,
-        ) -> Answer:
-            return await self._call(ctx, url, payload, timeout_ms, retry)
-
-        app.declare(call, name=CALL, queue=queue)
+        app.declare(self._call, name=CALL, queue=queue)
         app.closing = (*app.closing, self.aclose)
 
     async def aclose(self) -> None:
@@ -187,7 +167,12 @@ class Webhooks:
             await state.pool.aclose()
 
     async def _call(
-        self, ctx: AsyncTaskContext, url: str, payload: Any, timeout_ms: int, retry: Policy | None
+        self,
+        ctx: AsyncTaskContext,
+        url: str,
+        payload: Any,
+        timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS,
+        retry: Policy | None = None,
     ) -> Answer:
         task = ctx.task
         try:
@@ -196,12 +181,10 @@ class Webhooks:
             raise Permanent(str(error)) from None
         state = self._state()
         try:
-            async with state.hosts.place(host, port):
+            async with state.slot(host, port):
                 await _lease(ctx, timeout_ms + MARGIN_MS)
                 async with asyncio.timeout(timeout_ms / 1000):
                     status, headers, body = await self._post(state, task, url, payload)
-        except Busy as busy:
-            raise Snooze(busy.delay) from None
         except AddressRefused as error:
             raise Permanent(str(error)) from None
         except TimeoutError:
@@ -214,7 +197,7 @@ class Webhooks:
         judge(status, headers, task.attempt, retry)
         return Answer(status, body[:LARGEST].decode("utf-8", "replace"), len(body) > LARGEST)
 
-    async def _post(self, state: "_LoopState", task: Task[Any], url: str, payload: Any) -> tuple[int, Any, bytes]:
+    async def _post(self, state: _LoopState, task: Task[Any], url: str, payload: Any) -> tuple[int, Any, bytes]:
         """Return status, headers and body of the response; reading stops after `LARGEST` bytes."""
         sent, body = encode_json(payload).encode(), bytearray()
         async with state.pool.stream("POST", url, headers=self._headers(task, url, sent), content=sent) as response:
@@ -241,25 +224,12 @@ class Webhooks:
             headers[SIGNATURE] = sign(body, secrets=self._secrets, subject=job)
         return [(name.encode(), value.encode("ascii", "replace")) for name, value in headers.items()]
 
-    def _state(self) -> "_LoopState":
+    def _state(self) -> _LoopState:
         """Return the state of the running event loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._states:
             self._states[loop] = _LoopState(self._guard, self._per_host)
         return self._states[loop]
-
-
-class _LoopState:
-    """Slots and connections that the calls of one event loop share."""
-
-    def __init__(self, guard: Guard, per_host: int) -> None:
-        self.hosts = Hosts(per_host)
-        self.pool = httpcore.AsyncConnectionPool(
-            max_connections=None,
-            max_keepalive_connections=_IDLE,
-            keepalive_expiry=_IDLE_SECONDS,
-            network_backend=GuardedNetwork(guard),
-        )
 
 
 async def _lease(ctx: AsyncTaskContext, milliseconds: int) -> None:

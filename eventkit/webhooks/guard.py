@@ -35,17 +35,17 @@ class Guard:
     """The policy of callable addresses.  *allow* are further networks, such as ``10.1.0.0/16`` or ``127.0.0.1``."""
 
     def __init__(self, allow: Iterable[str] = ()) -> None:
-        self._allowed = tuple(_network(text) for text in allow)
+        try:
+            self._allowed = tuple(map(ip_network, allow))
+        except ValueError as error:
+            raise ValueError(f"allow= takes networks, such as 10.1.0.0/16: {error}") from None
 
     def permits(self, address: Address) -> bool:
         """Return whether *address* may be called."""
         if any(address in network for network in self._allowed):
             return True
-        if any(address in network for network in _REFUSED):
-            return False
-        if address.version == 6 and address not in _UNICAST:
-            return False
-        return address.is_global and not address.is_multicast
+        refused = any(address in network for network in _REFUSED) or (address.version == 6 and address not in _UNICAST)
+        return address.is_global and not address.is_multicast and not refused
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of *host*; raise `AddressRefused` if one is refused, ``OSError`` if there is none."""
@@ -57,13 +57,6 @@ class Guard:
                     f"{host} resolves to {text}, which is not a public address: allow its network in allow= to call it"
                 )
         return texts
-
-
-def _network(text: str) -> Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise ValueError(f"allow= takes networks, such as 10.1.0.0/16: {error}") from None
 
 
 class WatchedStream(httpcore.AsyncNetworkStream):
@@ -100,17 +93,14 @@ class WatchedStream(httpcore.AsyncNetworkStream):
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
-        """Close the connection."""
         await self._stream.aclose()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        """Encrypt the connection."""
         return WatchedStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        """Return an attribute of the connection."""
         if info == "is_readable" and (self._beyond or self._has_decrypted()):
             return True
         return self._stream.get_extra_info(info)
@@ -151,19 +141,12 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectError("the host has no address") from error
         for address in addresses:
             try:
-                return WatchedStream(
-                    await self._network.connect_tcp(
-                        address,
-                        port,
-                        timeout=None if timeout is None else timeout / len(addresses),
-                        local_address=local_address,
-                        socket_options=socket_options,
-                    )
-                )
+                share = None if timeout is None else timeout / len(addresses)
+                stream = await self._network.connect_tcp(address, port, share, local_address, socket_options)
+                return WatchedStream(stream)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure or httpcore.ConnectError("the host has no address")
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
         await self._network.sleep(seconds)

@@ -10,8 +10,7 @@ from .. import checks
 from ..retry import Exponential, Fixed, Linear, Policy, policy
 from ..values import NewTask
 
-CALL = "eventkit.webhook"
-"""The name of the task that workers run for a job."""
+CALL = "eventkit.webhook"  # The name of the task that workers run for a job.
 
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000

@@ -1,15 +1,17 @@
 """The service, called in two ways: in this process, and as a process of its own; on both backends."""
 
 import asyncio
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from services import Served, Started, connected, database
+from services import Served, Started, connected, database, start
 
-import eventkit
 from eventkit.http import app
+
+Starting = Callable[[str, str], Started]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -39,10 +41,42 @@ def settings() -> str:
 @pytest.fixture
 def started(url: str, tmp_path: Path, settings: str) -> Iterator[Started]:
     """Run the service as a process of its own."""
-    eventkit.connect(url).close()
-    (tmp_path / "eventkit.toml").write_text(f"[server]\n{settings}\n")
-    service = Started(url, tmp_path)
+    service = start(url, tmp_path, settings)
     yield service
-    if service.process.poll() is None:
-        service.process.kill()
-        service.process.wait()
+    service.kill()
+
+
+@pytest.fixture(scope="module")
+def starting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starting]:
+    """Return a function that starts a service on a kind of database, once in the module for the same settings."""
+    services: dict[tuple[str, str], Started] = {}
+
+    def started_once(kind: str, settings: str) -> Started:
+        if (kind, settings) not in services:
+            folder = tmp_path_factory.mktemp("shared")
+            url = f"sqlite:///{folder / 'served.db'}"
+            if kind == "postgres":
+                database = request.getfixturevalue("postgres")
+                url = f"{database}{'&' if '?' in database else '?'}schema=t_{secrets.token_hex(4)}"
+            services[kind, settings] = start(url, folder, settings)
+        return services[kind, settings]
+
+    yield started_once
+    for (kind, _), service in services.items():
+        service.kill()
+        if kind == "postgres":
+            from postgres_server import drop_schema
+
+            drop_schema(request.getfixturevalue("postgres"), service.url.rpartition("schema=")[2])
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def shared(request: pytest.FixtureRequest, starting: Starting, settings: str) -> Started:
+    """Return a service that tests of the module share, for tests that leave it as it is and use names of their own."""
+    return starting(request.param, settings)
+
+
+@pytest.fixture
+def name() -> str:
+    """Return a name that no other test uses."""
+    return f"t{secrets.token_hex(4)}"

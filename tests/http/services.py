@@ -47,6 +47,7 @@ class Started:
     """``eventkit serve`` as a process, and its address."""
 
     def __init__(self, url: str, folder: Path, *options: str) -> None:
+        self.url = url
         self.log = folder / "service.log"
         with self.log.open("w") as output:
             command = [sys.executable, "-m", "eventkit.cli", "serve", "--url", url, "--port", "0", *options]
@@ -67,3 +68,16 @@ class Started:
         """Stop it, and return its exit code when it has ended."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout)
+
+    def kill(self) -> None:
+        """Kill it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def start(url: str, folder: Path, settings: str) -> Started:
+    """Start a service with *settings* on a new database."""
+    eventkit.connect(url).close()
+    (folder / "eventkit.toml").write_text(f"[server]\n{settings}\n")
+    return Started(url, folder)

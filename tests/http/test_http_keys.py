@@ -15,7 +15,7 @@ import eventkit
 from eventkit.access import AUDIT, ApiKeys
 from eventkit.conformance import proves
 from eventkit.http import Keys, app
-from eventkit.signatures import sign
+from eventkit.webhooks.signing import sign
 
 Ask = Callable[..., httpx.Response]
 

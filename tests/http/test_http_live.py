@@ -67,67 +67,75 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def kit(started: Started, url: str) -> Iterator[eventkit.EventKit]:
-    """Return a kit beside the service, of another program."""
-    with eventkit.connect(url) as kit:
+def kit(shared: Started) -> Iterator[eventkit.EventKit]:
+    """Return a kit beside the shared service, of another program."""
+    with eventkit.connect(shared.url) as kit:
+        yield kit
+
+
+@pytest.fixture
+def own_kit(started: Started) -> Iterator[eventkit.EventKit]:
+    """Return a kit beside a service of its own, of another program."""
+    with eventkit.connect(started.url) as kit:
         yield kit
 
 
 @proves("E4")
-def test_a_poll_answers_as_soon_as_there_is_something(started: Started, kit: eventkit.EventKit) -> None:
+def test_a_poll_answers_as_soon_as_there_is_something(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """Any commit wakes the poll, also one of a program without HTTP."""
-    kit.queue("q").configure(lease=60)
+    kit.queue(name).configure(lease=60)
     with ThreadPoolExecutor() as pool:
-        poll = pool.submit(httpx.post, f"{started.address}/queues/q/poll?wait_s=30", timeout=60)
+        poll = pool.submit(httpx.post, f"{shared.address}/queues/{name}/poll?wait_s=30", timeout=60)
         time.sleep(0.5)
-        kit.queue("q").enqueue("now")
+        kit.queue(name).enqueue("now")
         began = time.monotonic()
         assert [message["payload"] for message in poll.result(20).json()] == ["now"]
         assert time.monotonic() - began < 5
 
 
 @proves("E4")
-def test_a_client_that_is_gone_has_no_message(started: Started, kit: eventkit.EventKit) -> None:
+def test_a_client_that_is_gone_has_no_message(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """A message claimed for a closed poll goes to the next one, with no attempt spent."""
-    kit.queue("q").configure(lease=600)
+    kit.queue(name).configure(lease=600)
+    rest = "Host: localhost\r\nContent-Length: 0"
     for _ in range(5):
-        with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as gone:
-            gone.sendall(b"POST /queues/q/poll?wait_s=30 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", int(shared.address.rpartition(":")[2]))) as gone:
+            gone.sendall(f"POST /queues/{name}/poll?wait_s=30 HTTP/1.1\r\n{rest}\r\n\r\n".encode())
             time.sleep(0.2)
     time.sleep(0.3)
-    kit.queue("q").enqueue("kept")
-    [message] = httpx.post(f"{started.address}/queues/q/poll?wait_s=10", timeout=30).json()
+    kit.queue(name).enqueue("kept")
+    [message] = httpx.post(f"{shared.address}/queues/{name}/poll?wait_s=10", timeout=30).json()
     assert (message["payload"], message["attempt"]) == ("kept", 1)
 
 
 @proves("E5")
-def test_events_are_followed_without_a_gap(started: Started, kit: eventkit.EventKit) -> None:
+def test_events_are_followed_without_a_gap(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """A follower gets past and new events, and after a lost connection those behind its last id."""
-    orders = kit.stream("orders")
+    orders = kit.stream(name)
     offsets = orders.publish_many(range(250))
-    follower = Follower(f"{started.address}/streams/orders/sse?after=0")
+    follower = Follower(f"{shared.address}/streams/{name}/sse?after=0")
     offsets += orders.publish_many(range(250, 260))
     until(lambda: len(follower.heard) == 260)
     assert follower.heard == list(zip(offsets, range(260), strict=True))
     follower.leave()
     more = orders.publish_many(["a", "b"])
-    url = f"{started.address}/streams/orders/sse?after=0"
+    url = f"{shared.address}/streams/{name}/sse?after=0"
     again = Follower(url, **{"Last-Event-ID": str(offsets[-1])})
     until(lambda: again.heard == list(zip(more, ["a", "b"], strict=True)))
 
 
 @proves("E5")
 def test_a_client_is_not_left_behind_by_a_database_that_goes_back(
-    started: Started, kit: eventkit.EventKit, url: str
+    started: Started, own_kit: eventkit.EventKit, url: str
 ) -> None:
     """A client continues at its consumer; without one it gets an error, at once and when it reconnects."""
-    orders = kit.stream("orders")
+    orders = own_kit.stream("orders")
     offsets = orders.publish_many(range(20))
     orders.save_offset("billing", offsets[9])
     address = f"{started.address}/streams/orders/sse"
     named, nameless = Follower(f"{address}?consumer=billing"), Follower(f"{address}?after=0")
     until(lambda: len(named.heard) == 10 and len(nameless.heard) == 20)
-    take_back(kit, url, offsets[9])
+    take_back(own_kit, url, offsets[9])
     last = {"Last-Event-ID": str(offsets[-1])}
     refused = httpx.get(f"{address}?after=0", headers=last)
     assert (refused.status_code, refused.json()["code"]) == (409, "database_replaced")
@@ -140,16 +148,16 @@ def test_a_client_is_not_left_behind_by_a_database_that_goes_back(
 
 
 @proves("E5")
-def test_a_consumer_is_where_it_has_acknowledged_to_be(started: Started, kit: eventkit.EventKit) -> None:
+def test_a_consumer_is_where_it_has_acknowledged_to_be(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """Following saves nothing: a client that dies before it has handled an event gets it again."""
-    orders = kit.stream("orders")
+    orders = kit.stream(name)
     offsets = orders.publish_many(["a", "b", "c"])
-    url = f"{started.address}/streams/orders/sse?consumer=search"
+    url = f"{shared.address}/streams/{name}/sse?consumer=search"
     first = Follower(url)
     until(lambda: len(first.heard) == 3)
     assert orders.offset("search") == 0
     acknowledged = httpx.post(
-        f"{started.address}/streams/orders/consumers/search/ack", json={"offset": offsets[0]}, timeout=30
+        f"{shared.address}/streams/{name}/consumers/search/ack", json={"offset": offsets[0]}, timeout=30
     )
     assert acknowledged.json() == {"moved": True}
     second = Follower(url)
@@ -157,17 +165,17 @@ def test_a_consumer_is_where_it_has_acknowledged_to_be(started: Started, kit: ev
 
 
 @proves("E5")
-def test_what_is_published_from_now_on(started: Started, kit: eventkit.EventKit) -> None:
+def test_what_is_published_from_now_on(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """Streams without a position and all channels start at their end; line breaks in payloads are kept."""
-    orders, alerts = kit.stream("orders"), kit.channel("alerts")
+    orders, alerts = kit.stream(name), kit.channel(name)
     orders.publish("before")
     alerts.notify("before")
-    follower = Follower(f"{started.address}/streams/orders/sse")
-    listener = Follower(f"{started.address}/channels/alerts/sse")
+    follower = Follower(f"{shared.address}/streams/{name}/sse")
+    listener = Follower(f"{shared.address}/channels/{name}/sse")
     body = b'{"payload": [1,\n 2]}'
-    for path in ("streams/orders/events", "channels/alerts"):
+    for path in (f"streams/{name}/events", f"channels/{name}"):
         headers = {"content-type": "application/json"}
-        httpx.post(f"{started.address}/{path}", content=body, headers=headers, timeout=30).raise_for_status()
+        httpx.post(f"{shared.address}/{path}", content=body, headers=headers, timeout=30).raise_for_status()
     alerts.notify("after")
     until(lambda: len(listener.heard) == 2 and len(follower.heard) == 1)
     assert [payload for _, payload in listener.heard][1] == "after"
@@ -176,19 +184,19 @@ def test_what_is_published_from_now_on(started: Started, kit: eventkit.EventKit)
 @pytest.mark.parametrize("settings", ["heartbeat = 0.5"])
 @pytest.mark.parametrize("end", ["revoke", "expire"])
 @proves("E18")
-def test_a_key_that_ends_takes_its_streams_along(started: Started, kit: eventkit.EventKit, end: str) -> None:
+def test_a_key_that_ends_takes_its_streams_along(shared: Started, kit: eventkit.EventKit, name: str, end: str) -> None:
     """Event streams of the API and dashboard, idle or busy, end at a heartbeat; a waiting poll comes back empty."""
     keys = ApiKeys(kit)
     other = keys.add("another", ["consume"])
     key = keys.add("ends", ["consume"], expires=6 if end == "expire" else None)
-    kit.queue("q").configure(lease=600)
-    paths = ("/streams/idle/sse", "/streams/busy/sse", "/channels/alerts/sse", "/dashboard/live")
-    ends = [Follower(started.address + path, Authorization=f"Bearer {key}") for path in paths]
-    stays = [Follower(started.address + path, Authorization=f"Bearer {other}") for path in paths[:3]]
+    kit.queue(name).configure(lease=600)
+    paths = (f"/streams/idle-{name}/sse", f"/streams/{name}/sse", f"/channels/{name}/sse", "/dashboard/live")
+    ends = [Follower(shared.address + path, Authorization=f"Bearer {key}") for path in paths]
+    stays = [Follower(shared.address + path, Authorization=f"Bearer {other}") for path in paths[:3]]
     with ThreadPoolExecutor() as pool:
         poll = pool.submit(
             httpx.post,
-            f"{started.address}/queues/q/poll?wait_s=30",
+            f"{shared.address}/queues/{name}/poll?wait_s=30",
             headers={"authorization": f"Bearer {key}"},
             timeout=60,
         )
@@ -199,27 +207,27 @@ def test_a_key_that_ends_takes_its_streams_along(started: Started, kit: eventkit
         deadline = time.monotonic() + 20
         while not all(one.ended.is_set() for one in ends):
             assert time.monotonic() < deadline, [one.ended.is_set() for one in ends]
-            kit.stream("busy").publish(1)
+            kit.stream(name).publish(1)
             time.sleep(0.05)
-        kit.queue("q").enqueue("for another")
+        kit.queue(name).enqueue("for another")
         assert poll.result(20).status_code == 401
     assert [json.loads(one.unnumbered[-1])["code"] for one in ends[:3]] == ["unauthorized"] * 3
-    assert [task.payload for task in kit.queue("q").claim("w")] == ["for another"]
+    assert [task.payload for task in kit.queue(name).claim("w")] == ["for another"]
     assert not any(one.ended.is_set() for one in stays)
 
 
 @pytest.mark.parametrize("settings", ["slow_reader = 1.0"])
 @proves("E6")
-def test_a_client_that_does_not_read_is_let_go_of(started: Started, kit: eventkit.EventKit) -> None:
+def test_a_client_that_does_not_read_is_let_go_of(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """The server buffers nothing for it meanwhile."""
-    big = kit.stream("big")
-    address = ("127.0.0.1", int(started.address.rpartition(":")[2]))
+    big = kit.stream(name)
+    address = ("127.0.0.1", int(shared.address.rpartition(":")[2]))
     with socket.create_connection(address) as slow:
-        slow.sendall(b"GET /streams/big/sse?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        slow.sendall(f"GET /streams/{name}/sse?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         for _ in range(20):
             big.publish_many(["x" * 50_000] * 20)
-        until(lambda: httpx.get(f"{started.address}/health").json()["listeners_dropped"] == 1)
-        assert httpx.get(f"{started.address}/health").json()["listeners"] == 0
+        until(lambda: httpx.get(f"{shared.address}/health").json()["listeners_dropped"] == 1)
+        assert httpx.get(f"{shared.address}/health").json()["listeners"] == 0
 
 
 @pytest.mark.parametrize("settings", ["max_receive = 1.0"])
@@ -232,9 +240,9 @@ def test_a_client_that_does_not_read_is_let_go_of(started: Started, kit: eventki
         b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
     ],
 )
-def test_who_takes_too_long_to_ask_is_let_go_of(started: Started, beginning: bytes) -> None:
+def test_who_takes_too_long_to_ask_is_let_go_of(shared: Started, beginning: bytes) -> None:
     """The connection is closed before the first byte, in the headers and in the body, even if bytes arrive slowly."""
-    with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as slow:
+    with socket.create_connection(("127.0.0.1", int(shared.address.rpartition(":")[2]))) as slow:
         slow.sendall(beginning)
         slow.settimeout(0.2)
         began = time.monotonic()
@@ -248,13 +256,13 @@ def test_who_takes_too_long_to_ask_is_let_go_of(started: Started, beginning: byt
             except OSError:
                 break
         assert time.monotonic() - began < 10
-    assert httpx.get(f"{started.address}/healthz").status_code == 200
+    assert httpx.get(f"{shared.address}/healthz").status_code == 200
 
 
 @proves("E6")
-def test_a_body_that_is_too_large_is_refused_as_it_comes(started: Started) -> None:
+def test_a_body_that_is_too_large_is_refused_as_it_comes(shared: Started) -> None:
     """A body without a declared size is refused too: the answer comes before the end."""
-    with socket.create_connection(("127.0.0.1", int(started.address.rpartition(":")[2]))) as sender:
+    with socket.create_connection(("127.0.0.1", int(shared.address.rpartition(":")[2]))) as sender:
         sender.sendall(b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         sender.sendall(b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
@@ -266,9 +274,9 @@ def test_a_body_that_is_too_large_is_refused_as_it_comes(started: Started) -> No
 
 
 @proves("E7")
-def test_told_to_end_it_answers_whoever_waits(started: Started, kit: eventkit.EventKit, tmp_path: Path) -> None:
+def test_told_to_end_it_answers_whoever_waits(started: Started, own_kit: eventkit.EventKit, tmp_path: Path) -> None:
     """Long-polls come back empty, streams of events end, nothing is lost, and the exit code is 0."""
-    kit.queue("q").configure(lease=600)
+    own_kit.queue("q").configure(lease=600)
     with ThreadPoolExecutor(20) as pool:
         polls = [pool.submit(httpx.post, f"{started.address}/queues/q/poll?wait_s=50", timeout=60) for _ in range(10)]
         followers = [Follower(f"{started.address}/streams/orders/sse") for _ in range(5)]
@@ -277,5 +285,5 @@ def test_told_to_end_it_answers_whoever_waits(started: Started, kit: eventkit.Ev
         assert [(poll.result(20).status_code, poll.result(20).json()) for poll in polls] == [(200, [])] * 10
         assert all(follower.ended.wait(20) for follower in followers)
     assert "Traceback" not in started.log.read_text()
-    kit.queue("q").enqueue("kept")
-    assert [task.attempt for task in kit.queue("q").claim("w")] == [1]
+    own_kit.queue("q").enqueue("kept")
+    assert [task.attempt for task in own_kit.queue("q").claim("w")] == [1]

@@ -22,7 +22,7 @@ import eventkit
 from eventkit.access import ApiKeys
 from eventkit.conformance import proves
 from eventkit.http import app
-from eventkit.http.metrics import ServiceMetrics
+from eventkit.http.service import ServiceMetrics
 from eventkit.logs import REQUEST, JSONLines, TextLines
 from eventkit.metrics import MOST, OTHERS, Counter
 from eventkit.operations.coordination import Beat

@@ -63,24 +63,24 @@ def conversation(address: str, parts: Iterable[bytes]) -> bytes:
         + b"x" * 400_000,
     ],
 )
-def test_headers_are_limited(started: Started, head: bytes) -> None:
+def test_headers_are_limited(shared: Started, head: bytes) -> None:
     """The limits are 100 and 64 KiB with the first line: beyond that the answer is 431 and the connection closes."""
-    answer = conversation(started.address, [head])
+    answer = conversation(shared.address, [head])
     if not head.startswith(b"POST"):  # Trailers follow the start of the request, whose answer may be under way.
         assert answer.startswith(b"HTTP/1.1 431 ")
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "headers_too_large"
     most = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + b"X-Many: 1\r\n" * 98 + b"\r\n"
-    assert conversation(started.address, [most]).startswith(b"HTTP/1.1 200 ")
-    assert b'"malformed"' in conversation(started.address, [b"no HTTP\r\n\r\n"])
+    assert conversation(shared.address, [most]).startswith(b"HTTP/1.1 200 ")
+    assert b'"malformed"' in conversation(shared.address, [b"no HTTP\r\n\r\n"])
 
 
 @proves("E6")
-def test_headers_without_end_hold_nobody_up(started: Started) -> None:
+def test_headers_without_end_hold_nobody_up(shared: Started) -> None:
     """A client that sends a hundred megabytes of headers is refused while it sends, and others are served."""
     begun = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: "
     with ThreadPoolExecutor() as pool:
-        flooding = pool.submit(conversation, started.address, chain([begun], repeat(b"x" * 2**20, 100)))
+        flooding = pool.submit(conversation, shared.address, chain([begun], repeat(b"x" * 2**20, 100)))
         while not flooding.done():
-            assert httpx.get(f"{started.address}/healthz", timeout=5).json() == {"status": "ok"}
+            assert httpx.get(f"{shared.address}/healthz", timeout=5).json() == {"status": "ok"}
         assert flooding.result().startswith(b"HTTP/1.1 431 ")
-    assert psutil.Process(started.process.pid).memory_info().rss < 300 * 2**20
+    assert psutil.Process(shared.process.pid).memory_info().rss < 300 * 2**20

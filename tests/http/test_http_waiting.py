@@ -10,8 +10,8 @@ import pytest
 import eventkit
 from eventkit.conformance import proves
 from eventkit.conformance.exits import EXITS, cancel_at_each_await
-from eventkit.http.events import while_connected
-from eventkit.http.requests import Refusal
+from eventkit.http.routing import Refusal
+from eventkit.http.service import while_connected
 
 
 @proves("E4")

@@ -36,14 +36,14 @@ AREAS = {
     ],
     "worker": ["eventkit/worker/*.py", "eventkit/handling.py"],
     "http": [
-        "eventkit/access/*.py",
+        "eventkit/access.py",
+        "eventkit/http/app.py",
         "eventkit/http/keys.py",
-        "eventkit/http/origins.py",
-        "eventkit/http/requests.py",
         "eventkit/http/routing.py",
         "eventkit/http/server.py",
         "eventkit/http/service.py",
-        "eventkit/http/dashboard/access.py",
+        "eventkit/http/dashboard/__init__.py",
+        "eventkit/http/dashboard/actions.py",
     ],
     "spark": [
         "eventkit/operations/position.py",
