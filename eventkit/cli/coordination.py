@@ -1,9 +1,9 @@
 """``eventkit schedule``, ``lock`` and ``pipeline``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from .output import Answer, Failed, Listing, cell, confirm, plain
-from .settings import Headers, Yes, argument, audited, command, flag, group, headers, json_value, option, period
+from .settings import Headers, Yes, argument, audited, command, flag, group, json_value, option, period, with_headers
 
 if TYPE_CHECKING:
     from eventkit import EventKit
@@ -23,6 +23,18 @@ def list_schedules(kit: "EventKit") -> Listing:
     return Listing(kit.schedules.list(), columns, "there are no schedules")
 
 
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule."""
+
+    tz: Annotated[str, option("ZONE", "Time zone, for example Europe/Berlin."), "UTC"]
+    priority: Annotated[int, option("N", "Priority of its tasks."), 0]
+    expires: Annotated[float | None, period("How long after a fire its task expires.")]
+    max_attempts: Annotated[int | None, option("N", "Attempts per task.")]
+    catch_up: Annotated[str, option("WHICH", "Missed fires to make up for: all, latest or none."), "all"]
+    paused: Annotated[bool, flag("Add it paused.", "--paused"), False]
+    header: Headers
+
+
 @command(schedules)
 def add(
     kit: "EventKit",
@@ -30,28 +42,12 @@ def add(
     when: Annotated[str, argument("WHEN", "For example '0 3 * * *', @hourly or '@every 30s'.")],
     queue: Annotated[str, argument("QUEUE", "The queue of its tasks.")],
     payload: Annotated[str, argument("PAYLOAD", "Payload, as JSON.")] = "null",
-    tz: Annotated[str, option("ZONE", "Time zone, for example Europe/Berlin.")] = "UTC",
-    priority: Annotated[int, option("N", "Priority of its tasks.")] = 0,
-    expires: Annotated[float | None, period("How long after a fire its task expires.")] = None,
-    max_attempts: Annotated[int | None, option("N", "Attempts per task.")] = None,
-    catch_up: Annotated[str, option("WHICH", "Missed fires to make up for: all, latest or none.")] = "all",
-    paused: Annotated[bool, flag("Add it paused.", "--paused")] = False,
-    header: Headers = None,
+    **given: Unpack[ScheduleOptions],
 ) -> Answer:
     """Add a schedule, or replace the one of the same name."""
-    audited(kit, "schedule.add", schedule=name, when=when, queue=queue).schedules.add(
-        name,
-        when,
-        queue,
-        json_value(payload),
-        tz=tz,
-        priority=priority,
-        expires=expires,
-        max_attempts=max_attempts,
-        catch_up=catch_up,
-        paused=paused,
-        headers=headers(header),
-    )
+    options = with_headers(given)
+    schedules = audited(kit, "schedule.add", schedule=name, when=when, queue=queue).schedules
+    schedules.add(name, when, queue, json_value(payload), **options)
     return _next_fire(kit, name)
 
 

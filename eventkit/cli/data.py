@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
-import typer
+import msgspec
 
 from .output import Answer, Failed, Listing, Refused, encoded, note, progress, rate, until_interrupted
 from .settings import (
@@ -59,19 +59,55 @@ def one_or_lines(
         raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
     if file is None:
         return send(json_value(payload or ""))
-    began, sent = time.monotonic(), 0
+    began, sent, read = time.monotonic(), 0, 0
+    decode = msgspec.json.Decoder().decode
     with _opened(file) as (stream, total), progress(file, "lines") as advance:
-        for values, numbers, read, error in _batches(stream):
+        for batch in _batches(stream):
+            values, error = [], None
+            for number, line in batch:
+                try:
+                    values.append(decode(line))
+                except (msgspec.DecodeError, RecursionError) as problem:
+                    error = _line_error(number, f"is not JSON ({problem})")
+                    break
             try:
                 if values:
                     send_many(values)
             except (ValueError, TypeError):
-                _one_by_one(values, numbers, send_many)
+                _one_by_one(values, batch, send_many)
             sent += len(values)
+            read += sum(len(line) for _, line in batch)
             advance(read, total, sent)
             if error is not None:
                 raise Failed(error)
     return rate(sent, done, began)
+
+
+def _batches(stream: IO[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the lines that are not blank with their numbers."""
+    batch, size = [], 0
+    for number, line in enumerate(_lines(stream), 1):
+        if not line.isspace():
+            batch.append((number, line))
+            size += len(line)
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _one_by_one(values: list[Any], batch: list[tuple[int, bytes]], send_many: Callable[[list[Any]], object]) -> None:
+    """Send the values one by one, up to the line that is refused."""
+    for value, (number, _) in zip(values, batch, strict=False):
+        try:
+            send_many([value])
+        except (ValueError, TypeError) as error:
+            raise Failed(_line_error(number, f"is refused ({error})")) from None
+
+
+def _line_error(number: int, reason: str) -> str:
+    remedy = "fix it" if number == 1 else f"earlier lines were sent: fix it and continue with tail -n +{number}"
+    return f"line {number} {reason}; {remedy}"
 
 
 @contextmanager
@@ -92,46 +128,6 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines, split at the greatest length."""
     while line := stream.readline(_LONGEST):
         yield line
-
-
-def _batches(stream: IO[bytes]) -> Iterator[tuple[list[Any], list[int], int, str | None]]:
-    """Yield values, their line numbers, the number of bytes read so far, and the error of the line after them."""
-    from msgspec import DecodeError
-    from msgspec.json import Decoder
-
-    decode = Decoder().decode
-    values: list[Any] = []
-    numbers: list[int] = []
-    read = size = 0
-    for number, line in enumerate(_lines(stream), 1):
-        read += len(line)
-        size += len(line)
-        if line.isspace():
-            continue
-        try:
-            values.append(decode(line))
-        except (DecodeError, RecursionError) as error:
-            yield values, numbers, read, _line_error(number, f"is not JSON ({error})")
-            return
-        numbers.append(number)
-        if len(values) >= _BATCH or size >= _BATCH_BYTES:
-            yield values, numbers, read, None
-            values, numbers, size = [], [], 0
-    yield values, numbers, read, None
-
-
-def _one_by_one(values: list[Any], numbers: list[int], send_many: Callable[[list[Any]], object]) -> None:
-    """Send the values one by one, up to the line that is refused."""
-    for number, value in zip(numbers, values, strict=True):
-        try:
-            send_many([value])
-        except (ValueError, TypeError) as error:
-            raise Failed(_line_error(number, f"is refused ({error})")) from None
-
-
-def _line_error(number: int, reason: str) -> str:
-    remedy = "fix it" if number == 1 else f"earlier lines were sent: fix it and continue with tail -n +{number}"
-    return f"line {number} {reason}; {remedy}"
 
 
 commands = group()
@@ -212,19 +208,20 @@ def _counts(counts: dict[str, int]) -> Listing:
     return Listing(rows, ("table", "rows"), "nothing")
 
 
+_Table = Literal["parquet", "delta", "iceberg"]
+
+
 @command(commands)
 def archive(
     address: str,
     topics: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TOPIC", help="Topics to archive; by default all that have an archive."),
+        list[str] | None, argument("TOPIC", "Topics to archive; by default all that have an archive.")
     ] = None,
     to: Annotated[
         str | None, option("FOLDER", "Required the first time: a folder or, for example, s3://bucket/lake.")
     ] = None,
     format: Annotated[
-        Literal["parquet", "delta", "iceberg"] | None,
-        option(None, "From now on also maintain a Delta Lake or Iceberg table.", show_default=False),
+        _Table | None, option(None, "From now on also maintain a Delta Lake or Iceberg table.", show_default=False)
     ] = None,
     prune: Annotated[bool, flag("Then drop archived events from the database.", "--prune")] = False,
     older_than: OlderThan = None,
@@ -247,33 +244,35 @@ def archive(
         raise Refused("--older-than and --unconsumed need --prune")
     from eventkit import lake
 
-    def archived(topic: str) -> "Archived":
-        with progress(f"archiving {topic}", "events") as advance:
-            return lake.archive(
-                address,
-                topic,
-                to=to,
-                format=format,
-                prune=prune,
-                older_than=older_than,
-                keep_unconsumed=not unconsumed,
-                on_truncated="skip" if skip_pruned else "raise",
-                progress=advance,
-            )
-
-    def checked(topic: str) -> Any:
-        with progress(f"reading {topic}", "events") as advance:
-            return lake.check(address, topic, progress=advance)
-
     named = topics or _archived(address)
     if check:
-        return Listing(map(checked, named), ("topic", "files", "events", "covered", "location"), "nothing")
+        checked = []
+        for topic in named:
+            with progress(f"reading {topic}", "events") as advance:
+                checked.append(lake.check(address, topic, progress=advance))
+        return Listing(checked, ("topic", "files", "events", "covered", "location"), "nothing")
+
+    def once() -> "Iterator[Archived]":
+        for topic in named:
+            with progress(f"archiving {topic}", "events") as advance:
+                yield lake.archive(
+                    address,
+                    topic,
+                    to=to,
+                    format=format,
+                    prune=prune,
+                    older_than=older_than,
+                    keep_unconsumed=not unconsumed,
+                    on_truncated="skip" if skip_pruned else "raise",
+                    progress=advance,
+                )
+
     if not follow:
         columns = ("topic", "events", "files", "compacted", "pruned", "covered", "location")
-        return Listing(map(archived, named), columns, "nothing")
+        return Listing(once(), columns, "nothing")
     with until_interrupted():
         while True:
-            for one in list(map(archived, named)):
+            for one in once():
                 if json:
                     print(encoded(one), flush=True)
                 elif one.events or one.pruned:
@@ -308,39 +307,34 @@ def adopt(
 
 
 class ReplayOptions(TypedDict, total=False):
-    """The options of a replay that have no default."""
+    """The options of a replay."""
 
+    to_topic: Annotated[str | None, option("TOPIC", "Publish to this topic.")]
+    to_queue: Annotated[str | None, option("QUEUE", "Enqueue in this queue.")]
+    after: Annotated[int, option("OFFSET", "Only events after this offset.", min=0), 0]
     last: Annotated[int | None, option("OFFSET", "Only events up to it.", min=0)]
     since: Annotated[datetime | None, option("MOMENT", "Created at or after 2026-01-31T08:00.", parser=moment)]
     before: Annotated[datetime | None, option("MOMENT", "Created before 2026-02-01T08:00.", parser=moment)]
     keys: Annotated[list[str] | None, option("KEY", "Only events of this key; repeatable.", "--key")]
     rate: Annotated[float | None, option("N", "At most N events per second.")]
+    dedup: Annotated[bool, flag("Skip events that another replay already wrote there.", "--dedup"), False]
     id: Annotated[str | None, option("ID", "Names the replay; a finished replay does not run again.")]
 
 
 @command(commands)
-def replay(
-    address: str,
-    topic: Topic,
-    to_topic: Annotated[str | None, option("TOPIC", "Publish to this topic.")] = None,
-    to_queue: Annotated[str | None, option("QUEUE", "Enqueue in this queue.")] = None,
-    after: Annotated[int, option("OFFSET", "Only events after this offset.", min=0)] = 0,
-    dedup: Annotated[bool, flag("Skip events that another replay already wrote there.", "--dedup")] = False,
-    **given: Unpack[ReplayOptions],
-) -> Answer:
+def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Answer:
     """Publish or enqueue archived events again.
 
     Run the same command again to resume after an interruption; it writes no event twice.
     """
     _check_installed()
-    if (to_topic is None) == (to_queue is None):
+    if ("to_topic" in given) == ("to_queue" in given):
         raise Refused("pass either --to-topic TOPIC or --to-queue QUEUE")
     from eventkit import lake
 
-    targets = {"to_topic": to_topic, "to_queue": to_queue}
     began = time.monotonic()
     with progress(f"replaying {topic}", "events") as advance:
-        result = lake.replay(address, topic, **targets, after=after, dedup=dedup, progress=advance, **given)
+        result = lake.replay(address, topic, progress=advance, **given)
     if result.ended_before:
         note(f"replay {given.get('id')} has already finished: pass another --id to replay again")
     if result.resumed_after is not None:
@@ -349,7 +343,6 @@ def replay(
 
 
 def _archived(address: str) -> list[str]:
-    """Return all topics that have an archive."""
     from eventkit.operations.archive import ListLakes
 
     with connected(address) as connection:

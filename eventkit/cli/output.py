@@ -24,13 +24,6 @@ class Failed(Exception):
     """The command failed, or its answer is negative: exit code 1."""
 
 
-class Result(Protocol):
-    """The result of a command."""
-
-    def show(self, json: bool) -> None:
-        """Print it, as text or as JSON."""
-
-
 class Answer(NamedTuple):
     """A sentence, which is *value* in JSON."""
 
@@ -110,37 +103,42 @@ class Watched(NamedTuple):
 
     def show(self, json: bool) -> None:
         """Print them; a terminal refreshes them in place."""
-        if self.every is not None:
-            with suppress(KeyboardInterrupt):
-                self._refresh(self.every, json)
-        elif json:
-            document(self.read())
-        elif found := self.tables(self.read()):
-            show_all(found)
+        with suppress(KeyboardInterrupt):
+            if self.every is None:
+                self._once(json)
+            elif sys.stdout.isatty() and not json:
+                self._in_place(self.every)
+            while self.every is not None:
+                if json:
+                    print(encoded({"at": time.time(), "found": self.read()}), flush=True)
+                else:
+                    show_all(self.tables(self.read()))
+                time.sleep(self.every)
+
+    def _once(self, json: bool) -> None:
+        found = self.read()
+        if json:
+            document(found)
+        elif tables := self.tables(found):
+            show_all(tables)
         else:
             note(self.nothing)
 
-    def _refresh(self, every: float, json: bool) -> None:
-        while json or not sys.stdout.isatty():
-            if json:
-                print(encoded({"at": time.time(), "found": self.read()}), flush=True)
-            else:
-                show_all(self.tables(self.read()))
-            time.sleep(every)
+    def _in_place(self, every: float) -> None:
         from rich.console import Console
         from rich.live import Live
 
         console = Console(highlight=False)
         found = self.tables(self.read())
-        with (
-            suppress(KeyboardInterrupt),
-            Live(self._picture(found), console=console, screen=True, auto_refresh=False) as live,
-        ):
-            while True:
-                time.sleep(every)
-                found = self.tables(self.read())
-                live.update(self._picture(found), refresh=True)
-        show_all(found)
+        try:
+            with Live(self._picture(found), console=console, screen=True, auto_refresh=False) as live:
+                while True:
+                    time.sleep(every)
+                    found = self.tables(self.read())
+                    live.update(self._picture(found), refresh=True)
+        except KeyboardInterrupt:
+            show_all(found)
+            raise
 
     def _picture(self, found: "list[Table]") -> Any:
         from rich.console import Group
@@ -177,7 +175,11 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, columns: Sequence[str], records: Iterable[Mapping[str, Any]], title: str = "") -> "Table":
         """Return the table of these fields of the records."""
-        return cls(columns, [[_CELLS.get(name, _field(name))(row) for name in columns] for row in records], title)
+        return cls(
+            columns,
+            [[_CELLS[name](row) if name in _CELLS else row.get(name) for name in columns] for row in records],
+            title,
+        )
 
     def show(self) -> None:
         """Print it: with lines and colours in a terminal, else aligned."""
@@ -211,26 +213,22 @@ class Table(NamedTuple):
             justify: Any = "right" if place in right else "left"
             made.add_column(column, justify=justify, overflow="fold", no_wrap=place in right)
         for row in self.rows:
-            made.add_row(
-                *(
-                    Text(_shortened(harmless(cell(value))), style=_ALARMING.get(column, "") if value else "")
-                    for column, value in zip(self.columns, row, strict=True)
-                )
+            styles = (
+                _ALARMING.get(column, "") if value else "" for column, value in zip(self.columns, row, strict=True)
             )
+            texts = (_shortened(harmless(cell(value))) for value in row)
+            made.add_row(*map(Text, texts, styles))
         return made
 
     def _right(self) -> set[int]:
         """Return the positions of numeric columns."""
+        numeric = int | float
         return {
             place
-            for place in range(len(self.columns))
-            if any(isinstance(row[place], int | float) for row in self.rows)
-            and all(row[place] is None or isinstance(row[place], int | float) for row in self.rows)
+            for place, values in enumerate(zip(*self.rows, strict=True))
+            if any(isinstance(value, numeric) for value in values)
+            and all(value is None or isinstance(value, numeric) for value in values)
         }
-
-
-def _field(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda row: row.get(name)
 
 
 def show_all(tables: Sequence[Table]) -> None:
@@ -254,13 +252,11 @@ def plain(value: Any) -> Any:
         return value
     fields: dict[str, Any] = {}
     for name in names:
-        stem = name.removesuffix("_ms")
-        public = next((public for public in (f"{stem}_at", stem) if hasattr(type(value), public)), stem)
-        item = getattr(value, name)
-        if stem == name:
-            # JavaScript and jq round integers above 53 bits.
-            fields[name] = str(item) if name == "token" else plain(item)
-        elif hasattr(type(value), public):
+        stem, item = name.removesuffix("_ms"), getattr(value, name)
+        public = next((public for public in (f"{stem}_at", stem) if hasattr(type(value), public)), None)
+        if name == stem:
+            fields[name] = str(item) if name == "token" else plain(item)  # JavaScript rounds integers above 53 bits.
+        elif public is not None:
             fields[public] = getattr(value, public)
         else:
             fields[stem] = None if item is None else item / 1000

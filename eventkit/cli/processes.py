@@ -1,5 +1,6 @@
 """``eventkit worker``, ``scheduler``, ``serve`` and ``canary``, and the import of ``MODULE:APP``."""
 
+import asyncio
 import importlib
 import logging
 import os
@@ -8,16 +9,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from . import settings
 from .output import Failed, Refused, encoded, start_logging
-from .settings import Json, Url, argument, command, duration, flag, group, opened, option, period
+from .settings import Json, Url, argument, command, flag, group, opened, option, period
 
 if TYPE_CHECKING:
-    from asyncio import Event
-
     from eventkit import AsyncEventKit
     from eventkit.app import Application
     from eventkit.metrics import Registry
@@ -61,44 +59,31 @@ def _module(name: str) -> Any:
         raise Refused(f"cannot import {name}: {type(error).__name__}: {error} ({where})") from error
 
 
-def _option(name: str, metavar: str | None, help: str, *short: str, **more: Any) -> Any:
-    variable = "EVENTKIT_" + name.strip("-").replace("-", "_").upper()
-    return option(metavar, help, name, *short, envvar=variable, show_envvar=False, **more)
-
-
 class WorkerOptions(TypedDict, total=False):
     """The settings of a worker."""
 
-    concurrency: Annotated[int | None, _option("--concurrency", "N", "Maximum number of running tasks (20).")]
-    prefetch: Annotated[int | None, _option("--prefetch", "N", "Tasks claimed in advance (0).")]
-    processes: Annotated[int | None, _option("--processes", "N", "Child processes for tasks that need one.")]
-    lease: Annotated[
-        float | None, _option("--lease", "TIME", "How long a claim is valid until it is extended.", parser=duration)
-    ]
-    shutdown_timeout: Annotated[
-        float | None,
-        _option("--shutdown-timeout", "TIME", "Time for running tasks to finish (30s).", parser=duration),
-    ]
-    db_retry_initial_ms: Annotated[
-        int | None, _option("--db-retry-initial-ms", "N", "First pause when the database is unavailable (500).")
-    ]
-    db_retry_max_ms: Annotated[int | None, _option("--db-retry-max-ms", "N", "Longest such pause (30000).")]
-    db_retry_max_attempts: Annotated[
-        int | None, _option("--db-retry-max-attempts", "N", "Attempts before it gives up (0: never).")
-    ]
-    notify_poll_interval_ms: Annotated[
-        int | None, _option("--notify-poll-interval-ms", "N", "Poll interval without notifications (5000).")
-    ]
-    name: Annotated[str | None, _option("--name", "NAME", "Name of the worker in the database.")]
-    readiness_file: Annotated[str | None, _option("--readiness-file", "FILE", "Exists while it is ready.")]
+    queue: Annotated[list[str] | None, option("QUEUE[=WEIGHT]", "Only this queue; repeatable.", "--queue", "-q")]
+    concurrency: Annotated[int | None, option("N", "Maximum number of running tasks (20).")]
+    prefetch: Annotated[int | None, option("N", "Tasks claimed in advance (0).")]
+    processes: Annotated[int | None, option("N", "Child processes for tasks that need one.")]
+    lease: Annotated[float | None, period("How long a claim is valid until it is extended.")]
+    shutdown_timeout: Annotated[float | None, period("Time for running tasks to finish (30s).")]
+    db_retry_initial_ms: Annotated[int | None, option("N", "First pause when the database is unavailable (500).")]
+    db_retry_max_ms: Annotated[int | None, option("N", "Longest such pause (30000).")]
+    db_retry_max_attempts: Annotated[int | None, option("N", "Attempts before it gives up (0: never).")]
+    notify_poll_interval_ms: Annotated[int | None, option("N", "Poll interval without notifications (5000).")]
+    name: Annotated[str | None, option("NAME", "Name of the worker in the database.")]
+    readiness_file: Annotated[str | None, option("FILE", "Exists while it is ready.")]
+
+
+for setting, annotation in WorkerOptions.__annotations__.items():
+    annotation.__metadata__[0].envvar = f"EVENTKIT_{setting.upper()}"
+    annotation.__metadata__[0].show_envvar = False
 
 
 @command(commands)
 def worker(
     app: Annotated[str, argument("MODULE:APP", "For example shop.tasks:app.")],
-    queue: Annotated[
-        list[str] | None, _option("--queue", "QUEUE[=WEIGHT]", "Only this queue; repeatable.", "-q")
-    ] = None,
     url: Url = None,
     json: LogJson = False,
     **given: Unpack[WorkerOptions],
@@ -110,8 +95,14 @@ def worker(
     [tool.eventkit.worker] (concurrency).
     """
     _interrupt_on_signals()
-    queues, file = [_weighted(text) for text in queue or ()], settings.from_file()
+    file = settings.from_file()
     address = url or file.get("url")
+    chosen: dict[str, Any] = {**file.get("worker", {}), **given}
+    queues = [_weighted(text) for text in given.get("queue") or ()]
+    if chosen.pop("queue", None):
+        chosen["queues"] = queues
+    if address is not None:
+        chosen["url"] = address
     start_logging(json, sys.stdout if json else sys.stderr)
     code = 0
     with suppress(KeyboardInterrupt):  # A signal arrived before the worker ran.
@@ -119,11 +110,6 @@ def worker(
         if declared.url is None and declared.bound is None:
             settings.url(url)
         _check([name for name, _ in queues if name not in declared.queues], address or declared.url)
-        chosen = {**file.get("worker", {}), **given}
-        if queues:
-            chosen["queues"] = queues
-        if address is not None:
-            chosen["url"] = address
         code = declared.worker(**chosen).run()
     if code:  # Functions that still run would keep the process.
         sys.stdout.flush()
@@ -183,13 +169,6 @@ def _weighted(text: str) -> tuple[str, float]:
         raise Refused(f"{weight!r} is not a weight: pass, for example, --queue {name}=2") from None
 
 
-class LogFormat(StrEnum):
-    """The format of log lines."""
-
-    text = "text"
-    json = "json"
-
-
 @command(commands)
 def serve(
     address: str,
@@ -202,7 +181,7 @@ def serve(
     canary: Annotated[bool, flag("Send canary messages and measure their latency.", "--canary")] = False,
     read_only: Annotated[bool, flag("Make the dashboard read-only.", "--read-only")] = False,
     cors_origin: Annotated[list[str] | None, option("ORIGIN", "Origin whose pages may call the API; * is any.")] = None,
-    log_format: Annotated[LogFormat, option(None, "Format of log lines.")] = LogFormat.text,
+    log_format: Annotated[Literal["text", "json"], option(None, "Format of log lines.")] = "text",
 ) -> None:
     """Serve the database over HTTP.
 
@@ -227,8 +206,8 @@ def serve(
         beside.append(_calls(webhooks, webhook_allow or [], address))
     if canary:
         beside.append(_canary)
-    start_logging(log_format is LogFormat.json, sys.stderr)
-    if log_format is LogFormat.text:  # Programs that read JSON can filter requests.
+    start_logging(log_format == "json", sys.stderr)
+    if log_format == "text":  # Programs that read JSON can filter requests.
         logging.getLogger("eventkit.http.access").setLevel(logging.WARNING)
     given = ({"read_only": True} if read_only else {}) | ({"cors_origins": cors_origin} if cors_origin else {})
     chosen = settings_of(settings.from_file().get("server", {}) | given)
@@ -236,13 +215,11 @@ def serve(
     run(address, host=host, port=port, settings=chosen, body_secrets=body_secrets, beside=beside, create=False)
 
 
-async def _schedules(kit: "AsyncEventKit", stop: "Event", registries: "list[Registry]") -> None:
+async def _schedules(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[Registry]") -> None:
     await kit.run_scheduler()
 
 
-async def _canary(kit: "AsyncEventKit", stop: "Event", registries: "list[Registry]") -> None:
-    import asyncio
-
+async def _canary(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[Registry]") -> None:
     from eventkit.canary import Canary
 
     canary = Canary(kit)
@@ -266,9 +243,7 @@ def _secrets(variable: str) -> list[str]:
 
 
 def _tasks(app: Any, address: str, **given: Any) -> Any:
-    async def work(kit: "AsyncEventKit", stop: "Event", registries: "list[Registry]") -> None:
-        import asyncio
-
+    async def work(kit: "AsyncEventKit", stop: asyncio.Event, registries: "list[Registry]") -> None:
         one = app.worker(**{**settings.from_file().get("worker", {}), **given, "url": address})
         registries.append(one.metrics)
         serving = asyncio.ensure_future(one.serve())
@@ -292,17 +267,13 @@ def canary(
 
     Exit code 1 if either did not arrive.
     """
-    import asyncio
-
     _interrupt_on_signals()
     if not asyncio.run(_arrive(address, every, timeout, json)):
         raise Failed("a canary message did not arrive: run eventkit doctor")
 
 
 async def _arrive(address: str, every: float | None, timeout: float, json: bool) -> bool:
-    """Send messages and print their latencies; return whether all of the last round arrived."""
-    import asyncio
-
+    """Return whether all messages of the last round arrived."""
     import eventkit
     from eventkit.canary import Canary
 
@@ -313,8 +284,8 @@ async def _arrive(address: str, every: float | None, timeout: float, json: bool)
             if json:
                 print(encoded({f"{path}_seconds": seconds for path, seconds in took.items()}), flush=True)
             else:
-                latencies = {name: "failed" if one is None else f"{one * 1000:.1f} ms" for name, one in took.items()}
-                print("   ".join(f"{path} {latency}" for path, latency in latencies.items()), flush=True)
+                found = (f"{path} {'failed' if one is None else f'{one * 1000:.1f} ms'}" for path, one in took.items())
+                print("   ".join(found), flush=True)
             if every is None:
                 return None not in took.values()
             await asyncio.sleep(every)

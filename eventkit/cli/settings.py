@@ -4,12 +4,13 @@ import getpass
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
+import msgspec
 import typer
 
 from .output import Failed, Refused
@@ -43,8 +44,6 @@ def moment(text: str) -> datetime:
 
 def json_value(text: str, what: str = "payload") -> Any:
     """Parse JSON."""
-    import msgspec
-
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -61,6 +60,13 @@ def headers(given: list[str] | None) -> dict[str, str] | None:
             raise Refused(f"{text!r} is not a header: pass --header name=value")
         found[name] = value
     return found or None
+
+
+def with_headers(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with parsed ``headers`` in place of ``header``."""
+    options = {**given, "headers": headers(given.get("header"))}
+    options.pop("header", None)
+    return options
 
 
 _KNOWN = {"url": (str, "text"), "worker": (dict, "table"), "server": (dict, "table")}
@@ -166,8 +172,9 @@ def command(group: typer.Typer, name: str | None = None, help: str | None = None
     """Add a function to a group as a command, by default under its own name and with its docstring as help.
 
     Its parameter ``kit`` is the opened database of ``--url``, ``connection`` executes operations on it, and ``address``
-    is its URL.  ``**given: Unpack[Options]`` gets those options of a `typing.TypedDict` that were given.  The result
-    that it returns is printed, as JSON with ``--json``.
+    is its URL.  ``**given: Unpack[Options]`` has the options of a `typing.TypedDict` that are given or have a default,
+    which follows the option: ``Annotated[int, option(…), 0]``.  The result that it returns is printed, as JSON with
+    ``--json``.
     """
 
     def add(function: _Function) -> _Function:
@@ -181,31 +188,26 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., None]:
     """Return the function with the signature that Typer reads, in which ``--url`` and ``--json`` are last."""
     signature = inspect.signature(function)
     database = next((name for name in _DATABASES if name in signature.parameters), None)
-    answers = signature.return_annotation is not None
     declared: dict[str, tuple[Any, Any]] = {}
-    optional: dict[str, Any] = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            optional = get_args(parameter.annotation)[0].__annotations__
-            declared |= {name: (annotation, None) for name, annotation in optional.items()}
+            for option, annotation in get_args(parameter.annotation)[0].__annotations__.items():
+                declared[option] = (annotation, *annotation.__metadata__[1:], None)[:2]
         elif name != database:
-            declared[name] = (parameter.annotation, parameter.default)
+            declared[name] = parameter.annotation, parameter.default
     if database is not None or "url" in declared:
         declared["url"] = declared.pop("url", (Url, None))
-    if answers or "json" in declared:
+    if signature.return_annotation is not None or "json" in declared:
         declared["json"] = declared.pop("json", (Json, False))
 
-    def run(**arguments: Any) -> None:
-        for name in optional:
-            if arguments[name] is None:
-                del arguments[name]
-        json = arguments.get("json", False)
-        if "json" not in signature.parameters:
-            arguments.pop("json", None)
+    def run(url: str | None = None, json: bool = False, **arguments: Any) -> None:
+        own = signature.parameters
+        given = {name: value for name, value in arguments.items() if name in own or value is not None}
+        given |= {name: value for name, value in (("url", url), ("json", json)) if name in own}
         with ExitStack() as stack:
             if database is not None:
-                arguments[database] = stack.enter_context(_DATABASES[database](arguments.pop("url")))
-            result = function(**arguments)
+                given[database] = stack.enter_context(_DATABASES[database](url))
+            result = function(**given)
             if result is not None:
                 result.show(json)
 
@@ -254,7 +256,6 @@ class _Auditing:
         return getattr(self._connection, name)
 
     def execute(self, operation: Any, tx: Any = None) -> Any:
-        """Execute *operation*."""
         from eventkit.operations.admin import Audited
 
         return self._connection.execute(Audited(operation, self._entry) if operation.writes else operation, tx)

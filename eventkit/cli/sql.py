@@ -1,15 +1,15 @@
 """``eventkit query``, ``select``, ``rollup`` and ``report``, which run on Spark."""
 
+import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
 
 from .output import Failed, Refused, Table, document, note, show_all
 from .settings import Json, argument, command, group, opened, option, period
@@ -55,11 +55,9 @@ def query(
     format = _format(output_format, output)
     if sql is None and output is not None:
         raise Refused("--output needs a statement: pass it as an argument, in quotes")
-    with opened(address):
-        pass  # Errors of the database are reported before Spark starts.
     if sql is None and sys.stdin.isatty():
         note("end statements with a semicolon; exit to quit")
-    spark = _session()
+    spark = _session(address)
     if sql is not None:
         _answer(spark, address, sql, format, output)
         return
@@ -118,9 +116,7 @@ def select(
 @command(commands)
 def rollup(
     address: str,
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to sum up; all by default.")
-    ] = None,
+    topics: Annotated[list[str] | None, argument("TOPIC", "Topics to sum up; all by default.")] = None,
     last: Last = "24h",  # type: ignore[assignment]  # Typer parses it.
     json: Json = False,
 ) -> None:
@@ -129,9 +125,7 @@ def rollup(
     from eventkit.spark.errors import is_sparks, told
     from eventkit.spark.rollup import rollup
 
-    with opened(address):
-        pass  # Errors of the database are reported before Spark starts.
-    spark = _session()
+    spark = _session(address)
     try:
         for done in rollup(spark, address, topics):
             if done.lost:
@@ -173,13 +167,13 @@ def report(
     note(f"wrote {len({(one.subject, one.name) for one in sums})} topics and queues to {output}")
 
 
-def _session() -> "SparkSession":
-    """Start a Spark session without log output."""
-    import logging
-    import warnings
-
+def _session(address: str | None = None) -> "SparkSession":
+    """Start a Spark session without log output, after a look at the database, whose errors are fast."""
     from eventkit.spark import startup
 
+    if address is not None:
+        with opened(address):
+            pass
     # Spark also raises what it logs here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     warnings.simplefilter("ignore", FutureWarning)
@@ -243,7 +237,6 @@ def _statements() -> Iterator[str]:
 
 
 def _format(format: _Format | None, output: Path | None) -> _Format:
-    """Return the output format: the option, or that of the file's name."""
     if format is None and output is not None:
         format = _ENDINGS.get(output.suffix.lower())
         if format is None:
@@ -256,7 +249,6 @@ def _format(format: _Format | None, output: Path | None) -> _Format:
 
 
 def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
-    """Print rows, or write them to a file."""
     from eventkit.spark.output import table, write
 
     if format == "table":
@@ -294,7 +286,6 @@ def _sums(url: str, last: float) -> "tuple[datetime, datetime, list[Sum]]":
 
 
 def _tables(spans: "list[Span]") -> Iterator[Table]:
-    """Yield the tables of topics and of queues."""
     from eventkit.report import duration
 
     def hours(subject: str) -> "list[tuple[str, Span]]":

@@ -1,5 +1,6 @@
 """``eventkit stream`` and ``channel``: events and their consumers, and notifications."""
 
+from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,14 +150,13 @@ def _before_last(stream: Any, last: int) -> int | str:
     # All topics share the offsets, so a range may hold fewer events of this topic: the loop widens it.
     head, step = stream.head(), max(last, 100)
     while True:
-        begin = max(0, head - step)
-        events = stream.read(begin, last + 1, on_truncated="skip")
-        newest: list[Any] = []
-        while events:
-            newest = [*newest, *events][-last - 1 :]
-            events = stream.read(events[-1].offset, 1000, on_truncated="skip")
+        after = begin = max(0, head - step)
+        newest: deque[int] = deque(maxlen=last + 1)
+        while events := stream.read(after, 1000, on_truncated="skip"):
+            newest.extend(event.offset for event in events)
+            after = newest[-1]
         if len(newest) > last:
-            return int(newest[0].offset)
+            return newest[0]
         if begin == 0:
             return 0
         step *= 4

@@ -20,12 +20,12 @@ from .settings import (
     duration,
     flag,
     group,
-    headers,
     json_value,
     moment,
     opened,
     option,
     period,
+    with_headers,
 )
 
 if TYPE_CHECKING:
@@ -39,10 +39,13 @@ Queue = Annotated[str, argument("QUEUE", "The name of the queue.")]
 Id = Annotated[int, argument("ID", "The id of the task.")]
 Ids = Annotated[list[int] | None, argument("ID", "Only these tasks.")]
 Token = Annotated[int, argument("TOKEN", "The token that poll printed with the task.")]
+Force = Annotated[bool, flag("Also delete tasks that are not done.", "--force")]
+State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, leased, dead or done.")]
+Running = Annotated[bool, flag("Also if a worker runs it.", "--running")]
+Result = Annotated[str | None, option("JSON", "Result of the task.")]
 
 QUEUE_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused")
 _TASK_COLUMNS = ("id", "state", "priority", "attempt", "run_at", "key", "payload")
-_STATES = "scheduled, ready, leased, dead or done"
 _NONE = "none"
 """The word for the default value of a setting."""
 
@@ -119,17 +122,12 @@ def show(kit: "EventKit", queue: Queue) -> Details:
     """
     check_queues(kit, [queue])
     handle = kit.queue(queue)
-    statistics = plain(handle.stats()) | plain(handle.settings()) | {"next_due": handle.next_due()}
-    return Details({"queue": queue} | statistics)
+    fields = plain(handle.stats()) | plain(handle.settings()) | {"next_due": handle.next_due()}
+    return Details({"queue": queue} | fields)
 
 
 @command(queues)
-def rm(
-    kit: "EventKit",
-    queue: Queue,
-    force: Annotated[bool, flag("Also delete tasks that are not done.", "--force")] = False,
-    yes: Yes = False,
-) -> Answer:
+def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) -> Answer:
     """Remove a queue with its settings and keys.
 
     A queue with tasks that are not done needs --force, which deletes them too.
@@ -156,12 +154,7 @@ def resume(kit: "EventKit", queue: Queue) -> Answer:
 
 
 @command(queues)
-def purge(
-    kit: "EventKit",
-    queue: Queue,
-    state: Annotated[str, option("STATE", f"State of the tasks: {_STATES}.")] = "ready",
-    yes: Yes = False,
-) -> Answer:
+def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = False) -> Answer:
     """Delete all tasks in one state."""
     confirm(f"Delete all {state} tasks of queue {queue}?", yes)
     number = audited(kit, "queue.purge", queue=queue, state=state).queue(queue).purge(state)
@@ -211,24 +204,20 @@ def queue_rows(queues: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class TaskOptions(TypedDict, total=False):
-    """The options of a task that have no default."""
+    """The options of a task."""
 
     delay: Annotated[float | None, period("Delay before it is ready.")]
     run_at: Annotated[datetime | None, option("MOMENT", "When it is due.", parser=moment)]
+    priority: Annotated[int, option("N", "Higher priorities run first."), 0]
     expires: Annotated[float | None, period("How long until it expires.")]
     max_attempts: Annotated[int | None, option("N", "Attempts.")]
+    key: Annotated[str | None, option("KEY", "Unique key of the task.")]
+    header: Headers
 
 
 @command(messages)
 def enqueue(
-    kit: "EventKit",
-    queue: Queue,
-    payload: Payload = None,
-    file: File = None,
-    priority: Annotated[int, option("N", "Higher priorities run first.")] = 0,
-    key: Annotated[str | None, option("KEY", "Unique key of the task.")] = None,
-    header: Headers = None,
-    **given: Unpack[TaskOptions],
+    kit: "EventKit", queue: Queue, payload: Payload = None, file: File = None, **given: Unpack[TaskOptions]
 ) -> Answer:
     """Enqueue a task, or one for each line of a file.
 
@@ -237,18 +226,18 @@ def enqueue(
     """
     from eventkit import NewTask
 
-    handle = kit.queue(queue)
-    options: dict[str, Any] = {**given, "priority": priority, "headers": headers(header)}
-    if file is not None and key is not None:
+    options = with_headers(given)
+    if file is not None and "key" in given:
         raise Refused("--key does not work with --file: all tasks would have the same key")
 
     def send(value: Any) -> Answer:
-        made = handle.enqueue(value, key=key, **options)
+        made = kit.queue(queue).enqueue(value, **options)
         return Answer(f"task {made.id}" if made.created else f"task {made.id} already has this key", made)
 
     def send_many(values: list[Any]) -> None:
-        bare = not given and not priority and not header
-        handle.enqueue_many(values if bare else [NewTask(value, **options) for value in values])
+        bare = options == {"priority": 0, "headers": None}
+        tasks = values if bare else [NewTask(value, **options) for value in values]
+        kit.queue(queue).enqueue_many(tasks)
 
     return one_or_lines(payload, file, "tasks enqueued", send, send_many)
 
@@ -274,13 +263,7 @@ def poll(
 
 
 @command(messages)
-def ack(
-    kit: "EventKit",
-    queue: Queue,
-    id: Id,
-    token: Token,
-    result: Annotated[str | None, option("JSON", "Result of the task.")] = None,
-) -> Answer:
+def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: Result = None) -> Answer:
     """Finish a task."""
     extra = {} if result is None else {"result": json_value(result, "result")}
     return _ended(kit.queue(queue).ack(_claimed(queue, id, token), **extra), id, f"task {id} is done")
@@ -329,12 +312,7 @@ command(messages, help="Show the tasks that poll would return next.")(peek)
 
 
 @command(messages)
-def remove(
-    kit: "EventKit",
-    queue: Queue,
-    id: Id,
-    running: Annotated[bool, flag("Also if a worker runs it.", "--running")] = False,
-) -> Answer:
+def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> Answer:
     """Delete a task that is not running. Its key stays in use."""
     if not audited(kit, "message.remove", queue=queue, id=id).queue(queue).cancel(id, running):
         state = _found(kit, queue, id).state
