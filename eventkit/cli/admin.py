@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
+from typer import Typer
+
 from . import settings
-from .output import Answer, Failed, Listing, Table, Watched, document, harmless, note, plain
+from .output import Failed, Result, Table, Watched, answer, document, harmless, listing, note, plain
 from .processes import load
 from .settings import Json, Url, argument, backend_function, caller, command, flag, group, opened, option, period
 from .tasks import QUEUE_COLUMNS, check_queues, queue_rows
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from eventkit import EventKit, Overview
     from eventkit.stats import Finding
 
-commands = group()
-keys = group("API keys of the HTTP service.")
+commands = Typer()
+keys = group("key", "API keys of the HTTP service.")
 
 Every = Annotated[float, option("SECONDS", "Refresh interval.", min=0.1)]
 Watch = Annotated[bool, flag("Refresh until interrupted.", "--watch", "-w")]
@@ -44,14 +46,10 @@ def stats(
         found = kit.overview().queues
         return queue_rows({name: found[name] for name in names if name in found} if names else found)
 
-    def tables(rows: list[dict[str, Any]]) -> list[Table]:
-        return [Table.of(QUEUE_COLUMNS, rows)] if rows else []
-
-    return Watched(read, tables, "there are no queues", every if watch else None)
+    return Watched(read, lambda rows: [Table.of(QUEUE_COLUMNS, rows)], "there are no queues", every if watch else None)
 
 
-def _tables(found: "Overview") -> list[Table]:
-    """Return the non-empty tables of an overview."""
+def _tables(found: "Overview") -> tuple[Table, ...]:
     topics = [
         {"topic": name, "events": statistics.events, "head": statistics.head, **consumer}
         for name, statistics in found.topics.items()
@@ -61,18 +59,17 @@ def _tables(found: "Overview") -> list[Table]:
     ]
     schedules = [{"schedule": name, **plain(one)} for name, one in found.schedules.items()]
     locks = [{"lock": name, **plain(one)} for name, one in found.locks.items()]
-    tables = (
+    return (
         Table.of(QUEUE_COLUMNS, queue_rows(found.queues), "Queues"),
         Table.of(("topic", "events", "head", "consumer", "offset", "lag"), topics, "Topics"),
         Table.of(("schedule", "queue", "next_at", "last_at", "fired", "skipped"), schedules, "Schedules"),
         Table.of(("lock", "holder", "fence", "until"), locks, "Locks"),
         Table(("results",), [[found.results]] if found.results else [], "Results"),
     )
-    return [table for table in tables if table.rows]
 
 
 @command(commands)
-def health(address: str) -> Answer:
+def health(address: str) -> Result:
     """Check that the database responds.
 
     Exit code 0 if it does, else 1, for supervisors and containers.
@@ -83,7 +80,7 @@ def health(address: str) -> Answer:
         kit.schedules.soonest()
         answered = time.monotonic()
     report = {"healthy": True, "connect_ms": _ms(connected - began), "answer_ms": _ms(answered - connected)}
-    return Answer(f"healthy: responds in {report['answer_ms']} ms", report)
+    return answer(f"healthy: responds in {report['answer_ms']} ms", report)
 
 
 @command(commands)
@@ -91,7 +88,7 @@ def check(
     app: Annotated[str | None, argument("MODULE:APP", "Also check this application.")] = None,
     live: Annotated[bool, flag("Also connect and wait for a notification.", "--live")] = False,
     url: Url = None,
-) -> Answer:
+) -> Result:
     """Check the settings, and the app.
 
     With --live, also the tables of the database, and its notifications.
@@ -113,7 +110,7 @@ def check(
     if live:
         found["wake_ms"] = _wake(address)
         text += f"; it has the tables, and a notification took {found['wake_ms']} ms"
-    return Answer(text, found)
+    return answer(text, found)
 
 
 def _shown(url: str) -> str:
@@ -263,7 +260,7 @@ def migrate(
     address: str,
     sql: Annotated[bool, flag("Print the statements instead of executing them.", "--sql")] = False,
     json: Json = False,
-) -> Answer | None:
+) -> Result | None:
     """Create or upgrade the tables.
 
     Data is kept. Any number of processes may run it at once.
@@ -276,22 +273,22 @@ def migrate(
             if not script and not json:
                 note(f"the tables are already at revision {eventkit_migrations.HEAD}: nothing to execute")
                 return None
-            return Answer(script, {"sql": script})
+            return answer(script, {"sql": script})
         before = eventkit_migrations.current(address)
         eventkit_migrations.upgrade(address)
         now = eventkit_migrations.current(address)
     text = f"the tables are {'already' if before == now else 'now'} at revision {now}"
-    return Answer(text, {"before": before, "revision": now})
+    return answer(text, {"before": before, "revision": now})
 
 
 @command(commands)
-def current(address: str) -> Answer:
+def current(address: str) -> Result:
     """Print the revision of the tables, or none."""
     import eventkit_migrations
 
     with _driver_errors(address):
         found = eventkit_migrations.current(address)
-    return Answer(found or "none", {"revision": found, "newest": eventkit_migrations.HEAD})
+    return answer(found or "none", {"revision": found, "newest": eventkit_migrations.HEAD})
 
 
 @contextmanager
@@ -314,20 +311,13 @@ def add(
     kit: "EventKit",
     name: Annotated[str, argument("NAME", "A name for its holder.")],
     scope: Annotated[
-        list[str],
-        option(
-            "RIGHT[:KIND[:NAMES]]",
-            "For example produce:queue:emails.*; repeatable.",
-            "--scope",
-            "-s",
-            show_default=False,
-        ),
+        list[str], option("RIGHT[:KIND[:NAMES]]", "For example produce:queue:emails.*; repeatable.", "--scope", "-s")
     ],
     rate: Annotated[float | None, option("N", "Requests per second.")] = None,
     burst: Annotated[float | None, option("N", "Burst above the rate.")] = None,
     quota: Annotated[int | None, option("N", "Requests per day.")] = None,
     expires: Annotated[float | None, period("How long the key is valid.")] = None,
-) -> Answer:
+) -> Result:
     """Add a key and print it. It cannot be shown again.
 
     Rights are produce, consume and admin, which includes both. Kinds are queue, stream, channel, job,
@@ -337,18 +327,16 @@ def add(
 
 
 @command(keys, "list")
-def list_keys(kit: "EventKit") -> Listing:
+def list_keys(kit: "EventKit") -> Result:
     """List all keys, without their secrets."""
     columns = ("id", "name", "scopes", "rate", "quota", "created_at", "expires_at", "revoked_at")
-    return Listing(_keys(kit).list(), columns, "no keys: the service accepts only local connections")
+    return listing(_keys(kit).list(), columns, "no keys: the service accepts only local connections")
 
 
 @command(keys)
 def rotate(
-    kit: "EventKit",
-    id: Id,
-    grace: Annotated[float, period("How long the old secret stays valid (0s).")] = 0.0,
-) -> Answer:
+    kit: "EventKit", id: Id, grace: Annotated[float, period("How long the old secret stays valid (0s).")] = 0.0
+) -> Result:
     """Give a key a new secret, and print it."""
     return _secret(_found(_keys(kit).rotate(id, grace=grace), id))
 
@@ -371,5 +359,5 @@ def _found(answer: Any, id: str) -> Any:
     return answer
 
 
-def _secret(key: Any) -> Answer:
-    return Answer(str(key), {"id": key.id, "key": str(key)})
+def _secret(key: Any) -> Result:
+    return answer(str(key), {"id": key.id, "key": str(key)})

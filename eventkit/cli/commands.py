@@ -21,20 +21,12 @@ app = typer.Typer(
     context_settings={"max_content_width": 100},
 )
 
-for commands in (processes, admin, data, sql, demo):
-    app.add_typer(commands.commands)
-for name, group in {
-    "queue": tasks.queues,
-    "message": tasks.messages,
-    "dlq": tasks.dead_letters,
-    "stream": streams.streams,
-    "channel": streams.channels,
-    "schedule": coordination.schedules,
-    "lock": coordination.locks,
-    "pipeline": coordination.pipelines,
-    "key": admin.keys,
-}.items():
-    app.add_typer(group, name=name)
+for top in (processes, admin, data, sql, demo):
+    app.add_typer(top.commands)
+for group in (tasks.queues, tasks.messages, tasks.dead_letters, streams.streams, streams.channels):
+    app.add_typer(group)
+for group in (coordination.schedules, coordination.locks, coordination.pipelines, admin.keys):
+    app.add_typer(group)
 
 
 def _version(asked: bool) -> None:

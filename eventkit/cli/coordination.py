@@ -2,25 +2,25 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from .output import Answer, Failed, Listing, cell, confirm, plain
+from .output import Failed, Result, answer, cell, confirm, listing, plain
 from .settings import Headers, Yes, argument, audited, command, flag, group, json_value, option, period, with_headers
 
 if TYPE_CHECKING:
     from eventkit import EventKit
     from eventkit.protocols import Connection
 
-schedules = group("Schedules: enqueue tasks at set times.")
-locks = group("Locks and their holders.")
-pipelines = group("Pipelines and their state.")
+schedules = group("schedule", "Schedules: enqueue tasks at set times.")
+locks = group("lock", "Locks and their holders.")
+pipelines = group("pipeline", "Pipelines and their state.")
 
 Name = Annotated[str, argument("NAME", "The name of the schedule.")]
 
 
 @command(schedules, "list")
-def list_schedules(kit: "EventKit") -> Listing:
+def list_schedules(kit: "EventKit") -> Result:
     """List all schedules with their next times."""
     columns = ("name", "when", "tz", "queue", "next_at", "last_at", "fired", "skipped", "paused")
-    return Listing(kit.schedules.list(), columns, "there are no schedules")
+    return listing(kit.schedules.list(), columns, "there are no schedules")
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -43,7 +43,7 @@ def add(
     queue: Annotated[str, argument("QUEUE", "The queue of its tasks.")],
     payload: Annotated[str, argument("PAYLOAD", "Payload, as JSON.")] = "null",
     **given: Unpack[ScheduleOptions],
-) -> Answer:
+) -> Result:
     """Add a schedule, or replace the one of the same name."""
     options = with_headers(given)
     schedules = audited(kit, "schedule.add", schedule=name, when=when, queue=queue).schedules
@@ -52,21 +52,21 @@ def add(
 
 
 @command(schedules)
-def rm(kit: "EventKit", name: Name) -> Answer:
+def rm(kit: "EventKit", name: Name) -> Result:
     """Remove a schedule."""
     _check(audited(kit, "schedule.rm", schedule=name).schedules.remove(name), name)
-    return Answer(f"schedule {name} removed", {"name": name, "removed": True})
+    return answer(f"schedule {name} removed", {"name": name, "removed": True})
 
 
 @command(schedules)
-def pause(kit: "EventKit", name: Name) -> Answer:
+def pause(kit: "EventKit", name: Name) -> Result:
     """Pause a schedule."""
     _check(audited(kit, "schedule.pause", schedule=name).schedules.pause(name), name)
     return _next_fire(kit, name)
 
 
 @command(schedules)
-def resume(kit: "EventKit", name: Name) -> Answer:
+def resume(kit: "EventKit", name: Name) -> Result:
     """Resume a paused schedule from now on."""
     _check(audited(kit, "schedule.resume", schedule=name).schedules.resume(name), name)
     return _next_fire(kit, name)
@@ -75,11 +75,11 @@ def resume(kit: "EventKit", name: Name) -> Answer:
 @command(schedules, "next")
 def upcoming(
     kit: "EventKit", name: Name, count: Annotated[int, option("N", "Number of fires.", "--count", "-n", min=1)] = 10
-) -> Listing:
+) -> Result:
     """Show the next times of a schedule."""
     _check(kit.schedules.get(name) is not None, name)
     fires = [{"name": name, "next_at": moment} for moment in kit.schedules.upcoming(name, count)]
-    return Listing(fires, ("name", "next_at"), f"schedule {name} is paused")
+    return listing(fires, ("name", "next_at"), f"schedule {name} is paused")
 
 
 def _check(exists: bool, name: str) -> None:
@@ -87,22 +87,22 @@ def _check(exists: bool, name: str) -> None:
         raise Failed(f"there is no schedule {name!r}: see eventkit schedule list")
 
 
-def _next_fire(kit: "EventKit", name: str) -> Answer:
+def _next_fire(kit: "EventKit", name: str) -> Result:
     schedule: Any = kit.schedules.get(name)
     if schedule is None or schedule.next_at is None:
-        return Answer(f"schedule {name} is paused", schedule)
-    return Answer(f"schedule {name} fires next at {cell(schedule.next_at)}", schedule)
+        return answer(f"schedule {name} is paused", schedule)
+    return answer(f"schedule {name} fires next at {cell(schedule.next_at)}", schedule)
 
 
 @command(locks, "list")
-def list_locks(kit: "EventKit") -> Listing:
+def list_locks(kit: "EventKit") -> Result:
     """List the locks that are held."""
     rows = [{"lock": name, **plain(held)} for name, held in kit.overview().locks.items()]
-    return Listing(rows, ("lock", "holder", "fence", "until"), "no locks are held")
+    return listing(rows, ("lock", "holder", "fence", "until"), "no locks are held")
 
 
 @command(pipelines, "list")
-def list_pipelines(connection: "Connection") -> Listing:
+def list_pipelines(connection: "Connection") -> Result:
     """List all pipelines, archives and replays included.
 
     A pipeline that is shown as running but was not updated for long has crashed.
@@ -110,13 +110,13 @@ def list_pipelines(connection: "Connection") -> Listing:
     from eventkit.operations.admin import ListPipelines
 
     columns = ("name", "state", "source", "sink", "rows", "lag", "updated_at", "error")
-    return Listing(connection.execute(ListPipelines()), columns, "there are no pipelines")
+    return listing(connection.execute(ListPipelines()), columns, "there are no pipelines")
 
 
 @command(pipelines)
 def remove(
     connection: "Connection", name: Annotated[str, argument("NAME", "The name of the pipeline.")], yes: Yes = False
-) -> Answer:
+) -> Result:
     """Remove a pipeline from the list.
 
     Its output and checkpoint are kept. The pipeline is listed again when it runs.
@@ -126,4 +126,4 @@ def remove(
     confirm(f"Remove pipeline {name!r}?", yes)
     if not connection.execute(RemovePipeline(name)):
         raise Failed(f"there is no pipeline {name!r}")
-    return Answer(f"pipeline {name} removed", {"name": name, "removed": True})
+    return answer(f"pipeline {name} removed", {"name": name, "removed": True})

@@ -10,23 +10,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
+from typer import Typer
 
-from .output import Answer, Failed, Listing, Refused, encoded, note, progress, rate, until_interrupted
-from .settings import (
-    Json,
-    OlderThan,
-    Topic,
-    argument,
-    backend_function,
-    command,
-    connected,
-    flag,
-    group,
-    json_value,
-    moment,
-    option,
-    period,
-)
+from . import settings
+from .output import Failed, Refused, Result, answer, encoded, listing, note, progress, rate, until_interrupted
+from .settings import Json, OlderThan, Topic, argument, command, flag, option, period
 
 if TYPE_CHECKING:
     from eventkit.lake import Archived
@@ -46,9 +34,9 @@ def one_or_lines(
     payload: str | None,
     file: str | None,
     done: str,
-    send: Callable[[Any], Answer],
+    send: Callable[[Any], Result],
     send_many: Callable[[list[Any]], object],
-) -> Answer:
+) -> Result:
     """Send the payload of a command, or those in its file in batches that are committed one by one.
 
     Return the answer of *send*, or the number of lines that are *done*.
@@ -58,7 +46,7 @@ def one_or_lines(
     if (payload is None) == (file is None):
         raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
     if file is None:
-        return send(json_value(payload or ""))
+        return send(settings.json_value(payload or ""))
     began, sent, read = time.monotonic(), 0, 0
     decode = msgspec.json.Decoder().decode
     with _opened(file) as (stream, total), progress(file, "lines") as advance:
@@ -130,11 +118,11 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-commands = group()
+commands = Typer()
 
 
 @command(commands)
-def export(address: str, file: Annotated[str, argument("FILE", "A new file, or - for stdout.")]) -> Answer | None:
+def export(address: str, file: Annotated[str, argument("FILE", "A new file, or - for stdout.")]) -> Result | None:
     """Export all data to a file, one row per line.
 
     eventkit import reads it into any supported database. No process may write to the database meanwhile.
@@ -151,11 +139,11 @@ def export(address: str, file: Annotated[str, argument("FILE", "A new file, or -
             rows = number - 1  # The first and the last line are no rows.
             advance(number)
             stream.write(line)
-    return None if file == "-" else Answer(f"{rows:,} rows in {file}", {"file": file, "rows": rows})
+    return None if file == "-" else answer(f"{rows:,} rows in {file}", {"file": file, "rows": rows})
 
 
 @command(commands)
-def import_(address: str, file: Annotated[str, argument("FILE", "A file of export; - for stdin.")]) -> Listing:
+def import_(address: str, file: Annotated[str, argument("FILE", "A file of export; - for stdin.")]) -> Result:
     """Import a file of export.
 
     The database must have no tables of eventkit, or empty ones.
@@ -175,7 +163,7 @@ def import_(address: str, file: Annotated[str, argument("FILE", "A file of expor
 
 
 @command(commands)
-def backup(address: str, file: Annotated[str, argument("FILE", "A new file.")]) -> Answer:
+def backup(address: str, file: Annotated[str, argument("FILE", "A new file.")]) -> Result:
     """Copy an SQLite database while other processes use it.
 
     Use pg_dump for Postgres.
@@ -183,15 +171,15 @@ def backup(address: str, file: Annotated[str, argument("FILE", "A new file.")]) 
     if address.startswith("postgres"):
         raise Failed("backup copies SQLite files only: use pg_dump --schema=eventkit, or your provider's backups")
     with progress("copying", "pages") as advance:
-        backend_function(address, "backup")(address, file, advance)
-    return Answer(f"copied to {file}: {Path(file).stat().st_size:,} bytes", {"file": file})
+        settings.backend_function(address, "backup")(address, file, advance)
+    return answer(f"copied to {file}: {Path(file).stat().st_size:,} bytes", {"file": file})
 
 
 @command(commands)
 def copy(
     source: Annotated[str, argument("FROM", "The URL to copy from.")],
     target: Annotated[str, argument("TO", "The URL to copy to.")],
-) -> Listing:
+) -> Result:
     """Copy all data to another database, of the same kind or another.
 
     Both are compared at the end. No process may write to either meanwhile. Run it again to resume
@@ -203,9 +191,9 @@ def copy(
         return _counts(eventkit.copy(source, target, progress=lambda _table, rows: advance(rows)))
 
 
-def _counts(counts: dict[str, int]) -> Listing:
+def _counts(counts: dict[str, int]) -> Result:
     rows = [{"table": table, "rows": number} for table, number in counts.items()]
-    return Listing(rows, ("table", "rows"), "nothing")
+    return listing(rows, ("table", "rows"), "nothing")
 
 
 _Table = Literal["parquet", "delta", "iceberg"]
@@ -233,7 +221,7 @@ def archive(
     every: Annotated[float | None, period("Interval of --follow (1m).")] = None,
     check: Annotated[bool, flag("Verify all files instead.", "--check")] = False,
     json: Json = False,
-) -> Listing | None:
+) -> Result | None:
     """Archive streams to Parquet files, each event once.
 
     Run it again to continue after the last event, also after a crash. Files are by topic and day;
@@ -250,7 +238,7 @@ def archive(
         for topic in named:
             with progress(f"reading {topic}", "events") as advance:
                 checked.append(lake.check(address, topic, progress=advance))
-        return Listing(checked, ("topic", "files", "events", "covered", "location"), "nothing")
+        return listing(checked, ("topic", "files", "events", "covered", "location"), "nothing")
 
     def once() -> "Iterator[Archived]":
         for topic in named:
@@ -269,7 +257,7 @@ def archive(
 
     if not follow:
         columns = ("topic", "events", "files", "compacted", "pruned", "covered", "location")
-        return Listing(once(), columns, "nothing")
+        return listing(once(), columns, "nothing")
     with until_interrupted():
         while True:
             for one in once():
@@ -289,7 +277,7 @@ def adopt(
     ] = None,
     archive: Annotated[list[str] | None, option("TOPIC", "The topic of an archive.")] = None,
     to: Annotated[str | None, option("FOLDER", "The archive's folder, if the database does not know it.")] = None,
-) -> Listing:
+) -> Result:
     """Adopt a restored database whose checkpoints and archives are ahead of it.
 
     A query continues after the last event that both have. Archive files with events that the database
@@ -303,7 +291,7 @@ def adopt(
     adopted = [one for folder in checkpoint or () for one in adopt_checkpoint(address, folder)]
     adopted += [adopt_archive(address, topic, to=to) for topic in archive or ()]
     columns = ("topic", "before", "after", "files", "location")
-    return Listing(adopted, columns, "nothing to do: the database is not behind")
+    return listing(adopted, columns, "nothing to do: the database is not behind")
 
 
 class ReplayOptions(TypedDict, total=False):
@@ -313,8 +301,8 @@ class ReplayOptions(TypedDict, total=False):
     to_queue: Annotated[str | None, option("QUEUE", "Enqueue in this queue.")]
     after: Annotated[int, option("OFFSET", "Only events after this offset.", min=0), 0]
     last: Annotated[int | None, option("OFFSET", "Only events up to it.", min=0)]
-    since: Annotated[datetime | None, option("MOMENT", "Created at or after 2026-01-31T08:00.", parser=moment)]
-    before: Annotated[datetime | None, option("MOMENT", "Created before 2026-02-01T08:00.", parser=moment)]
+    since: Annotated[datetime | None, option("MOMENT", "Created at or after 2026-01-31T08:00.", parser=settings.moment)]
+    before: Annotated[datetime | None, option("MOMENT", "Created before 2026-02-01T08:00.", parser=settings.moment)]
     keys: Annotated[list[str] | None, option("KEY", "Only events of this key; repeatable.", "--key")]
     rate: Annotated[float | None, option("N", "At most N events per second.")]
     dedup: Annotated[bool, flag("Skip events that another replay already wrote there.", "--dedup"), False]
@@ -322,7 +310,7 @@ class ReplayOptions(TypedDict, total=False):
 
 
 @command(commands)
-def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Answer:
+def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Result:
     """Publish or enqueue archived events again.
 
     Run the same command again to resume after an interruption; it writes no event twice.
@@ -345,7 +333,7 @@ def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Answer
 def _archived(address: str) -> list[str]:
     from eventkit.operations.archive import ListLakes
 
-    with connected(address) as connection:
+    with settings.connected(address) as connection:
         topics = [lake.topic for lake in connection.execute(ListLakes())]
     if not topics:
         raise Refused("no topic has an archive yet: pass a TOPIC and --to FOLDER")

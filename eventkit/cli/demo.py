@@ -6,20 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 from uuid import uuid4
 
-import typer
+from typer import Exit, Typer
 
 from .admin import wakes
-from .output import Listing, note
-from .settings import argument, command, group, opened, option
+from .output import Result, listing, note
+from .settings import argument, command, opened, option
 
-commands = group()
+commands = Typer()
 
 
 @command(commands)
 def bench(
-    address: str,
-    seconds: Annotated[float, option(None, "Duration of each measurement.", min=0.1, max=60)] = 1.0,
-) -> Listing:
+    address: str, seconds: Annotated[float, option(None, "Duration of each measurement.", min=0.1, max=60)] = 1.0
+) -> Result:
     """Benchmark this database from here.
 
     It uses a queue, a stream and a channel of its own, and removes them afterwards.
@@ -28,7 +27,7 @@ def bench(
     for name, value, unit in _measured(address, seconds):
         rows.append({"measure": name, "value": value, "unit": unit})
         note(f"{name}: {value:,} {unit}")
-    return Listing(rows, ("measure", "value", "unit"), "nothing")
+    return listing(rows, ("measure", "value", "unit"), "nothing")
 
 
 @command(commands)
@@ -41,7 +40,7 @@ def demo(
     from eventkit.demo import main
 
     if code := main(part or []):
-        raise typer.Exit(code)
+        raise Exit(code)
 
 
 _BATCH = 1000
@@ -54,7 +53,7 @@ def _measured(address: str, seconds: float) -> Iterator[tuple[str, float, str]]:
     with opened(address) as kit:
         queue, stream, channel = kit.queue(name), kit.stream(name), kit.channel(name)
         try:
-            for what, unit, each, act in (*_on_queue(queue), *_on_stream(stream)):
+            for what, unit, each, act in _steps(queue, stream):
                 began, acts = time.perf_counter(), 0
                 while (took := time.perf_counter() - began) < seconds or not acts:
                     act()
@@ -68,30 +67,25 @@ def _measured(address: str, seconds: float) -> Iterator[tuple[str, float, str]]:
 
 
 _Step = tuple[str, str, int, Callable[[], object]]
-"""What is measured, its unit, the number of units in a call, and the call."""
+"""The name of a measurement, its unit, the number of units in a call, and the call."""
 
 
-def _on_queue(queue: Any) -> Iterator[_Step]:
-    payload = {"to": "ann@example.com", "order": 42}
-    batch = [payload] * _BATCH
-    yield "enqueue, one by one", "tasks/s", 1, lambda: queue.enqueue(payload)
-    yield f"enqueue_many, {_BATCH}", "tasks/s", _BATCH, lambda: queue.enqueue_many(batch)
+def _steps(queue: Any, stream: Any) -> Iterator[_Step]:
+    job, event, place = {"to": "ann@example.com", "order": 42}, {"id": 42}, 0
+    jobs, events = [job] * _BATCH, [event] * _BATCH
 
     def work(limit: int) -> object:
-        return queue.ack_many(queue.claim("bench", limit)) or queue.enqueue_many(batch)
-
-    yield "claim and ack, one by one", "tasks/s", 1, lambda: work(1)
-    yield "claim and ack, 100", "tasks/s", 100, lambda: work(100)
-
-
-def _on_stream(stream: Any) -> Iterator[_Step]:
-    payload, place = {"id": 42}, 0
-    yield "publish, one by one", "events/s", 1, lambda: stream.publish(payload)
-    yield f"publish_many, {_BATCH}", "events/s", _BATCH, lambda: stream.publish_many([payload] * _BATCH)
+        return queue.ack_many(queue.claim("bench", limit)) or queue.enqueue_many(jobs)
 
     def read() -> None:
         nonlocal place
-        events = stream.read(place, _BATCH)
-        place = events[-1].offset if len(events) == _BATCH else 0
+        found = stream.read(place, _BATCH)
+        place = found[-1].offset if len(found) == _BATCH else 0
 
+    yield "enqueue, one by one", "tasks/s", 1, lambda: queue.enqueue(job)
+    yield f"enqueue_many, {_BATCH}", "tasks/s", _BATCH, lambda: queue.enqueue_many(jobs)
+    yield "claim and ack, one by one", "tasks/s", 1, lambda: work(1)
+    yield "claim and ack, 100", "tasks/s", 100, lambda: work(100)
+    yield "publish, one by one", "events/s", 1, lambda: stream.publish(event)
+    yield f"publish_many, {_BATCH}", "events/s", _BATCH, lambda: stream.publish_many(events)
     yield f"read, {_BATCH}", "events/s", _BATCH, read

@@ -1,6 +1,6 @@
 """Output of commands: tables, lines, JSON, progress and logs.
 
-A command returns one of the results of this module, and ``show`` prints it, as text or as JSON.
+A command returns a `Result`, or what is `Followed` or `Watched`, and ``show`` prints it, as text or as JSON.
 """
 
 import logging
@@ -24,52 +24,47 @@ class Failed(Exception):
     """The command failed, or its answer is negative: exit code 1."""
 
 
-class Answer(NamedTuple):
-    """A sentence, which is *value* in JSON."""
+class Result(NamedTuple):
+    """The result of a command: a value, which is JSON with ``--json``, or else what *text* prints."""
 
-    text: str
     value: Any
+    text: Callable[[], object]
 
     def show(self, json: bool) -> None:
         """Print it."""
         if json:
             document(self.value)
         else:
-            print(self.text, flush=True)
+            self.text()
 
 
-class Details(NamedTuple):
-    """One record: a line for each field."""
+def answer(text: str, value: Any) -> Result:
+    """Return a sentence, which is *value* in JSON."""
+    return Result(value, lambda: print(text, flush=True))
 
-    record: Any
 
-    def show(self, json: bool) -> None:
-        """Print it."""
-        fields = plain(self.record)
-        if json:
-            document(fields)
-            return
+def details(record: Any) -> Result:
+    """Return one record: a line for each field."""
+    fields = plain(record)
+
+    def text() -> None:
         width = max(map(len, fields))
         for name, value in fields.items():
             print(f"{name:<{width}}  " + harmless(cell(value)).replace("\n", "\n" + " " * (width + 2)))
 
+    return Result(fields, text)
 
-class Listing(NamedTuple):
-    """Records: a table of *columns*, or the text *nothing* if there are none."""
 
-    records: Iterable[Any]
-    columns: Sequence[str]
-    nothing: str
+def listing(records: Iterable[Any], columns: Sequence[str], nothing: str) -> Result:
+    """Return records: a table of *columns*, or the text *nothing* if there are none."""
+    rows = plain(list(records))
+    return Result(rows, lambda: Table.of(columns, rows).show() if rows else note(nothing))
 
-    def show(self, json: bool) -> None:
-        """Print it."""
-        rows = plain(list(self.records))
-        if json:
-            document(rows)
-        elif rows:
-            Table.of(self.columns, rows).show()
-        else:
-            note(self.nothing)
+
+def tables(value: Any, found: "Iterable[Table]", nothing: str) -> Result:
+    """Return the tables that have rows, or the text *nothing* if there are none."""
+    shown = [table for table in found if table.rows]
+    return Result(value, lambda: show_all(shown) if shown else note(nothing))
 
 
 class Followed(NamedTuple):
@@ -97,48 +92,41 @@ class Watched(NamedTuple):
     """Statistics: shown once, or refreshed until interrupted if there is an interval *every*."""
 
     read: Callable[[], Any]
-    tables: Callable[[Any], "list[Table]"]
+    tables: Callable[[Any], "Iterable[Table]"]
     nothing: str
     every: float | None
 
     def show(self, json: bool) -> None:
         """Print them; a terminal refreshes them in place."""
         with suppress(KeyboardInterrupt):
-            if self.every is None:
-                self._once(json)
-            elif sys.stdout.isatty() and not json:
+            if self.every is not None and sys.stdout.isatty() and not json:
                 self._in_place(self.every)
             while self.every is not None:
                 if json:
                     print(encoded({"at": time.time(), "found": self.read()}), flush=True)
                 else:
-                    show_all(self.tables(self.read()))
+                    show_all(self._found())
                 time.sleep(self.every)
-
-    def _once(self, json: bool) -> None:
-        found = self.read()
-        if json:
-            document(found)
-        elif tables := self.tables(found):
-            show_all(tables)
-        else:
-            note(self.nothing)
+            found = self.read()
+            tables(found, self.tables(found), self.nothing).show(json)
 
     def _in_place(self, every: float) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(highlight=False)
-        found = self.tables(self.read())
+        found = self._found()
         try:
-            with Live(self._picture(found), console=console, screen=True, auto_refresh=False) as live:
+            with Live(self._picture(found), console=Console(highlight=False), screen=True, auto_refresh=False) as live:
                 while True:
                     time.sleep(every)
-                    found = self.tables(self.read())
+                    found = self._found()
                     live.update(self._picture(found), refresh=True)
         except KeyboardInterrupt:
             show_all(found)
             raise
+
+    def _found(self) -> "list[Table]":
+        return [table for table in self.tables(self.read()) if table.rows]
 
     def _picture(self, found: "list[Table]") -> Any:
         from rich.console import Group
@@ -373,11 +361,11 @@ def progress(what: str, of: str) -> Iterator[Advance]:
         yield advance
 
 
-def rate(number: int, what: str, began: float) -> Answer:
+def rate(number: int, what: str, began: float) -> Result:
     """Return the number of items since *began*, and their rate."""
     seconds = time.monotonic() - began
     text = f"{number:,} {what} in {span(seconds)} ({number / seconds if seconds else 0:,.0f}/s)"
-    return Answer(text, {"number": number, "seconds": seconds})
+    return answer(text, {"number": number, "seconds": seconds})
 
 
 _COLOURS = {logging.WARNING: "\x1b[33m", logging.ERROR: "\x1b[31m", logging.CRITICAL: "\x1b[1;31m"}

@@ -159,11 +159,9 @@ _DATABASES: dict[str, Callable[[str | None], AbstractContextManager[Any]]] = {
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def group(help: str | None = None) -> typer.Typer:
-    """Return a group of commands; without *help*, they are commands of ``eventkit`` itself."""
-    if help is None:
-        return typer.Typer()
-    made = typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None)
+def group(name: str, help: str) -> typer.Typer:
+    """Return a group of commands."""
+    made = typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
     made.callback()(lambda: None)  # Without it, Typer turns a group with one command into this command.
     return made
 

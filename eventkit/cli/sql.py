@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
-from .output import Failed, Refused, Table, document, note, show_all
-from .settings import Json, argument, command, group, opened, option, period
+from typer import Typer
+
+from .output import Failed, Refused, Result, Table, note, tables
+from .settings import argument, command, opened, option, period
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from eventkit.operations.batches import Sum
     from eventkit.rollup import Span
 
-commands = group()
+commands = Typer()
 
 _Format = Literal["table", "json", "csv", "parquet"]
 Format = Annotated[_Format | None, option(None, "Output format; JSON is one object per line.", show_default=False)]
@@ -118,8 +120,7 @@ def rollup(
     address: str,
     topics: Annotated[list[str] | None, argument("TOPIC", "Topics to sum up; all by default.")] = None,
     last: Last = "24h",  # type: ignore[assignment]  # Typer parses it.
-    json: Json = False,
-) -> None:
+) -> Result:
     """Sum up new data by the hour, and show the last hours."""
     from eventkit.rollup import spans
     from eventkit.spark.errors import is_sparks, told
@@ -137,12 +138,7 @@ def rollup(
             raise
         raise Failed(told(error)) from error
     found = spans(_sums(address, last)[2])
-    if json:
-        document([_record(span) for span in found])
-    elif found:
-        show_all(list(_tables(found)))
-    else:
-        note("no rollup data for this period")
+    return tables([_record(span) for span in found], _tables(found), "no rollup data for this period")
 
 
 @command(commands)
@@ -296,8 +292,7 @@ def _tables(spans: "list[Span]") -> Iterator[Table]:
 
     columns = ["hour (UTC)", "topic", "events", "per second", "bytes"]
     rows = [[hour, one.name, one.count("events"), one.rate, one.count("bytes")] for hour, one in hours("topic")]
-    if rows:
-        yield Table(columns, rows, "Topics")
+    yield Table(columns, rows, "Topics")
     columns = ["hour (UTC)", "queue", "enqueued", "ended", "per second", "failed", "dead"]
     columns += ["wait p50", "wait p95", "run p50", "run p95"]
     rows = [
@@ -313,8 +308,7 @@ def _tables(spans: "list[Span]") -> Iterator[Table]:
         ]
         for hour, one in hours("queue")
     ]
-    if rows:
-        yield Table(columns, rows, "Queues")
+    yield Table(columns, rows, "Queues")
 
 
 def _record(span: "Span") -> dict[str, Any]:

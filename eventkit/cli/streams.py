@@ -4,42 +4,29 @@ from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
+from . import settings
 from .data import File, Payload, one_or_lines
-from .output import Answer, Followed, Listing, Refused, plain
-from .settings import (
-    Headers,
-    Limit,
-    OlderThan,
-    Topic,
-    argument,
-    audited,
-    command,
-    flag,
-    group,
-    headers,
-    json_value,
-    moment,
-    option,
-)
+from .output import Followed, Refused, Result, answer, listing, plain
+from .settings import Headers, Limit, OlderThan, Topic, argument, audited, command, flag, group, option
 
 if TYPE_CHECKING:
     from eventkit import EventKit
 
-streams = group("Streams: publish, read, follow, consumers.")
-channels = group("Channels: send and receive notifications.")
+streams = group("stream", "Streams: publish, read, follow, consumers.")
+channels = group("channel", "Channels: send and receive notifications.")
 
 After = Annotated[int | None, option("OFFSET", "Only events after this offset.", min=0)]
-Since = Annotated[datetime | None, option("MOMENT", "Only events since 2026-01-31T08:00.", parser=moment)]
+Since = Annotated[datetime | None, option("MOMENT", "Only events since 2026-01-31T08:00.", parser=settings.moment)]
 
 
 @command(streams, "list")
-def list_streams(kit: "EventKit") -> Listing:
+def list_streams(kit: "EventKit") -> Result:
     """List all topics with their statistics."""
     rows = [
         {"topic": name, **plain(statistics), "lag": max((one.lag for one in statistics.consumers), default=None)}
         for name, statistics in kit.overview().topics.items()
     ]
-    return Listing(rows, ("topic", "events", "head", "consumers", "lag"), "there are no topics")
+    return listing(rows, ("topic", "events", "head", "consumers", "lag"), "there are no topics")
 
 
 @command(streams)
@@ -51,7 +38,7 @@ def publish(
     key: Annotated[str | None, option("KEY", "Key of the event.")] = None,
     dedup: Annotated[str | None, option("ID", "Skip the event if the topic has this id.")] = None,
     header: Headers = None,
-) -> Answer:
+) -> Result:
     """Publish an event, or one for each line of a file.
 
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
@@ -59,13 +46,13 @@ def publish(
     """
     from eventkit import NewEvent
 
-    stream, extra = kit.stream(topic), headers(header)
+    stream, extra = kit.stream(topic), settings.headers(header)
     if file is not None and dedup is not None:
         raise Refused("--dedup does not work with --file: all events would have the same id")
 
-    def send(value: Any) -> Answer:
+    def send(value: Any) -> Result:
         offset = stream.publish(value, key=key, headers=extra, dedup=dedup)
-        return Answer(f"offset {offset}", {"topic": topic, "offset": offset})
+        return answer(f"offset {offset}", {"topic": topic, "offset": offset})
 
     def send_many(values: list[Any]) -> None:
         bare = key is None and extra is None
@@ -75,12 +62,12 @@ def publish(
 
 
 @command(streams)
-def read(kit: "EventKit", topic: Topic, after: After = None, since: Since = None, limit: Limit = 100) -> Listing:
+def read(kit: "EventKit", topic: Topic, after: After = None, since: Since = None, limit: Limit = 100) -> Result:
     """Print the first events of a topic, or those after an offset or time."""
     stream = kit.stream(topic)
     begin = (after or 0) if since is None else stream.offset_at(since)
     events = stream.read(begin, limit, on_truncated="skip")
-    return Listing(events, ("offset", "created_at", "key", "payload"), f"no events in topic {topic}")
+    return listing(events, ("offset", "created_at", "key", "payload"), f"no events in topic {topic}")
 
 
 @command(streams)
@@ -101,10 +88,10 @@ def tail(
 
 
 @command(streams)
-def consumers(kit: "EventKit", topic: Topic) -> Listing:
+def consumers(kit: "EventKit", topic: Topic) -> Result:
     """List the consumers of a topic, with offset and lag."""
     rows = [{"topic": topic, **plain(one)} for one in kit.stream(topic).consumers()]
-    return Listing(rows, ("topic", "name", "offset", "lag", "updated_at"), f"topic {topic} has no consumers")
+    return listing(rows, ("topic", "name", "offset", "lag", "updated_at"), f"topic {topic} has no consumers")
 
 
 @command(streams)
@@ -113,7 +100,7 @@ def seek(
     topic: Topic,
     consumer: Annotated[str, argument("CONSUMER", "The name of the consumer.")],
     to: Annotated[str, argument("TO", "An offset, earliest, latest, or a time.")],
-) -> Answer:
+) -> Result:
     """Move a consumer to another offset.
 
     It continues after this offset when it starts next.
@@ -124,9 +111,9 @@ def seek(
     elif to == "earliest":
         offset = 0
     else:
-        offset = stream.head() if to == "latest" else stream.offset_at(moment(to))
+        offset = stream.head() if to == "latest" else stream.offset_at(settings.moment(to))
     stream.seek(consumer, offset)
-    return Answer(f"{consumer} continues after offset {offset}", {"consumer": consumer, "offset": offset})
+    return answer(f"{consumer} continues after offset {offset}", {"consumer": consumer, "offset": offset})
 
 
 @command(streams)
@@ -136,11 +123,11 @@ def prune(
     older_than: OlderThan = None,
     max_keep: Annotated[int | None, option("N", "Keep only the newest N.", min=0)] = None,
     unconsumed: Annotated[bool, flag("Also drop events not consumed yet.", "--unconsumed")] = False,
-) -> Answer:
+) -> Result:
     """Drop the oldest events of a topic."""
     stream = audited(kit, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep).stream(topic)
     number = stream.prune(older_than=older_than, max_keep=max_keep, keep_unconsumed=not unconsumed)
-    return Answer(f"{number:,} events dropped", {"topic": topic, "dropped": number})
+    return answer(f"{number:,} events dropped", {"topic": topic, "dropped": number})
 
 
 def _before_last(stream: Any, last: int) -> int | str:
@@ -168,10 +155,10 @@ def notify(
     channel: Annotated[str, argument("CHANNEL", "The channel.")],
     payload: Annotated[str, argument("PAYLOAD", "JSON.")] = "null",
     header: Headers = None,
-) -> Answer:
+) -> Result:
     """Send a notification to all listeners."""
-    id = kit.channel(channel).notify(json_value(payload), headers=headers(header))
-    return Answer(f"notification {id}", {"channel": channel, "id": id})
+    id = kit.channel(channel).notify(settings.json_value(payload), headers=settings.headers(header))
+    return answer(f"notification {id}", {"channel": channel, "id": id})
 
 
 @command(channels)

@@ -6,34 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import typer
 
+from . import settings
 from .data import File, Payload, one_or_lines
-from .output import Answer, Details, Failed, Listing, Refused, confirm, plain, span
-from .settings import (
-    Headers,
-    Limit,
-    OlderThan,
-    Yes,
-    argument,
-    audited,
-    backend_function,
-    command,
-    duration,
-    flag,
-    group,
-    json_value,
-    moment,
-    opened,
-    option,
-    period,
-    with_headers,
-)
+from .output import Failed, Refused, Result, answer, confirm, details, listing, plain, span
+from .settings import Headers, Limit, OlderThan, Yes, argument, audited, command, flag, group, option, period
 
 if TYPE_CHECKING:
     from eventkit import EventKit
 
-queues = group("Queues: list, settings, pause, purge.")
-messages = group("Tasks of a queue: enqueue, claim, finish, show.")
-dead_letters = group("Dead letters: tasks that failed for good.")
+queues = group("queue", "Queues: list, settings, pause, purge.")
+messages = group("message", "Tasks of a queue: enqueue, claim, finish, show.")
+dead_letters = group("dlq", "Dead letters: tasks that failed for good.")
 
 Queue = Annotated[str, argument("QUEUE", "The name of the queue.")]
 Id = Annotated[int, argument("ID", "The id of the task.")]
@@ -42,7 +25,7 @@ Token = Annotated[int, argument("TOKEN", "The token that poll printed with the t
 Force = Annotated[bool, flag("Also delete tasks that are not done.", "--force")]
 State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, leased, dead or done.")]
 Running = Annotated[bool, flag("Also if a worker runs it.", "--running")]
-Result = Annotated[str | None, option("JSON", "Result of the task.")]
+ResultOption = Annotated[str | None, option("JSON", "Result of the task.")]
 
 QUEUE_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused")
 _TASK_COLUMNS = ("id", "state", "priority", "attempt", "run_at", "key", "payload")
@@ -62,60 +45,60 @@ def _setting(metavar: str, parse: Callable[[str], Any], help: str) -> Any:
 
 def _policy(text: str) -> Any:
     """Parse ``exponential``, ``linear``, ``fixed``, or delays such as ``5,30,300``."""
-    return [duration(part) for part in text.split(",")] if text[:1].isdigit() else text
+    return [settings.duration(part) for part in text.split(",")] if text[:1].isdigit() else text
 
 
 class QueueOptions(TypedDict, total=False):
     """The settings of a queue."""
 
     max_attempts: Annotated[Any, _setting("N", int, "Attempts per task (3).")]
-    lease: Annotated[Any, _setting("TIME", duration, "How long a claim is valid (5m).")]
+    lease: Annotated[Any, _setting("TIME", settings.duration, "How long a claim is valid (5m).")]
     retry: Annotated[Any, _setting("POLICY", _policy, "exponential, linear, fixed, or delays such as 5,30,300.")]
     max_size: Annotated[Any, _setting("N", int, "Maximum number of tasks.")]
     rate: Annotated[Any, _setting("N", float, "Tasks started per second.")]
     burst: Annotated[Any, _setting("N", float, "Tasks started at once above the rate.")]
     max_running: Annotated[Any, _setting("N", int, "Maximum number of running tasks.")]
-    keep_done: Annotated[Any, _setting("TIME", duration, "How long finished tasks are kept.")]
-    keep_dead: Annotated[Any, _setting("TIME", duration, "How long dead letters are kept.")]
-    key_ttl: Annotated[Any, _setting("TIME", duration, "How long a key stays in use (24h).")]
+    keep_done: Annotated[Any, _setting("TIME", settings.duration, "How long finished tasks are kept.")]
+    keep_dead: Annotated[Any, _setting("TIME", settings.duration, "How long dead letters are kept.")]
+    key_ttl: Annotated[Any, _setting("TIME", settings.duration, "How long a key stays in use (24h).")]
     dead_letter_to: Annotated[Any, _setting("QUEUE", str, "The queue that gets copies of dead tasks.")]
     history: Annotated[bool | None, option(None, "Record each step of a task as an event.", show_default=False)]
 
 
 @command(queues, "list")
-def list_queues(kit: "EventKit") -> Listing:
+def list_queues(kit: "EventKit") -> Result:
     """List all queues with tasks or settings."""
-    return Listing(queue_rows(kit.overview().queues), QUEUE_COLUMNS, "there are no queues")
+    return listing(queue_rows(kit.overview().queues), QUEUE_COLUMNS, "there are no queues")
 
 
 @command(queues)
-def add(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Answer:
+def add(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
     """Create a queue with settings.
 
     A queue without settings exists as soon as it has a task.
     """
     if queue in kit.overview().queues:
         raise Failed(f"queue {queue!r} already exists: change it with eventkit queue configure {queue}")
-    return Answer(f"queue {queue} created", _configured(kit, "queue.add", queue, given))
+    return answer(f"queue {queue} created", _configured(kit, "queue.add", queue, given))
 
 
 @command(queues)
-def configure(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Details:
+def configure(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
     """Change settings, for all processes at once.
 
     Pass none to restore a default. Settings that are not given are kept.
     """
-    return Details(_configured(kit, "queue.configure", queue, given))
+    return details(_configured(kit, "queue.configure", queue, given))
 
 
 def _configured(kit: "EventKit", action: str, queue: str, given: Mapping[str, Any]) -> Any:
-    settings = {name: None if value == _NONE else value for name, value in given.items()}
-    audited(kit, action, queue=queue, **settings).queue(queue).configure(**settings)
+    changes = {name: None if value == _NONE else value for name, value in given.items()}
+    audited(kit, action, queue=queue, **changes).queue(queue).configure(**changes)
     return kit.queue(queue).settings()
 
 
 @command(queues)
-def show(kit: "EventKit", queue: Queue) -> Details:
+def show(kit: "EventKit", queue: Queue) -> Result:
     """Show the statistics and settings of a queue.
 
     A setting shown as - has its default.
@@ -123,11 +106,11 @@ def show(kit: "EventKit", queue: Queue) -> Details:
     check_queues(kit, [queue])
     handle = kit.queue(queue)
     fields = plain(handle.stats()) | plain(handle.settings()) | {"next_due": handle.next_due()}
-    return Details({"queue": queue} | fields)
+    return details({"queue": queue} | fields)
 
 
 @command(queues)
-def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) -> Answer:
+def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) -> Result:
     """Remove a queue with its settings and keys.
 
     A queue with tasks that are not done needs --force, which deletes them too.
@@ -136,58 +119,58 @@ def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) ->
         confirm(f"Delete queue {queue} and all tasks in it?", yes)
     if not audited(kit, "queue.rm", queue=queue, force=force).queue(queue).drop(force=force):
         raise Failed(f"queue {queue!r} has tasks: let workers finish them, or pass --force to delete them")
-    return Answer(f"queue {queue} removed", {"queue": queue, "removed": True})
+    return answer(f"queue {queue} removed", {"queue": queue, "removed": True})
 
 
 @command(queues)
-def pause(kit: "EventKit", queue: Queue) -> Answer:
+def pause(kit: "EventKit", queue: Queue) -> Result:
     """Pause a queue: it accepts tasks, but workers get none."""
     audited(kit, "queue.pause", queue=queue).queue(queue).pause()
-    return Answer(f"queue {queue} is paused", {"queue": queue, "paused": True})
+    return answer(f"queue {queue} is paused", {"queue": queue, "paused": True})
 
 
 @command(queues)
-def resume(kit: "EventKit", queue: Queue) -> Answer:
+def resume(kit: "EventKit", queue: Queue) -> Result:
     """Resume a paused queue."""
     audited(kit, "queue.resume", queue=queue).queue(queue).resume()
-    return Answer(f"queue {queue} resumed", {"queue": queue, "paused": False})
+    return answer(f"queue {queue} resumed", {"queue": queue, "paused": False})
 
 
 @command(queues)
-def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = False) -> Answer:
+def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = False) -> Result:
     """Delete all tasks in one state."""
     confirm(f"Delete all {state} tasks of queue {queue}?", yes)
     number = audited(kit, "queue.purge", queue=queue, state=state).queue(queue).purge(state)
-    return Answer(f"{number:,} tasks deleted", {"queue": queue, "deleted": number})
+    return answer(f"{number:,} tasks deleted", {"queue": queue, "deleted": number})
 
 
 @command(queues)
-def peek(kit: "EventKit", queue: Queue, limit: Limit = 10) -> Listing:
+def peek(kit: "EventKit", queue: Queue, limit: Limit = 10) -> Result:
     """Show the tasks that workers would get next."""
-    return Listing(kit.queue(queue).peek(limit), _TASK_COLUMNS, f"no ready tasks in queue {queue}")
+    return listing(kit.queue(queue).peek(limit), _TASK_COLUMNS, f"no ready tasks in queue {queue}")
 
 
 @command(queues)
-def compact(address: str) -> Answer:
+def compact(address: str) -> Result:
     """Return unused space to the operating system.
 
     First removes expired rows of all queues. On SQLite it blocks writers.
     """
-    with opened(address) as kit:
+    with settings.opened(address) as kit:
         cleared = kit.maintain()
-    before, after = backend_function(address, "compact")(address)
+    before, after = settings.backend_function(address, "compact")(address)
     text = f"{before:,} bytes before, {after:,} bytes now"
-    return Answer(text, {"before": before, "after": after, "cleared": cleared})
+    return answer(text, {"before": before, "after": after, "cleared": cleared})
 
 
 @command(queues, "requeue-dlq")
-def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Answer:
+def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Result:
     """Make dead tasks ready again, all or those given.
 
     Their attempts start again at zero.
     """
     number = audited(kit, "dlq.requeue", queue=queue, ids=ids or "all").queue(queue).requeue(ids or None)
-    return Answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number})
+    return answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number})
 
 
 def check_queues(kit: "EventKit", names: list[str]) -> None:
@@ -207,7 +190,7 @@ class TaskOptions(TypedDict, total=False):
     """The options of a task."""
 
     delay: Annotated[float | None, period("Delay before it is ready.")]
-    run_at: Annotated[datetime | None, option("MOMENT", "When it is due.", parser=moment)]
+    run_at: Annotated[datetime | None, option("MOMENT", "When it is due.", parser=settings.moment)]
     priority: Annotated[int, option("N", "Higher priorities run first."), 0]
     expires: Annotated[float | None, period("How long until it expires.")]
     max_attempts: Annotated[int | None, option("N", "Attempts.")]
@@ -218,7 +201,7 @@ class TaskOptions(TypedDict, total=False):
 @command(messages)
 def enqueue(
     kit: "EventKit", queue: Queue, payload: Payload = None, file: File = None, **given: Unpack[TaskOptions]
-) -> Answer:
+) -> Result:
     """Enqueue a task, or one for each line of a file.
 
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
@@ -226,13 +209,13 @@ def enqueue(
     """
     from eventkit import NewTask
 
-    options = with_headers(given)
+    options = settings.with_headers(given)
     if file is not None and "key" in given:
         raise Refused("--key does not work with --file: all tasks would have the same key")
 
-    def send(value: Any) -> Answer:
+    def send(value: Any) -> Result:
         made = kit.queue(queue).enqueue(value, **options)
-        return Answer(f"task {made.id}" if made.created else f"task {made.id} already has this key", made)
+        return answer(f"task {made.id}" if made.created else f"task {made.id} already has this key", made)
 
     def send_many(values: list[Any]) -> None:
         bare = options == {"priority": 0, "headers": None}
@@ -250,7 +233,7 @@ def poll(
     lease: Annotated[float | None, period("How long the claim is valid.")] = None,
     wait: Annotated[float | None, period("How long to wait for a task.")] = None,
     worker: Annotated[str | None, option("NAME", "The name of the worker.")] = None,
-) -> Listing:
+) -> Result:
     """Claim tasks, and print them with their tokens.
 
     ack, nack and extend-lease need the token.
@@ -259,13 +242,13 @@ def poll(
 
     claimed = kit.queue(queue).claim(worker or default_worker(), limit, lease=lease, wait=wait or 0)
     columns = ("id", "token", "attempt", "lease_expires_at", "payload")
-    return Listing(claimed, columns, f"no ready tasks in queue {queue}")
+    return listing(claimed, columns, f"no ready tasks in queue {queue}")
 
 
 @command(messages)
-def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: Result = None) -> Answer:
+def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: ResultOption = None) -> Result:
     """Finish a task."""
-    extra = {} if result is None else {"result": json_value(result, "result")}
+    extra = {} if result is None else {"result": settings.json_value(result, "result")}
     return _ended(kit.queue(queue).ack(_claimed(queue, id, token), **extra), id, f"task {id} is done")
 
 
@@ -278,7 +261,7 @@ def nack(
     delay: Annotated[float | None, period("Delay before the next attempt.")] = None,
     error: Annotated[str | None, option("TEXT", "Error message.")] = None,
     dead: Annotated[bool, flag("Make it a dead letter instead.", "--dead")] = False,
-) -> Answer:
+) -> Result:
     """Return a task for another attempt.
 
     By default the queue's retry policy sets the delay.
@@ -295,51 +278,49 @@ def extend_lease(
     queue: Queue,
     id: Id,
     token: Token,
-    time: Annotated[float, typer.Argument(metavar="TIME", parser=duration, help="New lease, from now.")],
-) -> Answer:
+    time: Annotated[float, typer.Argument(metavar="TIME", parser=settings.duration, help="New lease, from now.")],
+) -> Result:
     """Extend the lease of a task."""
     extended = kit.queue(queue).extend(_claimed(queue, id, token), time)
     return _ended(extended, id, f"the lease of task {id} was extended by {span(time)}")
 
 
 @command(messages)
-def get(kit: "EventKit", queue: Queue, id: Id) -> Details:
+def get(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a task in any state."""
-    return Details(_found(kit, queue, id))
+    return details(_found(kit, queue, id))
 
 
 command(messages, help="Show the tasks that poll would return next.")(peek)
 
 
 @command(messages)
-def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> Answer:
+def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> Result:
     """Delete a task that is not running. Its key stays in use."""
     if not audited(kit, "message.remove", queue=queue, id=id).queue(queue).cancel(id, running):
         state = _found(kit, queue, id).state
         remedies = {"leased": "pass --running to take it from its worker", "dead": "see eventkit dlq purge"}
         raise Failed(f"task {id} is {state}: {remedies.get(state, 'nothing to remove')}")
-    return Answer(f"task {id} removed", {"id": id, "removed": True})
+    return answer(f"task {id} removed", {"id": id, "removed": True})
 
 
 def _claimed(queue: str, id: int, token: int) -> Any:
-    """Return a claim by another process, as far as a token proves it."""
     from eventkit.functions import Claimed
 
     return Claimed(id, queue, token)
 
 
 def _found(kit: "EventKit", queue: str, id: int) -> Any:
-    """Return the task, or raise `Failed` if there is none."""
     task = kit.queue(queue).get(id)
     if task is None:
         raise Failed(f"there is no task {id} in queue {queue!r}: it has finished, or never existed")
     return task
 
 
-def _ended(held: bool, id: int, text: str) -> Answer:
+def _ended(held: bool, id: int, text: str) -> Result:
     if not held:
         raise Failed(f"the lease of task {id} has expired, or the token is wrong: poll it again")
-    return Answer(text, {"id": id, "ok": True})
+    return answer(text, {"id": id, "ok": True})
 
 
 @command(dead_letters, "list")
@@ -348,7 +329,7 @@ def list_dead(
     queue: Annotated[str | None, argument("QUEUE", "Only this queue.")] = None,
     limit: Limit = 20,
     by_error: Annotated[bool, flag("Count them by error.", "--by-error")] = False,
-) -> Listing:
+) -> Result:
     """List dead tasks, newest first.
 
     Without a queue, count them by queue; with --by-error, by error.
@@ -361,33 +342,33 @@ def list_dead(
             for group in kit.queue(name).dead_by_error(limit)
         ]
         columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
-        return Listing(groups, columns, "there are no dead letters")
+        return listing(groups, columns, "there are no dead letters")
     if queue:
         letters = [
             {**plain(task), "died_at": task.died_at, "summary": _summary(task.error)}
             for task in kit.queue(queue).dead(limit)
         ]
-        return Listing(letters, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead letters")
+        return listing(letters, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead letters")
     counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
-    return Listing(counts, ("queue", "dead"), "there are no dead letters")
+    return listing(counts, ("queue", "dead"), "there are no dead letters")
 
 
 @command(dead_letters, "show")
-def show_dead(kit: "EventKit", queue: Queue, id: Id) -> Details:
+def show_dead(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a dead task with its whole error."""
     task = _found(kit, queue, id)
     if task.state != "dead":
         raise Failed(f"task {id} is {task.state}, not dead: see eventkit message get {queue} {id}")
-    return Details(task)
+    return details(task)
 
 
 @command(dead_letters, "purge")
-def purge_dead(kit: "EventKit", queue: Queue, older_than: OlderThan = None, yes: Yes = False) -> Answer:
+def purge_dead(kit: "EventKit", queue: Queue, older_than: OlderThan = None, yes: Yes = False) -> Result:
     """Delete dead tasks, all or those older than a time."""
     which = "all" if older_than is None else f"older than {span(older_than)}"
     confirm(f"Delete the dead letters of queue {queue} ({which})?", yes)
     number = audited(kit, "dlq.purge", queue=queue, older_than=older_than).queue(queue).purge_dead(older_than)
-    return Answer(f"{number:,} dead letters deleted", {"queue": queue, "deleted": number})
+    return answer(f"{number:,} dead letters deleted", {"queue": queue, "deleted": number})
 
 
 command(dead_letters)(requeue)
