@@ -244,7 +244,7 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
                 yield (
                     "bad",
                     f"consumer {consumer.name} of topic {topic} has stood still for {still:,.0f} s "
-                    f" with a lag of {consumer.lag:,} events",
+                    f"with a lag of {consumer.lag:,} events",
                     f"check that it runs and what it logs at offset {consumer.offset}; "
                     f"eventkit stream seek {topic} {consumer.name} skips an event that it cannot process",
                 )

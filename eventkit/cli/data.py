@@ -39,9 +39,8 @@ def one_or_lines(
 ) -> Result:
     """Send the payload of a command, or those in its file in batches that are committed one by one.
 
-    Return the answer of *send*, or the number of lines that are *done*.
-
-    The error names a line that is invalid or refused; the lines before it are committed, those after it are not.
+    Return the result of *send*, or the number of lines and what they are now (*done*).  The error names a line that is
+    invalid or refused; the lines before it are committed, those after it are not.
     """
     if (payload is None) == (file is None):
         raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
@@ -49,8 +48,8 @@ def one_or_lines(
         return send(settings.json_value(payload or ""))
     began, sent, read = time.monotonic(), 0, 0
     decode = msgspec.json.Decoder().decode
-    with _opened(file) as (stream, total), progress(file, "lines") as advance:
-        for batch in _batches(stream):
+    with _opened(file) as (lines, total), progress(file, "lines") as advance:
+        for batch in _batches(lines):
             values, error = [], None
             for number, line in batch:
                 try:
@@ -71,10 +70,10 @@ def one_or_lines(
     return rate(sent, done, began)
 
 
-def _batches(stream: IO[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
     """Yield the lines that are not blank with their numbers."""
     batch, size = [], 0
-    for number, line in enumerate(_lines(stream), 1):
+    for number, line in enumerate(lines, 1):
         if not line.isspace():
             batch.append((number, line))
             size += len(line)
@@ -99,23 +98,21 @@ def _line_error(number: int, reason: str) -> str:
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    """Open the file, or stdin for ``-``; yield it with its size, if known."""
+def _opened(file: str) -> Iterator[tuple[Iterator[bytes], int | None]]:
+    """Open the file, or stdin for ``-``; yield its lines, split at the greatest length, and its size, if known."""
     if file == "-":
-        yield sys.stdin.buffer, None
+        yield _lines(sys.stdin.buffer), None
         return
     try:
         stream = open(file, "rb")  # noqa: SIM115  # an OSError of the body is not one of opening
     except OSError as error:
         raise Refused(f"cannot read {file}: {error.strerror}") from error
     with stream:
-        yield stream, os.fstat(stream.fileno()).st_size or None
+        yield _lines(stream), os.fstat(stream.fileno()).st_size or None
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines, split at the greatest length."""
-    while line := stream.readline(_LONGEST):
-        yield line
+    return iter(lambda: stream.readline(_LONGEST), b"")
 
 
 commands = Typer()
@@ -150,11 +147,11 @@ def import_(address: str, file: Annotated[str, argument("FILE", "A file of expor
     """
     from eventkit.transfer import write
 
-    with _opened(file) as (stream, total), progress("importing", "rows") as advance:
+    with _opened(file) as (lines, total), progress("importing", "rows") as advance:
 
         def counted() -> Iterator[bytes]:
             read = 0
-            for rows, line in enumerate(_lines(stream)):
+            for rows, line in enumerate(lines):
                 read += len(line)
                 advance(read, total, rows)
                 yield line

@@ -163,11 +163,8 @@ class Table(NamedTuple):
     @classmethod
     def of(cls, columns: Sequence[str], records: Iterable[Mapping[str, Any]], title: str = "") -> "Table":
         """Return the table of these fields of the records."""
-        return cls(
-            columns,
-            [[_CELLS[name](row) if name in _CELLS else row.get(name) for name in columns] for row in records],
-            title,
-        )
+        rows = [[_CELLS[name](row) if name in _CELLS else row.get(name) for name in columns] for row in records]
+        return cls(columns, rows, title)
 
     def show(self) -> None:
         """Print it: with lines and colours in a terminal, else aligned."""
@@ -176,10 +173,7 @@ class Table(NamedTuple):
 
             Console(highlight=False).print(self.rich())
             return
-        texts = [
-            list(self.columns),
-            *([harmless(cell(value)).replace("\n", " ") for value in row] for row in self.rows),
-        ]
+        texts = [[harmless(cell(value)).replace("\n", " ") for value in row] for row in (self.columns, *self.rows)]
         widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
         right = self._right()
         for row in texts:
@@ -201,11 +195,9 @@ class Table(NamedTuple):
             justify: Any = "right" if place in right else "left"
             made.add_column(column, justify=justify, overflow="fold", no_wrap=place in right)
         for row in self.rows:
-            styles = (
-                _ALARMING.get(column, "") if value else "" for column, value in zip(self.columns, row, strict=True)
-            )
-            texts = (_shortened(harmless(cell(value))) for value in row)
-            made.add_row(*map(Text, texts, styles))
+            cells = zip(self.columns, row, strict=True)
+            styles = [_ALARMING.get(column, "") if value else "" for column, value in cells]
+            made.add_row(*map(Text, (_shortened(harmless(cell(value))) for value in row), styles))
         return made
 
     def _right(self) -> set[int]:
@@ -352,11 +344,14 @@ def progress(what: str, of: str) -> Iterator[Advance]:
     )
     with shown:
         task = shown.add_task(what, total=None, count=0, rate=0)
+        began = last = time.monotonic()
 
         def advance(done: int, total: int | None = None, items: int | None = None) -> None:
-            count, elapsed = done if items is None else items, shown.tasks[task].elapsed or 0
-            rate = round(count / elapsed) if elapsed > 0.2 else 0
-            shown.update(task, completed=done, total=total or None, count=count, rate=rate)
+            nonlocal last
+            now, count = time.monotonic(), done if items is None else items
+            if now - last > 0.1:  # Callers report each row.
+                last, rate = now, round(count / (now - began))
+                shown.update(task, completed=done, total=total or None, count=count, rate=rate)
 
         yield advance
 

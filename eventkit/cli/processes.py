@@ -96,7 +96,7 @@ def worker(
     at once. Options can also be set in the environment (EVENTKIT_CONCURRENCY) or under
     [tool.eventkit.worker] (concurrency).
     """
-    _interrupt_on_signals()
+    _interrupt_on(signal.SIGTERM, signal.SIGINT)
     file = settings.from_file()
     address = url or file.get("url")
     chosen: dict[str, Any] = {**file.get("worker", {}), **given}
@@ -125,21 +125,21 @@ def scheduler(url: Url = None, json: LogJson = False) -> None:
 
     Any number of processes may run it: each fire enqueues one task.
     """
-    _interrupt_on_signals()
+    _interrupt_on(signal.SIGTERM, signal.SIGINT)
     start_logging(json, sys.stdout if json else sys.stderr)
     with suppress(KeyboardInterrupt), opened(url) as kit:
         logging.getLogger("eventkit.loops").info("scheduler started; next fire at %s", kit.schedules.soonest())
         kit.run_scheduler()
 
 
-def _interrupt_on_signals() -> None:
-    """Raise KeyboardInterrupt on SIGTERM and SIGINT, even if the parent process ignored them."""
+def _interrupt_on(*signals: int) -> None:
+    """Raise KeyboardInterrupt on these signals, even if the parent process ignored them."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
-    signal.signal(signal.SIGINT, interrupt)
+    for number in signals:
+        signal.signal(number, interrupt)
 
 
 def _check(queues: Sequence[str], address: str | None) -> None:
@@ -269,7 +269,7 @@ def canary(
 
     Exit code 1 if either did not arrive.
     """
-    _interrupt_on_signals()
+    _interrupt_on(signal.SIGTERM)  # asyncio interrupts on SIGINT.
     if not asyncio.run(_arrive(address, every, timeout, json)):
         raise Failed("a canary message did not arrive: run eventkit doctor")
 

@@ -189,8 +189,9 @@ def _prepared(function: Callable[..., Any]) -> Callable[..., None]:
     declared: dict[str, tuple[Any, Any]] = {}
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            for option, annotation in get_args(parameter.annotation)[0].__annotations__.items():
-                declared[option] = (annotation, *annotation.__metadata__[1:], None)[:2]
+            for given, annotation in get_args(parameter.annotation)[0].__annotations__.items():
+                _, *default = annotation.__metadata__
+                declared[given] = annotation, default[0] if default else None
         elif name != database:
             declared[name] = parameter.annotation, parameter.default
     if database is not None or "url" in declared:
