@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Typer
-
 from . import settings
 from .output import Failed, Result, Table, Watched, answer, document, harmless, listing, note, plain
 from .processes import load
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from eventkit import EventKit, Overview
     from eventkit.stats import Finding
 
-commands = Typer()
+commands = group()
 keys = group("key", "API keys of the HTTP service.")
 
 Every = Annotated[float, option("SECONDS", "Refresh interval.", min=0.1)]

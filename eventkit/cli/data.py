@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
-from typer import Typer
 
 from . import settings
 from .output import Failed, Refused, Result, answer, encoded, listing, note, progress, rate, until_interrupted
-from .settings import Json, OlderThan, Topic, argument, command, flag, option, period
+from .settings import Json, OlderThan, Topic, argument, command, flag, group, option, period
 
 if TYPE_CHECKING:
     from eventkit.lake import Archived
@@ -115,7 +114,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
     return iter(lambda: stream.readline(_LONGEST), b"")
 
 
-commands = Typer()
+commands = group()
 
 
 @command(commands)
@@ -205,9 +204,7 @@ def archive(
     to: Annotated[
         str | None, option("FOLDER", "Required the first time: a folder or, for example, s3://bucket/lake.")
     ] = None,
-    format: Annotated[
-        _Table | None, option(None, "From now on also maintain a Delta Lake or Iceberg table.", show_default=False)
-    ] = None,
+    format: Annotated[_Table | None, option(None, "From now on also maintain a Delta Lake or Iceberg table.")] = None,
     prune: Annotated[bool, flag("Then drop archived events from the database.", "--prune")] = False,
     older_than: OlderThan = None,
     unconsumed: Annotated[bool, flag("Also drop events that a consumer has not read yet.", "--unconsumed")] = False,

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 from uuid import uuid4
 
-from typer import Exit, Typer
+import typer
 
 from .admin import wakes
 from .output import Result, listing, note
-from .settings import argument, command, opened, option
+from .settings import argument, command, group, opened, option
 
-commands = Typer()
+commands = group()
 
 
 @command(commands)
@@ -40,7 +40,7 @@ def demo(
     from eventkit.demo import main
 
     if code := main(part or []):
-        raise Exit(code)
+        raise typer.Exit(code)
 
 
 _BATCH = 1000

@@ -11,18 +11,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
-from typer import Typer
-
 from . import settings
 from .output import Failed, Refused, encoded, start_logging
-from .settings import Json, Url, argument, command, flag, opened, option, period
+from .settings import Json, Url, argument, command, flag, group, opened, option, period
 
 if TYPE_CHECKING:
     from eventkit import AsyncEventKit
     from eventkit.app import Application
     from eventkit.metrics import Registry
 
-commands = Typer()
+commands = group()
 
 LogJson = Annotated[bool, flag("Log as JSON, one object per line.", "--json")]
 

@@ -159,8 +159,10 @@ _DATABASES: dict[str, Callable[[str | None], AbstractContextManager[Any]]] = {
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def group(name: str, help: str) -> typer.Typer:
-    """Return a group of commands."""
+def group(name: str | None = None, help: str | None = None) -> typer.Typer:
+    """Return a group of commands; without a name, they are commands of ``eventkit`` itself."""
+    if name is None:
+        return typer.Typer()
     made = typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
     made.callback()(lambda: None)  # Without it, Typer turns a group with one command into this command.
     return made

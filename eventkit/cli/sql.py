@@ -11,10 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Typer
-
 from .output import Failed, Refused, Result, Table, note, tables
-from .settings import argument, command, opened, option, period
+from .settings import argument, command, group, opened, option, period
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,10 +20,14 @@ if TYPE_CHECKING:
     from eventkit.operations.batches import Sum
     from eventkit.rollup import Span
 
-commands = Typer()
+commands = group()
 
 _Format = Literal["table", "json", "csv", "parquet"]
-Format = Annotated[_Format | None, option(None, "Output format; JSON is one object per line.", show_default=False)]
+_Input = Literal["csv", "json", "parquet"]
+_Compression = Literal["none", "gzip", "bzip2"]
+_Header = Literal["use", "ignore", "none"]
+_Values = Literal["lines", "document"]
+Format = Annotated[_Format | None, option(None, "Output format; JSON is one object per line.")]
 Output = Annotated[Path | None, option("FILE", "Write to this file, in the format of its name.", "--output", "-o")]
 Last = Annotated[float, period("The period to show, for example 6h or 30d.")]
 
@@ -36,6 +38,7 @@ _ENDINGS: dict[str, _Format] = {
     ".csv": "csv",
     ".parquet": "parquet",
 }
+_PAGE = Path("eventkit-report.html")
 
 
 @command(commands)
@@ -78,24 +81,13 @@ def select(
     file: Annotated[Path, argument("FILE", "CSV, JSON or Parquet; also .gz and .bz2.")],
     output_format: Format = None,
     output: Output = None,
-    input_format: Annotated[
-        Literal["csv", "json", "parquet"] | None,
-        option(None, "Format of the file; by default from its name.", show_default=False),
-    ] = None,
-    compression: Annotated[
-        Literal["none", "gzip", "bzip2"] | None,
-        option(None, "Compression of the file; detected by default.", show_default=False),
-    ] = None,
-    csv_header: Annotated[
-        Literal["use", "ignore", "none"], option(None, "First row: column names, skipped, or data.")
-    ] = "use",
+    input_format: Annotated[_Input | None, option(None, "Format of the file; by default from its name.")] = None,
+    compression: Annotated[_Compression | None, option(None, "Compression of the file; detected by default.")] = None,
+    csv_header: Annotated[_Header, option(None, "First row: column names, skipped, or data.")] = "use",
     csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma by default.")] = None,
     csv_quote: Annotated[str, option("CHAR", "Quote character.")] = '"',
     csv_escape: Annotated[str | None, option("CHAR", "Escape character; the quote by default.")] = None,
-    json: Annotated[
-        Literal["lines", "document"] | None,
-        option(None, "A value per line, or one document; detected by default.", show_default=False),
-    ] = None,
+    json: Annotated[_Values | None, option(None, "A value per line, or one document; detected by default.")] = None,
 ) -> None:
     """Query one file with the SQL of S3 Select."""
     from eventkit.spark.output import typed, write
@@ -144,9 +136,7 @@ def rollup(
 @command(commands)
 def report(
     address: str,
-    output: Annotated[Path, option("FILE", "The page; written atomically.", "--output", "-o")] = Path(
-        "eventkit-report.html"
-    ),
+    output: Annotated[Path, option("FILE", "The page; written atomically.", "--output", "-o")] = _PAGE,
     last: Last = "7d",  # type: ignore[assignment]
     title: Annotated[str, option("TEXT", "Title of the page.")] = "eventkit",
 ) -> None:
