@@ -70,7 +70,7 @@ def main(what: str, source: str, target: str, last: float = inf) -> None:
     elif what == "export":
         read = transfer.read
         transfer.read = lambda url: stepping(read(url))
-        data.export(target, source)
+        data.export(source, target)
     else:
         eventkit_sqlite.backup(source, target, step)
     os.write(1, b"finished\n")

@@ -2,13 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
-from . import admin, coordination, data, queues, schedules, serve, sql, status, streams, tasks, worker
-from .console import Failed, Refused
+from . import admin, coordination, data, demo, processes, sql, streams, tasks
+from .output import Failed, Refused
 
 app = typer.Typer(
     name="eventkit",
@@ -21,47 +21,12 @@ app = typer.Typer(
     context_settings={"max_content_width": 100},
 )
 
-_COMMANDS: tuple[Callable[..., Any], ...] = (
-    worker.worker,
-    worker.scheduler,
-    serve.serve,
-    serve.canary,
-    status.overview,
-    status.stats,
-    status.health,
-    status.check,
-    admin.doctor,
-    admin.migrate,
-    admin.current,
-    data.export,
-    data.import_,
-    data.backup,
-    data.copy,
-    data.archive,
-    data.adopt,
-    data.replay,
-    sql.query,
-    sql.select,
-    sql.rollup,
-    sql.report,
-    admin.bench,
-    admin.demo,
-)
-
-for command in _COMMANDS:
-    app.command(command.__name__.rstrip("_"))(command)
-for name, group in {
-    "queue": queues.queue_app,
-    "message": tasks.message_app,
-    "dlq": tasks.dlq_app,
-    "stream": streams.stream_app,
-    "channel": coordination.channel_app,
-    "schedule": schedules.schedule_app,
-    "lock": coordination.lock_app,
-    "pipeline": coordination.pipeline_app,
-    "key": admin.key_app,
-}.items():
-    app.add_typer(group, name=name)
+for top in (processes, admin, data, sql, demo):
+    app.add_typer(top.commands)
+for group in (tasks.queues, tasks.messages, tasks.dead_letters, streams.streams, streams.channels):
+    app.add_typer(group)
+for group in (coordination.schedules, coordination.locks, coordination.pipelines, admin.keys):
+    app.add_typer(group)
 
 
 def _version(asked: bool) -> None:
@@ -83,10 +48,9 @@ def options(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command of *arguments* or of the process; return its exit code."""
-    command = typer.main.get_command(app)
     try:
-        code = command.main(args=arguments, prog_name="eventkit", standalone_mode=False)
-    except KeyboardInterrupt:
+        code = typer.main.get_command(app).main(args=arguments, prog_name="eventkit", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
         return _ended(1, "interrupted; committed work is kept")
     except BrokenPipeError:
         # The reader closed the pipe; stdout goes to /dev/null, so that the flush at exit does not fail.
@@ -95,28 +59,24 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("EVENTKIT_DEBUG"):
             raise
-        return _why(error)
+        return _reported(error)
     return code if isinstance(code, int) else 0
 
 
-def _why(error: Exception) -> int:
+def _reported(error: Exception) -> int:
     """Print the reason of an error on one line; return the exit code."""
     from eventkit.errors import EventkitError
 
-    if isinstance(error, typer.Abort):
-        return _ended(1, "interrupted; committed work is kept")
     if isinstance(error, typer.exceptions.TyperException):
         text = error.format_message()
-        context = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
             print(text)
             return 2
+        context = getattr(error, "ctx", None)
         return _ended(2, f"{text} (see {context.command_path if context else 'eventkit'} --help)")
-    if isinstance(error, Refused):
-        return _ended(2, str(error))
-    if isinstance(error, EventkitError | Failed):
+    if isinstance(error, EventkitError | Failed | FileExistsError):
         return _ended(1, str(error))
-    if isinstance(error, ValueError | TypeError):
+    if isinstance(error, Refused | ValueError | TypeError):
         return _ended(2, str(error))
     return _ended(1, f"{type(error).__name__}: {error} (EVENTKIT_DEBUG=1 shows the traceback)")
 

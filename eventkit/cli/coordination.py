@@ -1,96 +1,129 @@
-"""``eventkit channel``, ``lock`` and ``pipeline``."""
+"""``eventkit schedule``, ``lock`` and ``pipeline``."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-import typer
+from .output import Failed, Result, answer, cell, confirm, listing, plain
+from .settings import Headers, Yes, argument, audited, command, flag, group, json_value, option, period, with_headers
 
-from . import console
-from .console import Failed
-from .database import connected, opened
-from .settings import Headers, Json, Url, Yes, headers, json_value
-from .streams import followed
+if TYPE_CHECKING:
+    from eventkit import EventKit
+    from eventkit.protocols import Connection
 
-channel_app = typer.Typer(help="Channels: send and receive notifications.", no_args_is_help=True, rich_markup_mode=None)
+schedules = group("schedule", "Schedules: enqueue tasks at set times.")
+locks = group("lock", "Locks and their holders.")
+pipelines = group("pipeline", "Pipelines and their state.")
 
-
-@channel_app.command()
-def notify(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The channel.", show_default=False)],
-    payload: Annotated[str, typer.Argument(metavar="PAYLOAD", help="JSON.", show_default=False)] = "null",
-    header: Headers = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Send a notification to all listeners."""
-    with opened(url) as kit:
-        id = kit.channel(channel).notify(json_value(payload), headers=headers(header))
-        console.answer(f"notification {id}", {"channel": channel, "id": id}, json)
+Name = Annotated[str, argument("NAME", "The name of the schedule.")]
 
 
-@channel_app.command()
-def listen(
-    channels: Annotated[list[str], typer.Argument(metavar="CHANNEL", help="One or more.", show_default=False)],
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Print notifications as they arrive, until interrupted."""
-    with opened(url) as kit:
-        try:
-            with kit.listen(*channels) as notifications:
-                for notification in notifications:
-                    followed(notification, (str(notification.id), notification.channel), json)
-        except KeyboardInterrupt:
-            console.interrupted()
+@command(schedules, "list")
+def list_schedules(kit: "EventKit") -> Result:
+    """List all schedules with their next times."""
+    columns = ("name", "when", "tz", "queue", "next_at", "last_at", "fired", "skipped", "paused")
+    return listing(kit.schedules.list(), columns, "there are no schedules")
 
 
-lock_app = typer.Typer(help="Locks and their holders.", no_args_is_help=True, rich_markup_mode=None)
+class ScheduleOptions(TypedDict, total=False):
+    """The options of a schedule."""
+
+    tz: Annotated[str, option("ZONE", "Time zone, for example Europe/Berlin."), "UTC"]
+    priority: Annotated[int, option("N", "Priority of its tasks."), 0]
+    expires: Annotated[float | None, period("How long after a fire its task expires.")]
+    max_attempts: Annotated[int | None, option("N", "Attempts per task.")]
+    catch_up: Annotated[str, option("WHICH", "Missed fires to make up for: all, latest or none."), "all"]
+    paused: Annotated[bool, flag("Add it paused.", "--paused"), False]
+    header: Headers
 
 
-@lock_app.callback()
-def _locks() -> None:
-    """Locks and their holders."""
+@command(schedules)
+def add(
+    kit: "EventKit",
+    name: Name,
+    when: Annotated[str, argument("WHEN", "For example '0 3 * * *', @hourly or '@every 30s'.")],
+    queue: Annotated[str, argument("QUEUE", "The queue of its tasks.")],
+    payload: Annotated[str, argument("PAYLOAD", "Payload, as JSON.")] = "null",
+    **given: Unpack[ScheduleOptions],
+) -> Result:
+    """Add a schedule, or replace the one of the same name."""
+    options = with_headers(given)
+    schedules = audited(kit, "schedule.add", schedule=name, when=when, queue=queue).schedules
+    schedules.add(name, when, queue, json_value(payload), **options)
+    return _next_fire(kit, name)
 
 
-@lock_app.command("list")
-def list_locks(url: Url = None, json: Json = False) -> None:
+@command(schedules)
+def rm(kit: "EventKit", name: Name) -> Result:
+    """Remove a schedule."""
+    _check(audited(kit, "schedule.rm", schedule=name).schedules.remove(name), name)
+    return answer(f"schedule {name} removed", {"name": name, "removed": True})
+
+
+@command(schedules)
+def pause(kit: "EventKit", name: Name) -> Result:
+    """Pause a schedule."""
+    _check(audited(kit, "schedule.pause", schedule=name).schedules.pause(name), name)
+    return _next_fire(kit, name)
+
+
+@command(schedules)
+def resume(kit: "EventKit", name: Name) -> Result:
+    """Resume a paused schedule from now on."""
+    _check(audited(kit, "schedule.resume", schedule=name).schedules.resume(name), name)
+    return _next_fire(kit, name)
+
+
+@command(schedules, "next")
+def upcoming(
+    kit: "EventKit", name: Name, count: Annotated[int, option("N", "Number of fires.", "--count", "-n", min=1)] = 10
+) -> Result:
+    """Show the next times of a schedule."""
+    _check(kit.schedules.get(name) is not None, name)
+    fires = [{"name": name, "next_at": moment} for moment in kit.schedules.upcoming(name, count)]
+    return listing(fires, ("name", "next_at"), f"schedule {name} is paused")
+
+
+def _check(exists: bool, name: str) -> None:
+    if not exists:
+        raise Failed(f"there is no schedule {name!r}: see eventkit schedule list")
+
+
+def _next_fire(kit: "EventKit", name: str) -> Result:
+    schedule: Any = kit.schedules.get(name)
+    if schedule is None or schedule.next_at is None:
+        return answer(f"schedule {name} is paused", schedule)
+    return answer(f"schedule {name} fires next at {cell(schedule.next_at)}", schedule)
+
+
+@command(locks, "list")
+def list_locks(kit: "EventKit") -> Result:
     """List the locks that are held."""
-    with opened(url) as kit:
-        rows = [{"lock": name, **console.plain(held)} for name, held in kit.overview().locks.items()]
-        console.listing(rows, ("lock", "holder", "fence", "until"), json, "no locks are held")
+    rows = [{"lock": name, **plain(held)} for name, held in kit.overview().locks.items()]
+    return listing(rows, ("lock", "holder", "fence", "until"), "no locks are held")
 
 
-pipeline_app = typer.Typer(help="Pipelines and their state.", no_args_is_help=True, rich_markup_mode=None)
-
-_COLUMNS = ("name", "state", "source", "sink", "rows", "lag", "updated_at", "error")
-
-
-@pipeline_app.command("list")
-def list_pipelines(url: Url = None, json: Json = False) -> None:
+@command(pipelines, "list")
+def list_pipelines(connection: "Connection") -> Result:
     """List all pipelines, archives and replays included.
 
     A pipeline that is shown as running but was not updated for long has crashed.
     """
     from eventkit.operations.admin import ListPipelines
 
-    with connected(url) as connection:
-        console.listing(connection.execute(ListPipelines()), _COLUMNS, json, "there are no pipelines")
+    columns = ("name", "state", "source", "sink", "rows", "lag", "updated_at", "error")
+    return listing(connection.execute(ListPipelines()), columns, "there are no pipelines")
 
 
-@pipeline_app.command()
+@command(pipelines)
 def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline.", show_default=False)],
-    url: Url = None,
-    yes: Yes = False,
-    json: Json = False,
-) -> None:
+    connection: "Connection", name: Annotated[str, argument("NAME", "The name of the pipeline.")], yes: Yes = False
+) -> Result:
     """Remove a pipeline from the list.
 
     Its output and checkpoint are kept. The pipeline is listed again when it runs.
     """
     from eventkit.operations.admin import RemovePipeline
 
-    with connected(url) as connection:
-        console.confirm(f"Remove pipeline {name!r}?", yes)
-        if not connection.execute(RemovePipeline(name)):
-            raise Failed(f"there is no pipeline {name!r}")
-        console.answer(f"pipeline {name} removed", {"name": name, "removed": True}, json)
+    confirm(f"Remove pipeline {name!r}?", yes)
+    if not connection.execute(RemovePipeline(name)):
+        raise Failed(f"there is no pipeline {name!r}")
+    return answer(f"pipeline {name} removed", {"name": name, "removed": True})

@@ -1,91 +1,181 @@
-"""``eventkit export``, ``import``, ``backup``, ``copy``, ``archive``, ``adopt`` and ``replay``."""
+"""``eventkit export``, ``import``, ``backup``, ``copy``, ``archive``, ``adopt`` and ``replay``; files of JSON lines."""
 
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
-import typer
+import msgspec
 
-from . import console, settings
-from .console import Advance, Failed, Refused, progress, progress_of
-from .database import backend_function, connected
-from .files import lines, opened
-from .settings import Json, OlderThan, Topic, Url, duration, moment
-from .tasks import done
+from . import settings
+from .output import Failed, Refused, Result, answer, encoded, listing, note, progress, rate, until_interrupted
+from .settings import Json, OlderThan, Topic, argument, command, flag, group, option, period
 
 if TYPE_CHECKING:
     from eventkit.archive import Archived
 
+Payload = Annotated[str | None, argument("PAYLOAD", "JSON, for example '{\"id\": 42}'.")]
+File = Annotated[str | None, option("FILE", "A file with one JSON payload per line; - for stdin.", "--file", "-f")]
 
-def export(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file, or - for stdout.", show_default=False)],
-    url: Url = None,
-    json: Json = False,
-) -> None:
+_BATCH = 2000
+"""Lines per batch."""
+
+_BATCH_BYTES = 4_000_000
+_LONGEST = 64_000_000
+"""The maximum number of bytes of a line."""
+
+
+def one_or_lines(
+    payload: str | None,
+    file: str | None,
+    done: str,
+    send: Callable[[Any], Result],
+    send_many: Callable[[list[Any]], object],
+) -> Result:
+    """Send the payload of a command, or those in its file in batches that are committed one by one.
+
+    Return the result of *send*, or the number of lines and what they are now (*done*).  The error names a line that is
+    invalid or refused; the lines before it are committed, those after it are not.
+    """
+    if (payload is None) == (file is None):
+        raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
+    if file is None:
+        return send(settings.json_value(payload or ""))
+    began, sent, read = time.monotonic(), 0, 0
+    decode = msgspec.json.Decoder().decode
+    with _opened(file) as (lines, total), progress(file, "lines") as advance:
+        for batch in _batches(lines):
+            values, error = [], None
+            for number, line in batch:
+                try:
+                    values.append(decode(line))
+                except (msgspec.DecodeError, RecursionError) as problem:
+                    error = _line_error(number, f"is not JSON ({problem})")
+                    break
+            try:
+                if values:
+                    send_many(values)
+            except (ValueError, TypeError):
+                _one_by_one(values, batch, send_many)
+            sent += len(values)
+            read += sum(len(line) for _, line in batch)
+            advance(read, total, sent)
+            if error is not None:
+                raise Failed(error)
+    return rate(sent, done, began)
+
+
+def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the lines that are not blank with their numbers."""
+    batch, size = [], 0
+    for number, line in enumerate(lines, 1):
+        if not line.isspace():
+            batch.append((number, line))
+            size += len(line)
+        if len(batch) >= _BATCH or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _one_by_one(values: list[Any], batch: list[tuple[int, bytes]], send_many: Callable[[list[Any]], object]) -> None:
+    """Send the values one by one, up to the line that is refused."""
+    for value, (number, _) in zip(values, batch, strict=False):
+        try:
+            send_many([value])
+        except (ValueError, TypeError) as error:
+            raise Failed(_line_error(number, f"is refused ({error})")) from None
+
+
+def _line_error(number: int, reason: str) -> str:
+    remedy = "fix it" if number == 1 else f"earlier lines were sent: fix it and continue with tail -n +{number}"
+    return f"line {number} {reason}; {remedy}"
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[tuple[Iterator[bytes], int | None]]:
+    """Open the file, or stdin for ``-``; yield its lines, split at the greatest length, and its size, if known."""
+    if file == "-":
+        yield _lines(sys.stdin.buffer), None
+        return
+    try:
+        stream = open(file, "rb")  # noqa: SIM115  # an OSError of the body is not one of opening
+    except OSError as error:
+        raise Refused(f"cannot read {file}: {error.strerror}") from error
+    with stream:
+        yield _lines(stream), os.fstat(stream.fileno()).st_size or None
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    return iter(lambda: stream.readline(_LONGEST), b"")
+
+
+commands = group()
+
+
+@command(commands)
+def export(address: str, file: Annotated[str, argument("FILE", "A new file, or - for stdout.")]) -> Result | None:
     """Export all data to a file, one row per line.
 
     eventkit import reads it into any supported database. No process may write to the database meanwhile.
     """
+    from eventkit.new_file import new_file
     from eventkit.transfer import read
 
-    with progress("exporting", None, "rows") as advance:
-        counts = _written(file, _counted(read(settings.url(url)), advance))
-    if file == "-":
-        return
-    console.answer(f"{counts:,} rows in {file}", {"file": file, "rows": counts}, json)
+    rows = 0
+    with ExitStack() as stack:
+        advance = stack.enter_context(progress("exporting", "rows"))
+        path = file if file == "-" else stack.enter_context(new_file(file, 0o600))
+        stream = sys.stdout.buffer if file == "-" else stack.enter_context(open(path, "wb"))
+        for number, line in enumerate(read(address)):
+            rows = number - 1  # The first and the last line are no rows.
+            advance(number)
+            stream.write(line)
+    return None if file == "-" else answer(f"{rows:,} rows in {file}", {"file": file, "rows": rows})
 
 
-def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of export; - for stdin.", show_default=False)],
-    url: Url = None,
-    json: Json = False,
-) -> None:
+@command(commands)
+def import_(address: str, file: Annotated[str, argument("FILE", "A file of export; - for stdin.")]) -> Result:
     """Import a file of export.
 
     The database must have no tables of eventkit, or empty ones.
     """
     from eventkit.transfer import write
 
-    with opened(file) as (stream, total), progress("importing", total, "rows") as advance:
-        read = rows = 0
+    with _opened(file) as (lines, total), progress("importing", "rows") as advance:
 
         def counted() -> Iterator[bytes]:
-            nonlocal read, rows
-            for rows, line in enumerate(lines(stream)):
+            read = 0
+            for rows, line in enumerate(lines):
                 read += len(line)
-                if rows % 500 == 0:
-                    advance(read, rows)
+                advance(read, total, rows)
                 yield line
 
-        counts = write(settings.url(url), counted())
-    _counts(counts, json)
+        return _counts(write(address, counted()))
 
 
-def backup(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
-    url: Url = None,
-    json: Json = False,
-) -> None:
+@command(commands)
+def backup(address: str, file: Annotated[str, argument("FILE", "A new file.")]) -> Result:
     """Copy an SQLite database while other processes use it.
 
     Use pg_dump for Postgres.
     """
-    address = settings.url(url)
     if address.startswith("postgres"):
         raise Failed("backup copies SQLite files only: use pg_dump --schema=eventkit, or your provider's backups")
-    with progress("copying", None, "pages") as advance, _refusing_existing():
-        backend_function(address, "backup")(address, file, lambda done, total: advance(done, done))
-    console.answer(f"copied to {file}: {Path(file).stat().st_size:,} bytes", {"file": file}, json)
+    with progress("copying", "pages") as advance:
+        settings.backend_function(address, "backup")(address, file, advance)
+    return answer(f"copied to {file}: {Path(file).stat().st_size:,} bytes", {"file": file})
 
 
+@command(commands)
 def copy(
-    source: Annotated[str, typer.Argument(metavar="FROM", help="The URL to copy from.", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="TO", help="The URL to copy to.", show_default=False)],
-    json: Json = False,
-) -> None:
+    source: Annotated[str, argument("FROM", "The URL to copy from.")],
+    target: Annotated[str, argument("TO", "The URL to copy to.")],
+) -> Result:
     """Copy all data to another database, of the same kind or another.
 
     Both are compared at the end. No process may write to either meanwhile. Run it again to resume
@@ -93,249 +183,158 @@ def copy(
     """
     import eventkit
 
-    with progress("copying", None, "rows") as advance:
-        counts = eventkit.copy(source, target, progress=lambda _table, rows: advance(rows, rows))
-    _counts(counts, json)
+    with progress("copying", "rows") as advance:
+        return _counts(eventkit.copy(source, target, progress=lambda _table, rows: advance(rows)))
 
 
-def _counted(found: Iterable[bytes], advance: Advance) -> Iterator[bytes]:
-    for number, line in enumerate(found):
-        if number % 500 == 0:
-            advance(number, number)
-        yield line
-
-
-def _written(file: str, found: Iterator[bytes]) -> int:
-    """Write the lines; return the number of rows, which excludes the first and the last line."""
-    if file == "-":
-        return _write(sys.stdout.buffer, found)
-    from eventkit.new_file import new_file
-
-    with _refusing_existing(), new_file(file, 0o600) as part, open(part, "wb") as stream:
-        return _write(stream, found)
-
-
-@contextmanager
-def _refusing_existing() -> Iterator[None]:
-    try:
-        yield
-    except FileExistsError as error:
-        raise Failed(str(error)) from None
-
-
-def _write(stream: IO[bytes], found: Iterator[bytes]) -> int:
-    written = 0
-    for line in found:
-        stream.write(line)
-        written += 1
-    return written - 2
-
-
-def _counts(counts: dict[str, int], json: bool) -> None:
+def _counts(counts: dict[str, int]) -> Result:
     rows = [{"table": table, "rows": number} for table, number in counts.items()]
-    console.listing(rows, ("table", "rows"), json, "nothing")
+    return listing(rows, ("table", "rows"), "nothing")
 
 
-_ARCHIVED = ("topic", "events", "files", "compacted", "pruned", "covered", "location")
-_ADOPTED = ("topic", "before", "after", "files", "location")
-_CHECKED = ("topic", "files", "events", "covered", "location")
+_Table = Literal["parquet", "delta", "iceberg"]
 
 
+@command(commands)
 def archive(
+    address: str,
     topics: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TOPIC", help="Topics to archive; by default all that have an archive."),
+        list[str] | None, argument("TOPIC", "Topics to archive; by default all that have an archive.")
     ] = None,
     to: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="FOLDER", help="Required the first time: a folder or, for example, s3://bucket/lake."
-        ),
+        str | None, option("FOLDER", "Required the first time: a folder or, for example, s3://bucket/lake.")
     ] = None,
-    format: Annotated[
-        Literal["parquet", "delta", "iceberg"] | None,
-        typer.Option("--format", help="From now on also maintain a Delta Lake or Iceberg table.", show_default=False),
-    ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Then drop archived events from the database.")] = False,
+    format: Annotated[_Table | None, option(None, "From now on also maintain a Delta Lake or Iceberg table.")] = None,
+    prune: Annotated[bool, flag("Then drop archived events from the database.", "--prune")] = False,
     older_than: OlderThan = None,
-    unconsumed: Annotated[
-        bool, typer.Option("--unconsumed", help="Also drop events that a consumer has not read yet.")
-    ] = False,
+    unconsumed: Annotated[bool, flag("Also drop events that a consumer has not read yet.", "--unconsumed")] = False,
     skip_pruned: Annotated[
-        bool, typer.Option("--skip-pruned", help="Continue although events were pruned before they were archived.")
+        bool, flag("Continue although events were pruned before they were archived.", "--skip-pruned")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Repeat until interrupted.")] = False,
-    every: Annotated[
-        float | None,
-        typer.Option("--every", parser=duration, metavar="TIME", help="Interval of --follow (1m)."),
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Verify all files instead.")] = False,
-    url: Url = None,
+    follow: Annotated[bool, flag("Repeat until interrupted.", "--follow", "-f")] = False,
+    every: Annotated[float | None, period("Interval of --follow (1m).")] = None,
+    check: Annotated[bool, flag("Verify all files instead.", "--check")] = False,
     json: Json = False,
-) -> None:
+) -> Result | None:
     """Archive streams to Parquet files, each event once.
 
     Run it again to continue after the last event, also after a crash. Files are by topic and day;
     small files are merged.
     """
-    _installed()
+    _check_installed()
     if (older_than is not None or unconsumed) and not prune:
         raise Refused("--older-than and --unconsumed need --prune")
-    named = topics or _archived(url)
-    address = settings.url(url)
-    if check:
-        _check(address, named, json)
-        return
-    from eventkit.archive import archive
+    from eventkit import archive as archives
 
-    def once() -> "list[Archived]":
-        archived = []
+    named = topics or _archived(address)
+    if check:
+        checked = []
         for topic in named:
-            with progress_of(f"archiving {topic}", "events") as advance:
-                archived.append(
-                    archive(
-                        address,
-                        topic,
-                        to=to,
-                        format=format,
-                        prune=prune,
-                        older_than=older_than,
-                        keep_unconsumed=not unconsumed,
-                        on_truncated="skip" if skip_pruned else "raise",
-                        progress=advance,
-                    )
+            with progress(f"reading {topic}", "events") as advance:
+                checked.append(archives.check(address, topic, progress=advance))
+        return listing(checked, ("topic", "files", "events", "covered", "location"), "nothing")
+
+    def once() -> "Iterator[Archived]":
+        for topic in named:
+            with progress(f"archiving {topic}", "events") as advance:
+                yield archives.archive(
+                    address,
+                    topic,
+                    to=to,
+                    format=format,
+                    prune=prune,
+                    older_than=older_than,
+                    keep_unconsumed=not unconsumed,
+                    on_truncated="skip" if skip_pruned else "raise",
+                    progress=advance,
                 )
-        return archived
 
     if not follow:
-        console.listing(once(), _ARCHIVED, json, "nothing")
-        return
-    try:
+        columns = ("topic", "events", "files", "compacted", "pruned", "covered", "location")
+        return listing(once(), columns, "nothing")
+    with until_interrupted():
         while True:
             for one in once():
                 if json:
-                    console.line(one)
+                    print(encoded(one), flush=True)
                 elif one.events or one.pruned:
                     print(f"{one.topic}: {one.events:,} events archived, {one.pruned:,} dropped", flush=True)
             time.sleep(60 if every is None else every)
-    except KeyboardInterrupt:
-        console.interrupted()
+    return None
 
 
+@command(commands)
 def adopt(
-    checkpoints: Annotated[
-        list[str] | None,
-        typer.Option("--checkpoint", metavar="FOLDER", help="The checkpointLocation of a stopped Spark query."),
+    address: str,
+    checkpoint: Annotated[
+        list[str] | None, option("FOLDER", "The checkpointLocation of a stopped Spark query.")
     ] = None,
-    archives: Annotated[
-        list[str] | None, typer.Option("--archive", metavar="TOPIC", help="The topic of an archive.")
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="FOLDER", help="The archive's folder, if the database does not know it."),
-    ] = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    archive: Annotated[list[str] | None, option("TOPIC", "The topic of an archive.")] = None,
+    to: Annotated[str | None, option("FOLDER", "The archive's folder, if the database does not know it.")] = None,
+) -> Result:
     """Adopt a restored database whose checkpoints and archives are ahead of it.
 
     A query continues after the last event that both have. Archive files with events that the database
     lost are moved to the folder _lost of the archive, and archiving continues from the database.
     """
-    _installed()
-    if not checkpoints and not archives:
+    _check_installed()
+    if not checkpoint and not archive:
         raise Refused("pass --checkpoint FOLDER or --archive TOPIC")
     from eventkit.archive import adopt_archive, adopt_checkpoint
 
-    address = settings.url(url)
-    adopted = [one for folder in checkpoints or () for one in adopt_checkpoint(address, folder)]
-    adopted += [adopt_archive(address, topic, to=to) for topic in archives or ()]
-    console.listing(adopted, _ADOPTED, json, "nothing to do: the database is not behind")
+    adopted = [one for folder in checkpoint or () for one in adopt_checkpoint(address, folder)]
+    adopted += [adopt_archive(address, topic, to=to) for topic in archive or ()]
+    columns = ("topic", "before", "after", "files", "location")
+    return listing(adopted, columns, "nothing to do: the database is not behind")
 
 
-def replay(
-    topic: Topic,
-    to_topic: Annotated[str | None, typer.Option("--to-topic", metavar="TOPIC", help="Publish to this topic.")] = None,
-    to_queue: Annotated[str | None, typer.Option("--to-queue", metavar="QUEUE", help="Enqueue in this queue.")] = None,
-    after: Annotated[int, typer.Option("--after", metavar="OFFSET", min=0, help="Only events after this offset.")] = 0,
-    last: Annotated[
-        int | None, typer.Option("--last", metavar="OFFSET", min=0, help="Only events up to it.", show_default=False)
-    ] = None,
-    since: Annotated[
-        Any, typer.Option("--since", parser=moment, metavar="MOMENT", help="Created at or after 2026-01-31T08:00.")
-    ] = None,
-    before: Annotated[
-        Any, typer.Option("--before", parser=moment, metavar="MOMENT", help="Created before 2026-02-01T08:00.")
-    ] = None,
-    key: Annotated[
-        list[str] | None, typer.Option("--key", metavar="KEY", help="Only events of this key; repeatable.")
-    ] = None,
-    rate: Annotated[float | None, typer.Option("--rate", metavar="N", help="At most N events per second.")] = None,
-    dedup: Annotated[
-        bool, typer.Option("--dedup", help="Skip events that another replay already wrote there.")
-    ] = False,
-    id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="ID", help="Names the replay; a finished replay does not run again."),
-    ] = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+class ReplayOptions(TypedDict, total=False):
+    """The options of a replay."""
+
+    to_topic: Annotated[str | None, option("TOPIC", "Publish to this topic.")]
+    to_queue: Annotated[str | None, option("QUEUE", "Enqueue in this queue.")]
+    after: Annotated[int, option("OFFSET", "Only events after this offset.", min=0), 0]
+    last: Annotated[int | None, option("OFFSET", "Only events up to it.", min=0)]
+    since: Annotated[datetime | None, option("MOMENT", "Created at or after 2026-01-31T08:00.", parser=settings.moment)]
+    before: Annotated[datetime | None, option("MOMENT", "Created before 2026-02-01T08:00.", parser=settings.moment)]
+    keys: Annotated[list[str] | None, option("KEY", "Only events of this key; repeatable.", "--key")]
+    rate: Annotated[float | None, option("N", "At most N events per second.")]
+    dedup: Annotated[bool, flag("Skip events that another replay already wrote there.", "--dedup"), False]
+    id: Annotated[str | None, option("ID", "Names the replay; a finished replay does not run again.")]
+
+
+@command(commands)
+def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Result:
     """Publish or enqueue archived events again.
 
     Run the same command again to resume after an interruption; it writes no event twice.
     """
-    _installed()
-    if (to_topic is None) == (to_queue is None):
+    _check_installed()
+    if ("to_topic" in given) == ("to_queue" in given):
         raise Refused("pass either --to-topic TOPIC or --to-queue QUEUE")
-    from eventkit.archive import replay
+    from eventkit import archive as archives
 
     began = time.monotonic()
-    with progress_of(f"replaying {topic}", "events") as advance:
-        result = replay(
-            settings.url(url),
-            topic,
-            to_topic=to_topic,
-            to_queue=to_queue,
-            after=after,
-            last=last,
-            since=since,
-            before=before,
-            keys=key or None,
-            rate=rate,
-            dedup=dedup,
-            id=id,
-            progress=advance,
-        )
+    with progress(f"replaying {topic}", "events") as advance:
+        result = archives.replay(address, topic, progress=advance, **given)
     if result.ended_before:
-        console.note(f"replay {id} has already finished: pass another --id to replay again")
+        note(f"replay {given.get('id')} has already finished: pass another --id to replay again")
     if result.resumed_after is not None:
-        console.note(f"resumed after offset {result.resumed_after}")
-    done(result.events, "events replayed", time.monotonic() - began, json)
+        note(f"resumed after offset {result.resumed_after}")
+    return rate(result.events, "events replayed", began)
 
 
-def _check(address: str, topics: list[str], json: bool) -> None:
-    from eventkit.archive import check
-
-    found = []
-    for topic in topics:
-        with progress_of(f"reading {topic}", "events") as advance:
-            found.append(check(address, topic, progress=advance))
-    console.listing(found, _CHECKED, json, "nothing")
-
-
-def _archived(url: str | None) -> list[str]:
-    """Return all topics that have an archive."""
+def _archived(address: str) -> list[str]:
     from eventkit.operations.bulk import ListLakes
 
-    with connected(url) as connection:
+    with settings.connected(address) as connection:
         topics = [lake.topic for lake in connection.execute(ListLakes())]
     if not topics:
         raise Refused("no topic has an archive yet: pass a TOPIC and --to FOLDER")
     return topics
 
 
-def _installed() -> None:
+def _check_installed() -> None:
     try:
         import adbc_driver_manager  # noqa: F401
         import pyarrow  # noqa: F401

@@ -1,14 +1,23 @@
-"""Settings of commands: options, environment and files, and the parsing of values."""
+"""Settings of commands: their options, the settings file, and the database they open."""
 
+import getpass
+import inspect
 import re
 import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
+import msgspec
 import typer
 
-from .console import Refused
+from .output import Failed, Refused
+
+if TYPE_CHECKING:
+    from eventkit import EventKit
+    from eventkit.protocols import Connection
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -35,8 +44,6 @@ def moment(text: str) -> datetime:
 
 def json_value(text: str, what: str = "payload") -> Any:
     """Parse JSON."""
-    import msgspec
-
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -55,10 +62,15 @@ def headers(given: list[str] | None) -> dict[str, str] | None:
     return found or None
 
 
-_KNOWN = {"url": str, "worker": dict, "server": dict}
-"""The settings of the file and their types."""
+def with_headers(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with parsed ``headers`` in place of ``header``."""
+    options = {**given, "headers": headers(given.get("header"))}
+    options.pop("header", None)
+    return options
 
-_TYPE_NAMES = {str: "text", dict: "table"}
+
+_KNOWN = {"url": (str, "text"), "worker": (dict, "table"), "server": (dict, "table")}
+"""The settings of the file and their types."""
 
 
 def url(given: str | None) -> str:
@@ -75,57 +87,176 @@ def url(given: str | None) -> str:
 def from_file() -> dict[str, Any]:
     """Return the settings of the file, empty if there is none."""
     own, shared = Path("eventkit.toml"), Path("pyproject.toml")
-    if own.is_file():
-        return _checked(own, _read(own))
-    if shared.is_file():
-        return _checked(shared, _read(shared).get("tool", {}).get("eventkit", {}))
-    return {}
-
-
-def _read(file: Path) -> dict[str, Any]:
+    if not own.is_file() and not shared.is_file():
+        return {}
+    file = own if own.is_file() else shared
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        found: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise Refused(f"cannot read {file}: {error}") from error
-
-
-def _checked(file: Path, found: dict[str, Any]) -> dict[str, Any]:
+    if file is shared:
+        found = found.get("tool", {}).get("eventkit", {})
     for name, value in found.items():
         if name not in _KNOWN:
             raise Refused(f"unknown setting {name!r} in {file}: use {', '.join(_KNOWN)}")
-        if not isinstance(value, _KNOWN[name]):
-            raise Refused(f"invalid {name} = {value!r} in {file}: use a {_TYPE_NAMES[_KNOWN[name]]}")
+        kind, words = _KNOWN[name]
+        if not isinstance(value, kind):
+            raise Refused(f"invalid {name} = {value!r} in {file}: use a {words}")
     return found
 
 
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", envvar="EVENTKIT_URL", help="The database, for example sqlite:///shop.db."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number of rows.")]
-Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the stream.", show_default=False)]
-Id = Annotated[int, typer.Argument(metavar="ID", help="The id of the task.", show_default=False)]
-Token = Annotated[
-    int, typer.Argument(metavar="TOKEN", help="The token that poll printed with the task.", show_default=False)
-]
-Payload = Annotated[
-    str | None, typer.Argument(metavar="PAYLOAD", help="JSON, for example '{\"id\": 42}'.", show_default=False)
-]
-File = Annotated[
-    str | None,
-    typer.Option("--file", "-f", metavar="FILE", help="A file with one JSON payload per line; - for stdin."),
-]
-Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
-Duration = Annotated[float, typer.Option(parser=duration, metavar="TIME")]
-OlderThan = Annotated[
-    float | None,
-    typer.Option("--older-than", parser=duration, metavar="TIME", help="Only what is older, for example 12h or 7d."),
-]
-MaxKeep = Annotated[int | None, typer.Option("--max-keep", metavar="N", min=0, help="Keep only the newest N.")]
-Since = Annotated[
-    datetime | None,
-    typer.Option("--since", parser=moment, metavar="MOMENT", help="Only events since 2026-01-31T08:00."),
-]
+def argument(metavar: str, help: str) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+    """Declare an option; Typer derives its name from the parameter if there are no *names*."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def flag(help: str, *names: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(*names, help=help)
+
+
+def period(help: str, *names: str, **more: Any) -> Any:
+    """Declare an option that is a duration."""
+    return option("TIME", help, *names, parser=duration, **more)
+
+
+Url = Annotated[str | None, option("URL", "The database, for example sqlite:///shop.db.", envvar="EVENTKIT_URL")]
+Json = Annotated[bool, flag("Print JSON.", "--json")]
+Yes = Annotated[bool, flag("Do not ask for confirmation.", "--yes", "-y")]
+Limit = Annotated[int, option("N", "Maximum number of rows.", "--limit", "-n", min=1)]
+Topic = Annotated[str, argument("TOPIC", "The topic of the stream.")]
+Headers = Annotated[list[str] | None, option("NAME=VALUE", "A header; repeatable.", "--header")]
+OlderThan = Annotated[float | None, period("Only what is older, for example 12h or 7d.")]
+
+
+@contextmanager
+def opened(given: str | None) -> "Iterator[EventKit]":
+    """Open the kit on the database of the command; only ``eventkit migrate`` creates a database."""
+    import eventkit
+
+    with eventkit.connect(url(given), create=False) as kit:
+        yield kit
+
+
+def connected(given: str | None) -> "AbstractContextManager[Connection]":
+    """Open a connection that executes operations, for commands beyond the handles of a kit."""
+    from eventkit.kit import backend_of
+
+    address = url(given)
+    return closing(backend_of(address).connect(address, create=False))
+
+
+_DATABASES: dict[str, Callable[[str | None], AbstractContextManager[Any]]] = {
+    "kit": opened,
+    "connection": connected,
+    "address": lambda given: nullcontext(url(given)),
+}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def group(name: str | None = None, help: str | None = None) -> typer.Typer:
+    """Return a group of commands; without a name, they are commands of ``eventkit`` itself."""
+    if name is None:
+        return typer.Typer()
+    made = typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
+    made.callback()(lambda: None)  # Without it, Typer turns a group with one command into this command.
+    return made
+
+
+def command(group: typer.Typer, name: str | None = None, help: str | None = None) -> Callable[[_Function], _Function]:
+    """Add a function to a group as a command, by default under its own name and with its docstring as help.
+
+    Its parameter ``kit`` is the opened database of ``--url``, ``connection`` executes operations on it, and ``address``
+    is its URL.  ``**given: Unpack[Options]`` has the options of a `typing.TypedDict` that are given or have a default,
+    which follows the option: ``Annotated[int, option(…), 0]``.  The result that it returns is printed, as JSON with
+    ``--json``.
+    """
+
+    def add(function: _Function) -> _Function:
+        group.command(name or function.__name__.rstrip("_"), help=help)(_prepared(function))
+        return function
+
+    return add
+
+
+def _prepared(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return the function with the signature that Typer reads, in which ``--url`` and ``--json`` are last."""
+    signature = inspect.signature(function)
+    database = next((name for name in _DATABASES if name in signature.parameters), None)
+    declared: dict[str, tuple[Any, Any]] = {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            for given, annotation in get_args(parameter.annotation)[0].__annotations__.items():
+                _, *default = annotation.__metadata__
+                declared[given] = annotation, default[0] if default else None
+        elif name != database:
+            declared[name] = parameter.annotation, parameter.default
+    if database is not None or "url" in declared:
+        declared["url"] = declared.pop("url", (Url, None))
+    if signature.return_annotation is not None or "json" in declared:
+        declared["json"] = declared.pop("json", (Json, False))
+
+    def run(url: str | None = None, json: bool = False, **arguments: Any) -> None:
+        own = signature.parameters
+        given = {name: value for name, value in arguments.items() if name in own or value is not None}
+        given |= {name: value for name, value in (("url", url), ("json", json)) if name in own}
+        with ExitStack() as stack:
+            if database is not None:
+                given[database] = stack.enter_context(_DATABASES[database](url))
+            result = function(**given)
+            if result is not None:
+                result.show(json)
+
+    run.__doc__ = function.__doc__
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        for name, (annotation, default) in declared.items()
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def backend_function(address: str, what: str) -> Any:
+    """Return an administrative function of the database's backend."""
+    from eventkit.kit import backend_of
+
+    backend = backend_of(address)
+    if not hasattr(backend, what):
+        raise Failed(f"the {address.partition(':')[0]} backend does not support {what}: use the database's own tools")
+    return getattr(backend, what)
+
+
+def caller() -> str:
+    """Return the name of the user for the audit log."""
+    return f"command line: {getpass.getuser()}"
+
+
+def audited(kit: "EventKit", action: str, **about: Any) -> "EventKit":
+    """Return a kit that records its writes as *action* in the audit log."""
+    from eventkit.codec import encode_json
+    from eventkit.kit import Kit
+
+    entry = encode_json({"action": action, "by": caller(), **about})
+    connection: Any = _Auditing(kit._connection, entry)  # type: ignore[attr-defined]
+    return Kit(connection)
+
+
+class _Auditing:
+    """A connection that adds *entry* to the audit log with each write."""
+
+    def __init__(self, connection: Any, entry: str) -> None:
+        self._connection = connection
+        self._entry = entry
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, operation: Any, tx: Any = None) -> Any:
+        from eventkit.operations.admin import Audited
+
+        return self._connection.execute(Audited(operation, self._entry) if operation.writes else operation, tx)

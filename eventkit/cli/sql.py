@@ -1,19 +1,18 @@
 """``eventkit query``, ``select``, ``rollup`` and ``report``, which run on Spark."""
 
+import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
-from . import console, database, settings
-from .console import Failed, Refused
-from .settings import Json, Url, duration
+from .output import Failed, Refused, Result, Table, note, tables
+from .settings import argument, command, group, opened, option, period
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,14 +20,146 @@ if TYPE_CHECKING:
     from eventkit.operations.bulk import Sum
     from eventkit.rollup import Span
 
+commands = group()
 
-def session() -> "SparkSession":
-    """Start a Spark session without log output."""
-    import logging
-    import warnings
+_Format = Literal["table", "json", "csv", "parquet"]
+_Input = Literal["csv", "json", "parquet"]
+_Compression = Literal["none", "gzip", "bzip2"]
+_Header = Literal["use", "ignore", "none"]
+_Values = Literal["lines", "document"]
+Format = Annotated[_Format | None, option(None, "Output format; JSON is one object per line.")]
+Output = Annotated[Path | None, option("FILE", "Write to this file, in the format of its name.", "--output", "-o")]
+Last = Annotated[float, period("The period to show, for example 6h or 30d.")]
 
+_ENDINGS: dict[str, _Format] = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+_PAGE = Path("eventkit-report.html")
+
+
+@command(commands)
+def query(
+    address: str,
+    sql: Annotated[
+        str | None,
+        argument(
+            "SQL", "For example 'SELECT payload:to, count(*) FROM orders GROUP BY 1'; by default read from stdin."
+        ),
+    ] = None,
+    output_format: Format = None,
+    output: Output = None,
+) -> None:
+    """Query topics with SQL.
+
+    Without SQL it reads statements from stdin, each up to a semicolon.
+    """
+    format = _format(output_format, output)
+    if sql is None and output is not None:
+        raise Refused("--output needs a statement: pass it as an argument, in quotes")
+    if sql is None and sys.stdin.isatty():
+        note("end statements with a semicolon; exit to quit")
+    spark = _session(address)
+    if sql is not None:
+        _answer(spark, address, sql, format, output)
+        return
+    for statement in _statements():
+        try:
+            _answer(spark, address, statement, format, None)
+        except (Failed, ValueError) as error:
+            if not sys.stdin.isatty():
+                raise
+            note(f"eventkit: {' '.join(str(error).split())}")
+
+
+@command(commands)
+def select(
+    sql: Annotated[str, argument("SQL", "For example 'SELECT s.id FROM S3Object s LIMIT 5'.")],
+    file: Annotated[Path, argument("FILE", "CSV, JSON or Parquet; also .gz and .bz2.")],
+    output_format: Format = None,
+    output: Output = None,
+    input_format: Annotated[_Input | None, option(None, "Format of the file; by default from its name.")] = None,
+    compression: Annotated[_Compression | None, option(None, "Compression of the file; detected by default.")] = None,
+    csv_header: Annotated[_Header, option(None, "First row: column names, skipped, or data.")] = "use",
+    csv_delimiter: Annotated[str | None, option("CHAR", "Field separator; a comma by default.")] = None,
+    csv_quote: Annotated[str, option("CHAR", "Quote character.")] = '"',
+    csv_escape: Annotated[str | None, option("CHAR", "Escape character; the quote by default.")] = None,
+    json: Annotated[_Values | None, option(None, "A value per line, or one document; detected by default.")] = None,
+) -> None:
+    """Query one file with the SQL of S3 Select."""
+    from eventkit.spark.output import typed, write
+    from eventkit.spark.select import files
+    from eventkit.spark.select.query import prepare, rows
+
+    format = _format(output_format, output)
+    if csv_delimiter is None:
+        csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
+    rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
+    query = prepare(sql, files.detect(file, format=input_format, compression=compression, csv=rules, json=json))
+    whole = query.translated.names is None
+    with rows(_session(), query) as frame:
+        if format == "json":
+            write(frame, format, output, optional=query.optional, whole=whole)
+        else:
+            _put(typed(frame, whole), format, output)
+
+
+@command(commands)
+def rollup(
+    address: str,
+    topics: Annotated[list[str] | None, argument("TOPIC", "Topics to sum up; all by default.")] = None,
+    last: Last = "24h",  # type: ignore[assignment]  # Typer parses it.
+) -> Result:
+    """Sum up new data by the hour, and show the last hours."""
+    from eventkit.rollup import spans
+    from eventkit.spark.pipeline import rollup
+    from eventkit.spark.session import is_sparks, reason_of
+
+    spark = _session(address)
+    try:
+        for done in rollup(spark, address, topics):
+            if done.lost:
+                note(f"{done.topic}: events up to {done.lost} were pruned before the rollup")
+            if done.events:
+                note(f"{done.topic}: {done.events} new events, up to offset {done.offset}")
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        raise Failed(reason_of(error)) from error
+    found = spans(_sums(address, last)[2])
+    return tables([_record(span) for span in found], _tables(found), "no rollup data for this period")
+
+
+@command(commands)
+def report(
+    address: str,
+    output: Annotated[Path, option("FILE", "The page; written atomically.", "--output", "-o")] = _PAGE,
+    last: Last = "7d",  # type: ignore[assignment]
+    title: Annotated[str, option("TEXT", "Title of the page.")] = "eventkit",
+) -> None:
+    """Write an HTML page with plots of rollup data."""
+    from eventkit.report import page
+
+    since, before, sums = _sums(address, last)
+    new = output.with_name(f".{output.name}.new")
+    try:
+        new.write_text(page(sums, since=since, before=before, title=title), "utf-8")
+        new.replace(output)
+    except OSError as error:
+        raise Refused(f"cannot write {output}: {error.strerror}") from None
+    note(f"wrote {len({(one.subject, one.name) for one in sums})} topics and queues to {output}")
+
+
+def _session(address: str | None = None) -> "SparkSession":
+    """Start a Spark session without log output, after a look at the database, whose errors are fast."""
     import eventkit.spark
 
+    if address is not None:
+        with opened(address):
+            pass
     # Spark also raises what it logs here.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     warnings.simplefilter("ignore", FutureWarning)
@@ -65,13 +196,19 @@ def _diverted() -> Iterator[IO[str]]:
                 os.close(own)
 
 
-def statements() -> Iterator[str]:
+def _statements() -> Iterator[str]:
     """Yield statements up to the end of the input, or exit."""
-    if sys.stdin.isatty():
+    interactive = sys.stdin.isatty()
+    if interactive:
         with suppress(ImportError):
             import readline  # noqa: F401  # adds history and editing to input()
     gathered: list[str] = []
-    while (line := _line("eventkit> " if not gathered else "      ... ")) is not None:
+    while True:
+        prompt = "      ... " if gathered else "eventkit> "
+        try:
+            line = input(prompt if interactive else "")
+        except EOFError:
+            break
         if not gathered and line.strip().rstrip(";").lower() in ("exit", "quit", "\\q"):
             return
         if gathered or line.strip():
@@ -79,136 +216,13 @@ def statements() -> Iterator[str]:
         if line.rstrip().endswith(";"):
             yield "\n".join(gathered)
             gathered = []
+    if interactive:
+        print()
     if gathered:
         yield "\n".join(gathered)
 
 
-def _line(prompt: str) -> str | None:
-    """Read a line; None at the end of the input."""
-    if not sys.stdin.isatty():
-        line = sys.stdin.readline()
-        return line.rstrip("\n") if line else None
-    try:
-        return input(prompt)
-    except EOFError:
-        print()
-        return None
-
-
-_Format = Literal["table", "json", "csv", "parquet"]
-Format = Annotated[
-    _Format | None,
-    typer.Option("--output-format", help="Output format; JSON is one object per line.", show_default=False),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to this file, in the format of its name."),
-]
-
-_ENDINGS: dict[str, Literal["json", "csv", "parquet"]] = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
-
-
-def query(
-    sql: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SQL",
-            help="For example 'SELECT payload:to, count(*) FROM orders GROUP BY 1'; by default read from stdin.",
-            show_default=False,
-        ),
-    ] = None,
-    output_format: Format = None,
-    output: Output = None,
-    url: Url = None,
-) -> None:
-    """Query topics with SQL.
-
-    Without SQL it reads statements from stdin, each up to a semicolon.
-    """
-    format = _format(output_format, output)
-    if sql is None and output is not None:
-        raise Refused("--output needs a statement: pass it as an argument, in quotes")
-    address = settings.url(url)
-    with database.opened(address):
-        pass  # Errors of the database are reported before Spark starts.
-    if sql is None and sys.stdin.isatty():
-        console.note("end statements with a semicolon; exit to quit")
-    spark = session()
-    if sql is not None:
-        _answer(spark, address, sql, format, output)
-        return
-    for statement in statements():
-        try:
-            _answer(spark, address, statement, format, None)
-        except (Failed, ValueError) as error:
-            if not sys.stdin.isatty():
-                raise
-            console.note(f"eventkit: {' '.join(str(error).split())}")
-
-
-def select(
-    sql: Annotated[
-        str,
-        typer.Argument(metavar="SQL", help="For example 'SELECT s.id FROM S3Object s LIMIT 5'.", show_default=False),
-    ],
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="CSV, JSON or Parquet; also .gz and .bz2.", show_default=False)
-    ],
-    output_format: Format = None,
-    output: Output = None,
-    input_format: Annotated[
-        Literal["csv", "json", "parquet"] | None,
-        typer.Option("--input-format", help="Format of the file; by default from its name.", show_default=False),
-    ] = None,
-    compression: Annotated[
-        Literal["none", "gzip", "bzip2"] | None,
-        typer.Option("--compression", help="Compression of the file; detected by default.", show_default=False),
-    ] = None,
-    csv_header: Annotated[
-        Literal["use", "ignore", "none"],
-        typer.Option("--csv-header", help="First row: column names, skipped, or data."),
-    ] = "use",
-    csv_delimiter: Annotated[
-        str | None, typer.Option("--csv-delimiter", metavar="CHAR", help="Field separator; a comma by default.")
-    ] = None,
-    csv_quote: Annotated[str, typer.Option("--csv-quote", metavar="CHAR", help="Quote character.")] = '"',
-    csv_escape: Annotated[
-        str | None,
-        typer.Option("--csv-escape", metavar="CHAR", help="Escape character; the quote by default."),
-    ] = None,
-    json: Annotated[
-        Literal["lines", "document"] | None,
-        typer.Option("--json", help="A value per line, or one document; detected by default.", show_default=False),
-    ] = None,
-) -> None:
-    """Query one file with the SQL of S3 Select."""
-    from eventkit.spark.select import files
-    from eventkit.spark.select.query import prepare, rows
-
-    format = _format(output_format, output)
-    if csv_delimiter is None:
-        csv_delimiter = "\t" if ".tsv" in file.suffixes else ","
-    rules = files.Csv(csv_header, csv_delimiter, csv_quote, csv_escape or csv_quote)
-    query = prepare(sql, files.detect(file, format=input_format, compression=compression, csv=rules, json=json))
-    spark = session()
-    from eventkit.spark.output import typed, write
-
-    whole = query.translated.names is None
-    with rows(spark, query) as frame:
-        if format == "json":
-            write(frame, format, output, optional=query.optional, whole=whole)
-        else:
-            _put(typed(frame, whole), format, output)
-
-
 def _format(format: _Format | None, output: Path | None) -> _Format:
-    """Return the output format: the option, or that of the file's name."""
     if format is None and output is not None:
         format = _ENDINGS.get(output.suffix.lower())
         if format is None:
@@ -221,11 +235,10 @@ def _format(format: _Format | None, output: Path | None) -> _Format:
 
 
 def _put(frame: "DataFrame", format: _Format, output: Path | None) -> None:
-    """Print rows, or write them to a file."""
     from eventkit.spark.output import table, write
 
     if format == "table":
-        console.table(*table(frame))
+        Table(*table(frame)).show()
     else:
         write(frame, format, output)
 
@@ -248,111 +261,44 @@ def _answer(spark: "SparkSession", url: str, sql: str, format: _Format, output: 
                 raise Failed(reason_of(error)) from error
 
 
-Last = Annotated[
-    float, typer.Option("--last", parser=duration, metavar="TIME", help="The period to show, for example 6h or 30d.")
-]
-
-
-def rollup(
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="Topics to sum up; all by default.")
-    ] = None,
-    last: Last = "24h",  # type: ignore[assignment]  # Typer parses it.
-    json: Json = False,
-    url: Url = None,
-) -> None:
-    """Sum up new data by the hour, and show the last hours."""
-    from eventkit.rollup import spans
-    from eventkit.spark.pipeline import rollup
-    from eventkit.spark.session import is_sparks, reason_of
-
-    address = settings.url(url)
-    with database.opened(address):
-        pass  # Errors of the database are reported before Spark starts.
-    spark = session()
-    try:
-        for done in rollup(spark, address, topics):
-            if done.lost:
-                console.note(f"{done.topic}: events up to {done.lost} were pruned before the rollup")
-            if done.events:
-                console.note(f"{done.topic}: {done.events} new events, up to offset {done.offset}")
-    except Exception as error:
-        if not is_sparks(error):
-            raise
-        raise Failed(reason_of(error)) from error
-    found = spans(_sums(address, last)[2])
-    if json:
-        console.document([_record(span) for span in found])
-    elif found:
-        console.parts([part for part in (_topics(found), _queues(found)) if part[2]])
-    else:
-        console.note("no rollup data for this period")
-
-
-def report(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The page; written atomically.")
-    ] = Path("eventkit-report.html"),
-    last: Last = "7d",  # type: ignore[assignment]
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the page.")] = "eventkit",
-    url: Url = None,
-) -> None:
-    """Write an HTML page with plots of rollup data."""
-    from eventkit.report import page
-
-    since, before, sums = _sums(settings.url(url), last)
-    new = output.with_name(f".{output.name}.new")
-    try:
-        new.write_text(page(sums, since=since, before=before, title=title), "utf-8")
-        new.replace(output)
-    except OSError as error:
-        raise Refused(f"cannot write {output}: {error.strerror}") from None
-    console.note(f"wrote {len({(one.subject, one.name) for one in sums})} topics and queues to {output}")
-
-
 def _sums(url: str, last: float) -> "tuple[datetime, datetime, list[Sum]]":
     """Return a period of whole hours up to now, and its rollup data."""
     from eventkit.rollup import read
 
     before = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     since = before - timedelta(hours=max(1, -(-last // 3600)))
-    with database.opened(url) as kit:
+    with opened(url) as kit:
         return since, before, read(kit, since=since, before=before)
 
 
-def _topics(found: "list[Span]") -> console.Part:
-    rows = [
-        [f"{one.begin:%Y-%m-%d %H:%M}", one.name, one.count("events"), one.rate, one.count("bytes")]
-        for one in found
-        if one.subject == "topic"
-    ]
-    return "Topics", ["hour (UTC)", "topic", "events", "per second", "bytes"], rows
+def _tables(spans: "list[Span]") -> Iterator[Table]:
+    from eventkit.report import duration
 
+    def hours(subject: str) -> "list[tuple[str, Span]]":
+        return [(f"{one.begin:%Y-%m-%d %H:%M}", one) for one in spans if one.subject == subject]
 
-def _queues(found: "list[Span]") -> console.Part:
+    def latency(milliseconds: float | None) -> str | None:
+        return None if milliseconds is None else duration(milliseconds)
+
+    columns = ["hour (UTC)", "topic", "events", "per second", "bytes"]
+    rows = [[hour, one.name, one.count("events"), one.rate, one.count("bytes")] for hour, one in hours("topic")]
+    yield Table(columns, rows, "Topics")
     columns = ["hour (UTC)", "queue", "enqueued", "ended", "per second", "failed", "dead"]
     columns += ["wait p50", "wait p95", "run p50", "run p95"]
     rows = [
         [
-            f"{one.begin:%Y-%m-%d %H:%M}",
+            hour,
             one.name,
             one.count("enqueued"),
             one.attempts,
             one.rate,
             None if one.failure_rate is None else f"{one.failure_rate:.1%}",
             one.count("dead", "expired"),
-            *(_latency(one.percentile(latency, part)) for latency in ("wait", "run") for part in (0.5, 0.95)),
+            *(latency(one.percentile(name, part)) for name in ("wait", "run") for part in (0.5, 0.95)),
         ]
-        for one in found
-        if one.subject == "queue"
+        for hour, one in hours("queue")
     ]
-    return "Queues", columns, rows
-
-
-def _latency(milliseconds: float | None) -> str | None:
-    from eventkit.report import duration
-
-    return None if milliseconds is None else duration(milliseconds)
+    yield Table(columns, rows, "Queues")
 
 
 def _record(span: "Span") -> dict[str, Any]:

@@ -1,65 +1,44 @@
-"""``eventkit stream``: topics, their events and their consumers."""
+"""``eventkit stream`` and ``channel``: events and their consumers, and notifications."""
 
-import time
-from typing import Annotated, Any
+from collections import deque
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from . import settings
+from .data import File, Payload, one_or_lines
+from .output import Followed, Refused, Result, answer, listing, plain
+from .settings import Headers, Limit, OlderThan, Topic, argument, audited, command, flag, group, option
 
-from . import console
-from .console import Refused
-from .database import audited, opened
-from .files import feed
-from .settings import (
-    File,
-    Headers,
-    Json,
-    Limit,
-    MaxKeep,
-    OlderThan,
-    Payload,
-    Since,
-    Topic,
-    Url,
-    headers,
-    json_value,
-    moment,
-)
-from .tasks import done
+if TYPE_CHECKING:
+    from eventkit import EventKit
 
-stream_app = typer.Typer(help="Streams: publish, read, follow, consumers.", no_args_is_help=True, rich_markup_mode=None)
+streams = group("stream", "Streams: publish, read, follow, consumers.")
+channels = group("channel", "Channels: send and receive notifications.")
 
-_COLUMNS = ("offset", "created_at", "key", "payload")
-_CONSUMERS = ("topic", "name", "offset", "lag", "updated_at")
+After = Annotated[int | None, option("OFFSET", "Only events after this offset.", min=0)]
+Since = Annotated[datetime | None, option("MOMENT", "Only events since 2026-01-31T08:00.", parser=settings.moment)]
 
 
-@stream_app.command("list")
-def list_(url: Url = None, json: Json = False) -> None:
+@command(streams, "list")
+def list_streams(kit: "EventKit") -> Result:
     """List all topics with their statistics."""
-    with opened(url) as kit:
-        topics = kit.overview().topics.items()
-        rows = [
-            {"topic": name, **console.plain(numbers), "lag": max((c.lag for c in numbers.consumers), default=None)}
-            for name, numbers in topics
-        ]
-        if not json:
-            for row in rows:
-                row["consumers"] = len(row["consumers"])
-        console.listing(rows, ("topic", "events", "head", "consumers", "lag"), json, "there are no topics")
+    rows = [
+        {"topic": name, **plain(statistics), "lag": max((one.lag for one in statistics.consumers), default=None)}
+        for name, statistics in kit.overview().topics.items()
+    ]
+    return listing(rows, ("topic", "events", "head", "consumers", "lag"), "there are no topics")
 
 
-@stream_app.command()
+@command(streams)
 def publish(
+    kit: "EventKit",
     topic: Topic,
     payload: Payload = None,
     file: File = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Key of the event.")] = None,
-    dedup: Annotated[
-        str | None, typer.Option("--dedup", metavar="ID", help="Skip the event if the topic has this id.")
-    ] = None,
+    key: Annotated[str | None, option("KEY", "Key of the event.")] = None,
+    dedup: Annotated[str | None, option("ID", "Skip the event if the topic has this id.")] = None,
     header: Headers = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+) -> Result:
     """Publish an event, or one for each line of a file.
 
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
@@ -67,135 +46,88 @@ def publish(
     """
     from eventkit import NewEvent
 
-    extra = headers(header)
-    if (payload is None) == (file is None):
-        raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
-    with opened(url) as kit:
-        stream = kit.stream(topic)
-        if file is None:
-            offset = stream.publish(json_value(payload or ""), key=key, headers=extra, dedup=dedup)
-            console.answer(f"offset {offset}", {"topic": topic, "offset": offset}, json)
-            return
-        if dedup is not None:
-            raise Refused("--dedup does not work with --file: all events would have the same id")
+    stream, extra = kit.stream(topic), settings.headers(header)
+    if file is not None and dedup is not None:
+        raise Refused("--dedup does not work with --file: all events would have the same id")
 
-        def events(values: list[Any]) -> list[Any]:
-            return values if key is None and extra is None else [NewEvent(value, key, extra) for value in values]
+    def send(value: Any) -> Result:
+        offset = stream.publish(value, key=key, headers=extra, dedup=dedup)
+        return answer(f"offset {offset}", {"topic": topic, "offset": offset})
 
-        began = time.monotonic()
-        number = feed(file, f"publishing to {topic}", lambda values: stream.publish_many(events(values)))
-        done(number, "events published", time.monotonic() - began, json)
+    def send_many(values: list[Any]) -> None:
+        bare = key is None and extra is None
+        stream.publish_many(values if bare else [NewEvent(value, key, extra) for value in values])
+
+    return one_or_lines(payload, file, "events published", send, send_many)
 
 
-@stream_app.command()
-def read(
-    topic: Topic,
-    after: Annotated[
-        int | None, typer.Option("--after", metavar="OFFSET", min=0, help="Only events after this offset.")
-    ] = None,
-    since: Since = None,
-    limit: Limit = 100,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+@command(streams)
+def read(kit: "EventKit", topic: Topic, after: After = None, since: Since = None, limit: Limit = 100) -> Result:
     """Print the first events of a topic, or those after an offset or time."""
-    with opened(url) as kit:
-        stream = kit.stream(topic)
-        begin = (after or 0) if since is None else stream.offset_at(since)
-        events = stream.read(begin, limit, on_truncated="skip")
-        if json:
-            console.document(events)
-            return
-        rows = [{**console.plain(event), "payload": console.payload(event.payload)} for event in events]
-        console.listing(rows, _COLUMNS, False, f"no events in topic {topic}")
+    stream = kit.stream(topic)
+    begin = (after or 0) if since is None else stream.offset_at(since)
+    events = stream.read(begin, limit, on_truncated="skip")
+    return listing(events, ("offset", "created_at", "key", "payload"), f"no events in topic {topic}")
 
 
-@stream_app.command()
+@command(streams)
 def tail(
+    kit: "EventKit",
     topic: Topic,
-    last: Annotated[int, typer.Option("--last", "-n", metavar="N", min=0, help="Begin with the newest N.")] = 10,
-    after: Annotated[
-        int | None, typer.Option("--after", metavar="OFFSET", min=0, help="Begin after this offset.")
-    ] = None,
+    last: Annotated[int, option("N", "Begin with the newest N.", "--last", "-n", min=0)] = 10,
+    after: Annotated[int | None, option("OFFSET", "Begin after this offset.", min=0)] = None,
     since: Since = None,
-    consumer: Annotated[
-        str | None,
-        typer.Option("--consumer", metavar="NAME", help="Continue as this consumer, and save its offset."),
-    ] = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    consumer: Annotated[str | None, option("NAME", "Continue as this consumer, and save its offset.")] = None,
+) -> Followed:
     """Print events as they arrive, until interrupted."""
-    with opened(url) as kit:
-        stream = kit.stream(topic)
-        start: Any = "committed"
-        if since is not None or after is not None:
-            start = since if since is not None else after
-        elif consumer is None:
-            start = _before_last(stream, last)
-        try:
-            with stream.subscribe(consumer, start=start, on_truncated="skip") as events:
-                for event in events:
-                    followed(event, (str(event.offset), event.key), json)
-        except KeyboardInterrupt:
-            console.interrupted()
+    stream = kit.stream(topic)
+    start: Any = since if since is not None else after
+    if start is None:
+        start = "committed" if consumer is not None else _before_last(stream, last)
+    return Followed(stream.subscribe(consumer, start=start, on_truncated="skip"), ("offset", "key"))
 
 
-@stream_app.command()
-def consumers(topic: Topic, url: Url = None, json: Json = False) -> None:
+@command(streams)
+def consumers(kit: "EventKit", topic: Topic) -> Result:
     """List the consumers of a topic, with offset and lag."""
-    with opened(url) as kit:
-        rows = [{"topic": topic, **console.plain(one)} for one in kit.stream(topic).consumers()]
-        console.listing(rows, _CONSUMERS, json, f"topic {topic} has no consumers")
+    rows = [{"topic": topic, **plain(one)} for one in kit.stream(topic).consumers()]
+    return listing(rows, ("topic", "name", "offset", "lag", "updated_at"), f"topic {topic} has no consumers")
 
 
-@stream_app.command()
+@command(streams)
 def seek(
+    kit: "EventKit",
     topic: Topic,
-    consumer: Annotated[str, typer.Argument(metavar="CONSUMER", help="The name of the consumer.", show_default=False)],
-    to: Annotated[
-        str, typer.Argument(metavar="TO", help="An offset, earliest, latest, or a time.", show_default=False)
-    ],
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    consumer: Annotated[str, argument("CONSUMER", "The name of the consumer.")],
+    to: Annotated[str, argument("TO", "An offset, earliest, latest, or a time.")],
+) -> Result:
     """Move a consumer to another offset.
 
     It continues after this offset when it starts next.
     """
-    with audited(url, "stream.seek", topic=topic, consumer=consumer, to=to) as kit:
-        stream = kit.stream(topic)
-        if to.isdecimal():
-            offset = int(to)
-        elif to == "earliest":
-            offset = 0
-        else:
-            offset = stream.head() if to == "latest" else stream.offset_at(moment(to))
-        stream.seek(consumer, offset)
-        console.answer(f"{consumer} continues after offset {offset}", {"consumer": consumer, "offset": offset}, json)
+    stream = audited(kit, "stream.seek", topic=topic, consumer=consumer, to=to).stream(topic)
+    if to.isdecimal():
+        offset = int(to)
+    elif to == "earliest":
+        offset = 0
+    else:
+        offset = stream.head() if to == "latest" else stream.offset_at(settings.moment(to))
+    stream.seek(consumer, offset)
+    return answer(f"{consumer} continues after offset {offset}", {"consumer": consumer, "offset": offset})
 
 
-@stream_app.command()
+@command(streams)
 def prune(
+    kit: "EventKit",
     topic: Topic,
     older_than: OlderThan = None,
-    max_keep: MaxKeep = None,
-    unconsumed: Annotated[bool, typer.Option("--unconsumed", help="Also drop events not consumed yet.")] = False,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    max_keep: Annotated[int | None, option("N", "Keep only the newest N.", min=0)] = None,
+    unconsumed: Annotated[bool, flag("Also drop events not consumed yet.", "--unconsumed")] = False,
+) -> Result:
     """Drop the oldest events of a topic."""
-    with audited(url, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep) as kit:
-        number = kit.stream(topic).prune(older_than=older_than, max_keep=max_keep, keep_unconsumed=not unconsumed)
-        console.answer(f"{number:,} events dropped", {"topic": topic, "dropped": number}, json)
-
-
-def followed(record: Any, heads: tuple[str | None, ...], json: bool) -> None:
-    """Print an event or notification: as JSON, or a line of text."""
-    if json:
-        console.line(record)
-    else:
-        console.received(record.created_at, heads, record.payload)
+    stream = audited(kit, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep).stream(topic)
+    number = stream.prune(older_than=older_than, max_keep=max_keep, keep_unconsumed=not unconsumed)
+    return answer(f"{number:,} events dropped", {"topic": topic, "dropped": number})
 
 
 def _before_last(stream: Any, last: int) -> int | str:
@@ -205,14 +137,31 @@ def _before_last(stream: Any, last: int) -> int | str:
     # All topics share the offsets, so a range may hold fewer events of this topic: the loop widens it.
     head, step = stream.head(), max(last, 100)
     while True:
-        begin = max(0, head - step)
-        events = stream.read(begin, last + 1, on_truncated="skip")
-        newest: list[Any] = []
-        while events:
-            newest = [*newest, *events][-last - 1 :]
-            events = stream.read(events[-1].offset, 1000, on_truncated="skip")
+        after = begin = max(0, head - step)
+        newest: deque[int] = deque(maxlen=last + 1)
+        while events := stream.read(after, 1000, on_truncated="skip"):
+            newest.extend(event.offset for event in events)
+            after = newest[-1]
         if len(newest) > last:
-            return int(newest[0].offset)
+            return newest[0]
         if begin == 0:
             return 0
         step *= 4
+
+
+@command(channels)
+def notify(
+    kit: "EventKit",
+    channel: Annotated[str, argument("CHANNEL", "The channel.")],
+    payload: Annotated[str, argument("PAYLOAD", "JSON.")] = "null",
+    header: Headers = None,
+) -> Result:
+    """Send a notification to all listeners."""
+    id = kit.channel(channel).notify(settings.json_value(payload), headers=settings.headers(header))
+    return answer(f"notification {id}", {"channel": channel, "id": id})
+
+
+@command(channels)
+def listen(kit: "EventKit", channels: Annotated[list[str], argument("CHANNEL", "One or more.")]) -> Followed:
+    """Print notifications as they arrive, until interrupted."""
+    return Followed(kit.listen(*channels), ("id", "channel"))

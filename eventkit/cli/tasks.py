@@ -1,62 +1,207 @@
-"""``eventkit message`` and ``eventkit dlq``: tasks of a queue, and dead tasks."""
+"""``eventkit queue``, ``message`` and ``dlq``: queues, their tasks, and dead tasks."""
 
-import time
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 import typer
 
-from . import console
-from .console import Failed, Refused
-from .database import audited, opened
-from .files import feed
-from .queues import tasks
-from .settings import (
-    File,
-    Headers,
-    Id,
-    Json,
-    Limit,
-    OlderThan,
-    Payload,
-    Queue,
-    Token,
-    Url,
-    Yes,
-    duration,
-    headers,
-    json_value,
-    moment,
-)
+from . import settings
+from .data import File, Payload, one_or_lines
+from .output import Failed, Refused, Result, answer, confirm, details, listing, plain, span
+from .settings import Headers, Limit, OlderThan, Yes, argument, audited, command, flag, group, option, period
 
-message_app = typer.Typer(
-    help="Tasks of a queue: enqueue, claim, finish, show.", no_args_is_help=True, rich_markup_mode=None
-)
+if TYPE_CHECKING:
+    from eventkit import EventKit
 
-_LOST = "the lease of task {} has expired, or the token is wrong: poll it again"
+queues = group("queue", "Queues: list, settings, pause, purge.")
+messages = group("message", "Tasks of a queue: enqueue, claim, finish, show.")
+dead_letters = group("dlq", "Dead letters: tasks that failed for good.")
+
+Queue = Annotated[str, argument("QUEUE", "The name of the queue.")]
+Id = Annotated[int, argument("ID", "The id of the task.")]
+Ids = Annotated[list[int] | None, argument("ID", "Only these tasks.")]
+Token = Annotated[int, argument("TOKEN", "The token that poll printed with the task.")]
+Force = Annotated[bool, flag("Also delete tasks that are not done.", "--force")]
+State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, leased, dead or done.")]
+Running = Annotated[bool, flag("Also if a worker runs it.", "--running")]
+ResultOption = Annotated[str | None, option("JSON", "Result of the task.")]
+
+QUEUE_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused")
+_TASK_COLUMNS = ("id", "state", "priority", "attempt", "run_at", "key", "payload")
+_NONE = "none"
+"""The word for the default value of a setting."""
 
 
-def _time(name: str, help: str) -> Any:
-    return typer.Option(name, parser=duration, metavar="TIME", help=help)
+def _setting(metavar: str, parse: Callable[[str], Any], help: str) -> Any:
+    def parsed(text: str) -> Any:
+        try:
+            return _NONE if text == _NONE else parse(text)
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not a number: pass one, or none for the default") from None
+
+    return option(metavar, help, parser=parsed)
 
 
-@message_app.command()
+def _policy(text: str) -> Any:
+    """Parse ``exponential``, ``linear``, ``fixed``, or delays such as ``5,30,300``."""
+    return [settings.duration(part) for part in text.split(",")] if text[:1].isdigit() else text
+
+
+class QueueOptions(TypedDict, total=False):
+    """The settings of a queue."""
+
+    max_attempts: Annotated[Any, _setting("N", int, "Attempts per task (3).")]
+    lease: Annotated[Any, _setting("TIME", settings.duration, "How long a claim is valid (5m).")]
+    retry: Annotated[Any, _setting("POLICY", _policy, "exponential, linear, fixed, or delays such as 5,30,300.")]
+    max_size: Annotated[Any, _setting("N", int, "Maximum number of tasks.")]
+    rate: Annotated[Any, _setting("N", float, "Tasks started per second.")]
+    burst: Annotated[Any, _setting("N", float, "Tasks started at once above the rate.")]
+    max_running: Annotated[Any, _setting("N", int, "Maximum number of running tasks.")]
+    keep_done: Annotated[Any, _setting("TIME", settings.duration, "How long finished tasks are kept.")]
+    keep_dead: Annotated[Any, _setting("TIME", settings.duration, "How long dead letters are kept.")]
+    key_ttl: Annotated[Any, _setting("TIME", settings.duration, "How long a key stays in use (24h).")]
+    dead_letter_to: Annotated[Any, _setting("QUEUE", str, "The queue that gets copies of dead tasks.")]
+    history: Annotated[bool | None, option(None, "Record each step of a task as an event.", show_default=False)]
+
+
+@command(queues, "list")
+def list_queues(kit: "EventKit") -> Result:
+    """List all queues with tasks or settings."""
+    return listing(queue_rows(kit.overview().queues), QUEUE_COLUMNS, "there are no queues")
+
+
+@command(queues)
+def add(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
+    """Create a queue with settings.
+
+    A queue without settings exists as soon as it has a task.
+    """
+    if queue in kit.overview().queues:
+        raise Failed(f"queue {queue!r} already exists: change it with eventkit queue configure {queue}")
+    return answer(f"queue {queue} created", _configured(kit, "queue.add", queue, given))
+
+
+@command(queues)
+def configure(kit: "EventKit", queue: Queue, **given: Unpack[QueueOptions]) -> Result:
+    """Change settings, for all processes at once.
+
+    Pass none to restore a default. Settings that are not given are kept.
+    """
+    return details(_configured(kit, "queue.configure", queue, given))
+
+
+def _configured(kit: "EventKit", action: str, queue: str, given: Mapping[str, Any]) -> Any:
+    changes = {name: None if value == _NONE else value for name, value in given.items()}
+    audited(kit, action, queue=queue, **changes).queue(queue).configure(**changes)
+    return kit.queue(queue).settings()
+
+
+@command(queues)
+def show(kit: "EventKit", queue: Queue) -> Result:
+    """Show the statistics and settings of a queue.
+
+    A setting shown as - has its default.
+    """
+    check_queues(kit, [queue])
+    handle = kit.queue(queue)
+    fields = plain(handle.stats()) | plain(handle.settings()) | {"next_due": handle.next_due()}
+    return details({"queue": queue} | fields)
+
+
+@command(queues)
+def rm(kit: "EventKit", queue: Queue, force: Force = False, yes: Yes = False) -> Result:
+    """Remove a queue with its settings and keys.
+
+    A queue with tasks that are not done needs --force, which deletes them too.
+    """
+    if force:
+        confirm(f"Delete queue {queue} and all tasks in it?", yes)
+    if not audited(kit, "queue.rm", queue=queue, force=force).queue(queue).drop(force=force):
+        raise Failed(f"queue {queue!r} has tasks: let workers finish them, or pass --force to delete them")
+    return answer(f"queue {queue} removed", {"queue": queue, "removed": True})
+
+
+@command(queues)
+def pause(kit: "EventKit", queue: Queue) -> Result:
+    """Pause a queue: it accepts tasks, but workers get none."""
+    audited(kit, "queue.pause", queue=queue).queue(queue).pause()
+    return answer(f"queue {queue} is paused", {"queue": queue, "paused": True})
+
+
+@command(queues)
+def resume(kit: "EventKit", queue: Queue) -> Result:
+    """Resume a paused queue."""
+    audited(kit, "queue.resume", queue=queue).queue(queue).resume()
+    return answer(f"queue {queue} resumed", {"queue": queue, "paused": False})
+
+
+@command(queues)
+def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = False) -> Result:
+    """Delete all tasks in one state."""
+    confirm(f"Delete all {state} tasks of queue {queue}?", yes)
+    number = audited(kit, "queue.purge", queue=queue, state=state).queue(queue).purge(state)
+    return answer(f"{number:,} tasks deleted", {"queue": queue, "deleted": number})
+
+
+@command(queues)
+def peek(kit: "EventKit", queue: Queue, limit: Limit = 10) -> Result:
+    """Show the tasks that workers would get next."""
+    return listing(kit.queue(queue).peek(limit), _TASK_COLUMNS, f"no ready tasks in queue {queue}")
+
+
+@command(queues)
+def compact(address: str) -> Result:
+    """Return unused space to the operating system.
+
+    First removes expired rows of all queues. On SQLite it blocks writers.
+    """
+    with settings.opened(address) as kit:
+        cleared = kit.maintain()
+    before, after = settings.backend_function(address, "compact")(address)
+    text = f"{before:,} bytes before, {after:,} bytes now"
+    return answer(text, {"before": before, "after": after, "cleared": cleared})
+
+
+@command(queues, "requeue-dlq")
+def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Result:
+    """Make dead tasks ready again, all or those given.
+
+    Their attempts start again at zero.
+    """
+    number = audited(kit, "dlq.requeue", queue=queue, ids=ids or "all").queue(queue).requeue(ids or None)
+    return answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number})
+
+
+def check_queues(kit: "EventKit", names: list[str]) -> None:
+    """Raise `Failed` for a queue without tasks and settings."""
+    there = kit.overview().queues if names else ()
+    for name in names:
+        if name not in there:
+            raise Failed(f"there is no queue {name!r}: see eventkit queue list")
+
+
+def queue_rows(queues: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the statistics of queues as records."""
+    return [{"queue": name, **plain(statistics)} for name, statistics in queues.items()]
+
+
+class TaskOptions(TypedDict, total=False):
+    """The options of a task."""
+
+    delay: Annotated[float | None, period("Delay before it is ready.")]
+    run_at: Annotated[datetime | None, option("MOMENT", "When it is due.", parser=settings.moment)]
+    priority: Annotated[int, option("N", "Higher priorities run first."), 0]
+    expires: Annotated[float | None, period("How long until it expires.")]
+    max_attempts: Annotated[int | None, option("N", "Attempts.")]
+    key: Annotated[str | None, option("KEY", "Unique key of the task.")]
+    header: Headers
+
+
+@command(messages)
 def enqueue(
-    queue: Queue,
-    payload: Payload = None,
-    file: File = None,
-    delay: Annotated[float | None, _time("--delay", "Delay before it is ready.")] = None,
-    run_at: Annotated[
-        datetime | None, typer.Option("--run-at", parser=moment, metavar="MOMENT", help="When it is due.")
-    ] = None,
-    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher priorities run first.")] = 0,
-    expires: Annotated[float | None, _time("--expires", "How long until it expires.")] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", metavar="N", help="Attempts.")] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Unique key of the task.")] = None,
-    header: Headers = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    kit: "EventKit", queue: Queue, payload: Payload = None, file: File = None, **given: Unpack[TaskOptions]
+) -> Result:
     """Enqueue a task, or one for each line of a file.
 
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
@@ -64,250 +209,171 @@ def enqueue(
     """
     from eventkit import NewTask
 
-    options: dict[str, Any] = {
-        "delay": delay,
-        "run_at": run_at,
-        "priority": priority,
-        "expires": expires,
-        "max_attempts": max_attempts,
-        "headers": headers(header),
-    }
-    if (payload is None) == (file is None):
-        raise Refused("pass either PAYLOAD or --file FILE (- for stdin)")
-    with opened(url) as kit:
-        handle = kit.queue(queue)
-        if file is None:
-            made = handle.enqueue(json_value(payload or ""), key=key, **options)
-            text = f"task {made.id}" if made.created else f"task {made.id} already has this key"
-            console.answer(text, made, json)
-            return
-        if key is not None:
-            raise Refused("--key does not work with --file: all tasks would have the same key")
-        bare = not priority and all(value is None for name, value in options.items() if name != "priority")
-        began = time.monotonic()
-        number = feed(
-            file,
-            f"enqueueing to {queue}",
-            handle.enqueue_many
-            if bare
-            else lambda values: handle.enqueue_many([NewTask(v, **options) for v in values]),
-        )
-        seconds = time.monotonic() - began
-        done(number, "tasks enqueued", seconds, json)
+    options = settings.with_headers(given)
+    if file is not None and "key" in given:
+        raise Refused("--key does not work with --file: all tasks would have the same key")
+
+    def send(value: Any) -> Result:
+        made = kit.queue(queue).enqueue(value, **options)
+        return answer(f"task {made.id}" if made.created else f"task {made.id} already has this key", made)
+
+    def send_many(values: list[Any]) -> None:
+        bare = options == {"priority": 0, "headers": None}
+        tasks = values if bare else [NewTask(value, **options) for value in values]
+        kit.queue(queue).enqueue_many(tasks)
+
+    return one_or_lines(payload, file, "tasks enqueued", send, send_many)
 
 
-@message_app.command()
+@command(messages)
 def poll(
+    kit: "EventKit",
     queue: Queue,
     limit: Limit = 1,
-    lease: Annotated[float | None, _time("--lease", "How long the claim is valid.")] = None,
-    wait: Annotated[float | None, _time("--wait", "How long to wait for a task.")] = None,
-    worker: Annotated[str | None, typer.Option("--worker", metavar="NAME", help="The name of the worker.")] = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    lease: Annotated[float | None, period("How long the claim is valid.")] = None,
+    wait: Annotated[float | None, period("How long to wait for a task.")] = None,
+    worker: Annotated[str | None, option("NAME", "The name of the worker.")] = None,
+) -> Result:
     """Claim tasks, and print them with their tokens.
 
     ack, nack and extend-lease need the token.
     """
     from eventkit.checks import default_worker
 
-    with opened(url) as kit:
-        claimed = kit.queue(queue).claim(worker or default_worker(), limit, lease=lease, wait=wait or 0)
-        if json:
-            console.document(claimed)
-            return
-        columns = ("id", "token", "attempt", "lease_expires_at", "payload")
-        listed = [{**console.plain(task), "payload": console.payload(task.payload)} for task in claimed]
-        console.listing(listed, columns, False, f"no ready tasks in queue {queue}")
+    claimed = kit.queue(queue).claim(worker or default_worker(), limit, lease=lease, wait=wait or 0)
+    columns = ("id", "token", "attempt", "lease_expires_at", "payload")
+    return listing(claimed, columns, f"no ready tasks in queue {queue}")
 
 
-@message_app.command()
-def ack(
-    queue: Queue,
-    id: Id,
-    token: Token,
-    result: Annotated[str | None, typer.Option("--result", metavar="JSON", help="Result of the task.")] = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+@command(messages)
+def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: ResultOption = None) -> Result:
     """Finish a task."""
-    with opened(url) as kit:
-        handle, task = kit.queue(queue), held(queue, id, token)
-        extra = {} if result is None else {"result": json_value(result, "result")}
-        _outcome(handle.ack(task, **extra), id, f"task {id} is done", json)
+    extra = {} if result is None else {"result": settings.json_value(result, "result")}
+    return _ended(kit.queue(queue).ack(_claimed(queue, id, token), **extra), id, f"task {id} is done")
 
 
-@message_app.command()
+@command(messages)
 def nack(
+    kit: "EventKit",
     queue: Queue,
     id: Id,
     token: Token,
-    delay: Annotated[float | None, _time("--delay", "Delay before the next attempt.")] = None,
-    error: Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Error message.")] = None,
-    dead: Annotated[bool, typer.Option("--dead", help="Make it a dead letter instead.")] = False,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    delay: Annotated[float | None, period("Delay before the next attempt.")] = None,
+    error: Annotated[str | None, option("TEXT", "Error message.")] = None,
+    dead: Annotated[bool, flag("Make it a dead letter instead.", "--dead")] = False,
+) -> Result:
     """Return a task for another attempt.
 
     By default the queue's retry policy sets the delay.
     """
-    with opened(url) as kit:
-        handle, task = kit.queue(queue), held(queue, id, token)
-        if dead:
-            _outcome(handle.fail(task, error or "failed manually"), id, f"task {id} is dead", json)
-        else:
-            _outcome(handle.retry(task, delay=delay, error=error), id, f"task {id} will be retried", json)
+    handle, task = kit.queue(queue), _claimed(queue, id, token)
+    if dead:
+        return _ended(handle.fail(task, error or "failed manually"), id, f"task {id} is dead")
+    return _ended(handle.retry(task, delay=delay, error=error), id, f"task {id} will be retried")
 
 
-@message_app.command("extend-lease")
+@command(messages, "extend-lease")
 def extend_lease(
+    kit: "EventKit",
     queue: Queue,
     id: Id,
     token: Token,
-    time: Annotated[float, typer.Argument(metavar="TIME", parser=duration, help="New lease, from now.")],
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    time: Annotated[float, typer.Argument(metavar="TIME", parser=settings.duration, help="New lease, from now.")],
+) -> Result:
     """Extend the lease of a task."""
-    with opened(url) as kit:
-        answer = kit.queue(queue).extend(held(queue, id, token), time)
-        _outcome(answer, id, f"the lease of task {id} was extended by {console.span(time)}", json)
+    extended = kit.queue(queue).extend(_claimed(queue, id, token), time)
+    return _ended(extended, id, f"the lease of task {id} was extended by {span(time)}")
 
 
-@message_app.command()
-def get(queue: Queue, id: Id, url: Url = None, json: Json = False) -> None:
+@command(messages)
+def get(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a task in any state."""
-    with opened(url) as kit:
-        console.details(found(kit.queue(queue).get(id), queue, id), json)
+    return details(_found(kit, queue, id))
 
 
-@message_app.command()
-def peek(queue: Queue, limit: Limit = 10, url: Url = None, json: Json = False) -> None:
-    """Show the tasks that poll would return next."""
-    with opened(url) as kit:
-        tasks(kit.queue(queue).peek(limit), json, f"no ready tasks in queue {queue}")
+command(messages, help="Show the tasks that poll would return next.")(peek)
 
 
-@message_app.command()
-def remove(
-    queue: Queue,
-    id: Id,
-    running: Annotated[bool, typer.Option("--running", help="Also if a worker runs it.")] = False,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+@command(messages)
+def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> Result:
     """Delete a task that is not running. Its key stays in use."""
-    with audited(url, "message.remove", queue=queue, id=id) as kit:
-        if not kit.queue(queue).cancel(id, running):
-            task = found(kit.queue(queue).get(id), queue, id)
-            how = {"leased": "pass --running to take it from its worker", "dead": "see eventkit dlq purge"}
-            raise Failed(f"task {id} is {task.state}: {how.get(task.state, 'nothing to remove')}")
-        console.answer(f"task {id} removed", {"id": id, "removed": True}, json)
+    if not audited(kit, "message.remove", queue=queue, id=id).queue(queue).cancel(id, running):
+        state = _found(kit, queue, id).state
+        remedies = {"leased": "pass --running to take it from its worker", "dead": "see eventkit dlq purge"}
+        raise Failed(f"task {id} is {state}: {remedies.get(state, 'nothing to remove')}")
+    return answer(f"task {id} removed", {"id": id, "removed": True})
 
 
-def held(queue: str, id: int, token: int) -> Any:
-    """Return a claim by another process, as far as a token proves it."""
+def _claimed(queue: str, id: int, token: int) -> Any:
     from eventkit.functions import Claimed
 
     return Claimed(id, queue, token)
 
 
-def found(task: Any, queue: str, id: int) -> Any:
-    """Return *task*, or raise `Failed` if it is None."""
+def _found(kit: "EventKit", queue: str, id: int) -> Any:
+    task = kit.queue(queue).get(id)
     if task is None:
         raise Failed(f"there is no task {id} in queue {queue!r}: it has finished, or never existed")
     return task
 
 
-def done(number: int, what: str, seconds: float, json: bool) -> None:
-    """Print a number of items and their rate."""
-    rate = number / seconds if seconds else 0.0
-    console.answer(
-        f"{number:,} {what} in {console.span(seconds)} ({rate:,.0f}/s)", {"number": number, "seconds": seconds}, json
-    )
+def _ended(held: bool, id: int, text: str) -> Result:
+    if not held:
+        raise Failed(f"the lease of task {id} has expired, or the token is wrong: poll it again")
+    return answer(text, {"id": id, "ok": True})
 
 
-def _outcome(answer: bool, id: int, text: str, json: bool) -> None:
-    if not answer:
-        raise Failed(_LOST.format(id))
-    console.answer(text, {"id": id, "ok": True}, json)
-
-
-dlq_app = typer.Typer(help="Dead letters: tasks that failed for good.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@dlq_app.command("list")
-def list_(
-    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only this queue.", show_default=False)] = None,
+@command(dead_letters, "list")
+def list_dead(
+    kit: "EventKit",
+    queue: Annotated[str | None, argument("QUEUE", "Only this queue.")] = None,
     limit: Limit = 20,
-    by_error: Annotated[bool, typer.Option("--by-error", help="Count them by error.")] = False,
-    url: Url = None,
-    json: Json = False,
-) -> None:
+    by_error: Annotated[bool, flag("Count them by error.", "--by-error")] = False,
+) -> Result:
     """List dead tasks, newest first.
 
     Without a queue, count them by queue; with --by-error, by error.
     """
-    with opened(url) as kit:
-        names = [queue] if queue else [name for name, stats in kit.overview().queues.items() if stats.dead]
-        if by_error:
-            groups = [
-                {"queue": name, **console.plain(group), "summary": summary(group.error)}
-                for name in names
-                for group in kit.queue(name).dead_by_error(limit)
-            ]
-            columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
-            console.listing(groups, columns, json, "there are no dead letters")
-        elif queue:
-            letters = [
-                {**console.plain(task), "died_at": task.died_at, "summary": summary(task.error)}
-                for task in kit.queue(queue).dead(limit)
-            ]
-            letter_columns = ("id", "reason", "attempt", "died_at", "summary")
-            console.listing(letters, letter_columns, json, f"queue {queue} has no dead letters")
-        else:
-            counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
-            console.listing(counts, ("queue", "dead"), json, "there are no dead letters")
+    names = [queue] if queue else [name for name, stats in kit.overview().queues.items() if stats.dead]
+    if by_error:
+        groups = [
+            {"queue": name, **plain(group), "summary": _summary(group.error)}
+            for name in names
+            for group in kit.queue(name).dead_by_error(limit)
+        ]
+        columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
+        return listing(groups, columns, "there are no dead letters")
+    if queue:
+        letters = [
+            {**plain(task), "died_at": task.died_at, "summary": _summary(task.error)}
+            for task in kit.queue(queue).dead(limit)
+        ]
+        return listing(letters, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead letters")
+    counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
+    return listing(counts, ("queue", "dead"), "there are no dead letters")
 
 
-@dlq_app.command("show")
-def show_(queue: Queue, id: Id, url: Url = None, json: Json = False) -> None:
+@command(dead_letters, "show")
+def show_dead(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a dead task with its whole error."""
-    with opened(url) as kit:
-        task = found(kit.queue(queue).get(id), queue, id)
-        if task.state != "dead":
-            raise Failed(f"task {id} is {task.state}, not dead: see eventkit message get {queue} {id}")
-        console.details(task, json)
+    task = _found(kit, queue, id)
+    if task.state != "dead":
+        raise Failed(f"task {id} is {task.state}, not dead: see eventkit message get {queue} {id}")
+    return details(task)
 
 
-@dlq_app.command()
-def purge(queue: Queue, older_than: OlderThan = None, yes: Yes = False, url: Url = None, json: Json = False) -> None:
+@command(dead_letters, "purge")
+def purge_dead(kit: "EventKit", queue: Queue, older_than: OlderThan = None, yes: Yes = False) -> Result:
     """Delete dead tasks, all or those older than a time."""
-    with audited(url, "dlq.purge", queue=queue, older_than=older_than) as kit:
-        which = "all" if older_than is None else f"older than {console.span(older_than)}"
-        console.confirm(f"Delete the dead letters of queue {queue} ({which})?", yes)
-        number = kit.queue(queue).purge_dead(older_than)
-        console.answer(f"{number:,} dead letters deleted", {"queue": queue, "deleted": number}, json)
+    which = "all" if older_than is None else f"older than {span(older_than)}"
+    confirm(f"Delete the dead letters of queue {queue} ({which})?", yes)
+    number = audited(kit, "dlq.purge", queue=queue, older_than=older_than).queue(queue).purge_dead(older_than)
+    return answer(f"{number:,} dead letters deleted", {"queue": queue, "deleted": number})
 
 
-@dlq_app.command()
-def requeue(
-    queue: Queue,
-    ids: Annotated[list[int] | None, typer.Argument(metavar="ID", help="Only these tasks.", show_default=False)] = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Make dead tasks ready again, all or those given.
-
-    Their attempts start again at zero.
-    """
-    with audited(url, "dlq.requeue", queue=queue, ids=ids or "all") as kit:
-        number = kit.queue(queue).requeue(ids or None)
-        console.answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number}, json)
+command(dead_letters)(requeue)
 
 
-def summary(error: str | None) -> str | None:
+def _summary(error: str | None) -> str | None:
     """Return the most telling line of an error: the last of a traceback."""
     return error.strip().splitlines()[-1] if error and error.strip() else error
