@@ -16,6 +16,7 @@ from own_cluster import ask, eventually, sleepers
 from pooler import Pooler
 
 from eventkit import Unavailable
+from eventkit.conformance import pytest_generate_tests  # noqa: F401  # for pytest
 from eventkit.conformance.test_finish import *
 from eventkit.conformance.test_streams import *
 

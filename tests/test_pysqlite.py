@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import test_sqlite
 
+from eventkit.conformance import pytest_generate_tests  # noqa: F401  # for pytest
 from eventkit.conformance.test_claim import *
 from eventkit.conformance.test_collected import *
 from eventkit.conformance.test_emitted import *

@@ -9,8 +9,10 @@ A backend's own test file has a fixture ``url``, which gives the URL of a fresh 
     def url(tmp_path):
         return f"mine:///{tmp_path}/test.db"
 
-Every test runs twice, with a kit of each flavour, from one body.  A backend's features beyond the contract
-are declared as its `capabilities`; a test names the one it needs with `requires`, and never names a backend.
+Tests of loops, waits, transactions, sessions and cancellation run twice, with a kit of each flavour, from one body.
+Elsewhere the flavours share all code but `execute`, so a sync kit is enough; `test_flavours` makes each call with
+both.  A backend's features beyond the contract are declared as its `capabilities`; a test names the one it needs with
+`requires`, and never names a backend.
 
 Where SQLAlchemy can reach the database, a second fixture gives its URL, for the test's flavour::
 
@@ -36,7 +38,7 @@ _tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".
 # pytest rewrites assertions only in modules registered before they are imported.
 pytest.register_assert_rewrite(*_tests)
 
-from .clauses import proves, requires  # noqa: E402
+from .clauses import proves, pytest_generate_tests, requires  # noqa: E402
 from .fixtures import bare_sql, caller, connect, engine, engine_url, flavour, kit, loop, new_url  # noqa: E402
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "loop",
     "new_url",
     "proves",
+    "pytest_generate_tests",
     "requires",
 ]
 

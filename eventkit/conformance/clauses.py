@@ -1,4 +1,6 @@
-"""Decorators that name the clauses a test proves and the capabilities it needs."""
+"""Marks of tests: the clauses they prove, the capabilities they need, and the flavours they run in."""
+
+import re
 
 import pytest
 
@@ -16,3 +18,20 @@ def clauses_of(test: object) -> list[str]:
 def requires(*capabilities: str) -> pytest.MarkDecorator:
     """Skip the test on backends that do not declare these capabilities."""
     return pytest.mark.requires(*capabilities)
+
+
+both_flavours = pytest.mark.parametrize("flavour", ["sync", "async"], indirect=True)
+"""Run the test with a sync and with an async kit, in a module whose other tests run with a sync one."""
+
+_IN_SYNC = re.compile(
+    r".*\.test_(chaining|claim|dead_letters|enqueue|functions|headers|history|keys|models|overview|payloads|positions"
+    r"|pruning|queue_limits|queue_settings|queue_views|retention|schedules|streams|ticks)"
+)
+"""The modules whose tests run with a sync kit, except for those with `both_flavours`."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test of these modules in one flavour.  pytest finds this function in the module that imports the suite."""
+    chosen = any("flavour" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if _IN_SYNC.fullmatch(metafunc.function.__module__) and "flavour" in metafunc.fixturenames and not chosen:
+        metafunc.definition.add_marker(pytest.mark.parametrize("flavour", ["sync"], indirect=True))

@@ -9,7 +9,7 @@ import pytest
 
 from eventkit import EventKit, NewTask, QueueFull, Task, TaskQueue
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .threads import SOON, asleep, rolled_back
 
 
@@ -138,6 +138,7 @@ def test_what_has_been_enqueued_already_is_not_enqueued_again(kit: EventKit) -> 
 
 
 @proves("Q20", "W1")
+@both_flavours
 def test_what_follows_wakes_its_worker(kit: EventKit) -> None:
     queue, other = kit.queue("jobs"), kit.queue("others")
     task = _claimed(queue)

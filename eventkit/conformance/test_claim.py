@@ -17,7 +17,7 @@ import eventkit
 from eventkit import EventKit, NewTask, Task, TaskQueue
 from eventkit.testing import advance
 
-from .clauses import proves, requires
+from .clauses import both_flavours, proves, requires
 from .processes import spawn
 from .streaming import kit_on
 from .threads import PATIENCE, SOON, asleep, eventually, in_thread, line_up, rolled_back
@@ -140,6 +140,7 @@ def test_claimers_do_not_wait_for_each_others_transactions(kit: EventKit, connec
 
 
 @proves("Q2", "W1")
+@both_flavours
 def test_a_waiting_claim_wakes_for_an_enqueue_by_another_process(kit: EventKit, url: str) -> None:
     with spawn(_enqueue_late, url) as process:
         tasks = kit.queue("jobs").claim("worker", 9, wait=60)
@@ -149,6 +150,7 @@ def test_a_waiting_claim_wakes_for_an_enqueue_by_another_process(kit: EventKit, 
 
 
 @proves("Q2", "W1")
+@both_flavours
 def test_a_waiting_claim_wakes_for_a_moment(kit: EventKit) -> None:
     """The claim wakes when a task falls due and when a lease lapses, although no process commits."""
     queue = kit.queue("jobs")
@@ -163,6 +165,7 @@ def test_a_waiting_claim_wakes_for_a_moment(kit: EventKit) -> None:
 
 
 @proves("Q2")
+@both_flavours
 def test_a_waiting_claim_takes_the_first_that_comes(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     claim = asleep(queue.claim, "worker", 9, wait=60)
@@ -171,6 +174,7 @@ def test_a_waiting_claim_takes_the_first_that_comes(kit: EventKit) -> None:
 
 
 @proves("Q2")
+@both_flavours
 def test_a_waiting_claim_gives_up(kit: EventKit) -> None:
     kit.queue("jobs").enqueue(1, delay=60)
     started = time.monotonic()
@@ -179,6 +183,7 @@ def test_a_waiting_claim_gives_up(kit: EventKit) -> None:
 
 
 @proves("Q2", "G1")
+@both_flavours
 def test_a_waiting_claim_ends_when_its_kit_is_closed(connect: Any, url: str) -> None:
     closed = connect(url)
     claim = asleep(closed.queue("jobs").claim, "worker", wait=60)
@@ -213,9 +218,6 @@ def test_wait_and_tx_exclude_each_other(kit: EventKit) -> None:
         kit.queue("jobs").claim("worker", wait=1, tx=tx)
 
 
-_IN_ONE_FLAVOUR = pytest.mark.parametrize("flavour", ["sync"], indirect=True)
-"""The statements, and with them the cost, are the same in both flavours."""
-
 _BESIDE = 20_000
 _ROUNDS = 60
 
@@ -248,7 +250,6 @@ def _in_portions(queue: TaskQueue[Any], payload: Any, **keywords: Any) -> None:
 
 
 @proves("Q18")
-@_IN_ONE_FLAVOUR
 def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     alone = kit.queue("alone")
@@ -275,7 +276,6 @@ def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -
 
 
 @proves("Q18", "Q12", "Q13")
-@_IN_ONE_FLAVOUR
 def test_a_claim_that_may_take_nothing_costs_the_same_beside_many_tasks_that_are_ready(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     alone = _idle_seconds(queue)
@@ -291,7 +291,6 @@ def test_a_claim_that_may_take_nothing_costs_the_same_beside_many_tasks_that_are
 
 
 @proves("Q18")
-@_IN_ONE_FLAVOUR
 def test_an_idle_claim_costs_the_same_beside_many_tasks_in_other_states(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     alone = _idle_seconds(queue)
@@ -363,6 +362,7 @@ def _work(url: str, flavour: str, pipe: Connection) -> None:
 
 @proves("Q22")
 @pytest.mark.parametrize("taken", [True, False], ids=["taken", "not taken"])
+@both_flavours
 def test_what_has_lapsed_is_not_begun(kit: EventKit, url: str, flavour: str, taken: bool) -> None:
     """A process that was stopped meanwhile continues with newly claimed tasks."""
     queue = kit.queue("b")

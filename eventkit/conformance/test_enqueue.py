@@ -11,7 +11,7 @@ import pytest
 from eventkit import Enqueued, EventKit, NewEvent, NewTask, QueueFull
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .threads import SOON, asleep, database_ms, rolled_back
 
 
@@ -247,6 +247,7 @@ def test_enqueue_many_appears_at_once(kit: EventKit, connect: Any, url: str) -> 
 
 
 @proves("Q1", "G4")
+@both_flavours
 def test_an_enqueue_commits_and_rolls_back_with_its_transaction(kit: EventKit) -> None:
     queue = kit.queue("emails")
     with rolled_back(kit) as tx:
@@ -378,6 +379,7 @@ def test_names_are_told_apart_exactly(kit: EventKit) -> None:
 
 
 @proves("G10", "N3")
+@both_flavours
 def test_several_channels_with_odd_names_are_heard_at_once(kit: EventKit) -> None:
     """A listener on several channels hears exactly these, even with odd names."""
     kit.channel("not heard").notify(0)

@@ -9,12 +9,13 @@ import pytest
 import eventkit
 from eventkit import DatabaseError, EventKit, EventkitError, NewEvent, NewTask, Unavailable
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 
 _HEADERS = {"tenant": "eu 🦊", "": "", "x-Y": "a\u0000b", "q": "\"'\\%"}
 
 
 @proves("G11")
+@both_flavours
 def test_headers_travel(kit: EventKit) -> None:
     """Headers arrive unchanged through every call that takes them; by default they are empty."""
     stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
@@ -117,6 +118,7 @@ async def _publish_everything(kit: Any, span: Any) -> None:
 
 
 @proves("G11")
+@both_flavours
 def test_the_traceparent_travels(connect: Callable[..., Any], url: str, flavour: str, publishing: Any) -> None:
     """A message sent inside a span carries its ``traceparent``, unless its headers name one; outside it has none."""
     reader = connect(url)
@@ -141,6 +143,7 @@ def test_the_traceparent_travels(connect: Callable[..., Any], url: str, flavour:
 
 
 @proves("G11")
+@both_flavours
 def test_handling_continues_the_trace(url: str, flavour: str, tracer: Any, publishing: Any) -> None:
     """Inside `handling` and `tracing` the publisher's span is the parent; afterwards it is not, even after an error."""
     traceparent = {"traceparent": _traceparent(publishing)}
@@ -277,6 +280,7 @@ def test_bad_arguments_are_refused_before_anything_is_written(kit: EventKit) -> 
 
 
 @proves("G13")
+@both_flavours
 def test_an_error_that_the_library_does_not_know(kit: EventKit, bare_sql: tuple[str, Callable[[str], Any]]) -> None:
     """Without ``tx=`` it is a `DatabaseError`, which is not retried; with ``tx=`` it is the driver's own."""
     prefix, execute = bare_sql

@@ -10,7 +10,7 @@ from eventkit import EventKit, NewTask, Permanent, Retry, Snooze, TaskQueue
 from eventkit.testing import advance
 
 from .calling import Caller
-from .clauses import proves, requires
+from .clauses import both_flavours, proves, requires
 from .collecting import collecting, kit_of
 from .replaying import FIELDS, HISTORY, Replay, history, kinds
 from .threads import SOON, asleep, database_ms, rolled_back
@@ -295,6 +295,7 @@ def test_a_history_begins_and_ends_when_it_is_configured_to(kit: EventKit) -> No
 
 
 @proves("T5", "W1")
+@both_flavours
 def test_whoever_reads_the_history_is_woken(kit: EventKit, logged: TaskQueue[Any]) -> None:
     """The commit of any step wakes them."""
     with kit.stream(HISTORY).subscribe() as steps:

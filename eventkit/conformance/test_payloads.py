@@ -14,7 +14,7 @@ import pytest
 import eventkit
 from eventkit import EventKit, NewEvent, NewTask
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .urls import with_options
 
 LIMIT = 524_288
@@ -105,6 +105,7 @@ def _random_value(source: random.Random, depth: int = 0) -> Any:
 
 
 @proves("G8")
+@both_flavours
 def test_payloads_come_back_exactly(kit: EventKit) -> None:
     """Every JSON value comes back equal as JSON text, from streams, queues and channels."""
     source = random.Random(8)
@@ -266,6 +267,7 @@ def test_a_batch_of_a_type_is_kept_exactly(kit: EventKit) -> None:
 
 @proves("G9", "Q14")
 @pytest.mark.parametrize(("type", "value", "bad"), _TYPED, ids=["dataclass", "Struct", "TypedDict"])
+@both_flavours
 def test_what_does_not_decode_stops_nobody(kit: EventKit, type: Any, value: Any, bad: Any) -> None:
     """On a queue it is dead as poison; on a stream or channel it arrives as `Undecodable`, and the rest follows."""
     plain = msgspec.to_builtins(value)

@@ -7,7 +7,7 @@ import pytest
 from eventkit import Consumer, EventKit
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .threads import rolled_back
 
 
@@ -57,6 +57,7 @@ def test_consumers_do_not_affect_each_other(kit: EventKit) -> None:
 
 
 @proves("S4")
+@both_flavours
 def test_positions_belong_to_their_transaction(kit: EventKit) -> None:
     """`save_offset` and `seek` with ``tx=`` roll back with it, and commit with it."""
     stream = kit.stream("orders")

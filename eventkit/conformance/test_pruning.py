@@ -9,7 +9,7 @@ import pytest
 from eventkit import EventKit, Truncated
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import spawn
 from .streaming import END, go, publish_and_prune
 from .threads import each, take
@@ -123,6 +123,7 @@ def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) 
 
 
 @proves("S8")
+@both_flavours
 def test_skip_goes_on_with_what_is_left(kit: EventKit) -> None:
     """It does so in `read` as in `subscribe`."""
     stream = kit.stream("orders")
@@ -180,6 +181,7 @@ def test_holes_are_not_truncation(kit: EventKit) -> None:
 
 
 @proves("S8", "S5")
+@both_flavours
 def test_a_subscriber_that_is_overtaken_is_told(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """It gets the error in the middle of a batch, and the events it handled are saved."""
     stream = connect(url).stream("orders")
@@ -195,6 +197,7 @@ def test_a_subscriber_that_is_overtaken_is_told(kit: EventKit, connect: Callable
 
 
 @proves("S8")
+@both_flavours
 def test_nothing_is_skipped_silently_in_a_race(kit: EventKit, url: str, flavour: str) -> None:
     """A reader that pruning overtakes again and again has seen every event, or got an error for it."""
     stream = kit.stream("raced")

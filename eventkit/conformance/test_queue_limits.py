@@ -9,7 +9,7 @@ import eventkit
 from eventkit import EventKit, NewTask, QueueFull
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import spawn
 from .threads import PATIENCE, SOON, asleep, line_up, rolled_back
 
@@ -119,6 +119,7 @@ def test_a_batch_larger_than_the_queue_is_refused_at_once(kit: EventKit) -> None
 
 
 @proves("Q13")
+@both_flavours
 def test_an_enqueue_can_wait_for_room(kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=1)
@@ -133,6 +134,7 @@ def test_an_enqueue_can_wait_for_room(kit: EventKit, url: str) -> None:
 
 
 @proves("Q13")
+@both_flavours
 def test_a_batch_can_wait_for_room(kit: EventKit) -> None:
     """It is accepted when all of it fits, and not before; one that never fits is refused at once."""
     queue = kit.queue("jobs")
@@ -155,6 +157,7 @@ def test_a_batch_can_wait_for_room(kit: EventKit) -> None:
 
 
 @proves("Q13")
+@both_flavours
 def test_an_enqueue_that_waited_in_vain_is_refused(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=1)
@@ -206,6 +209,7 @@ def test_no_race_exceeds_max_size(kit: EventKit, url: str) -> None:
 
 
 @proves("Q13")
+@both_flavours
 def test_producers_that_wait_for_room_never_exceed_max_size(kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=3)

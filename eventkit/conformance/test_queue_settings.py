@@ -11,7 +11,7 @@ import eventkit
 from eventkit import EventKit, Fixed
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import spawn
 from .threads import SOON, asleep, line_up
 
@@ -193,6 +193,7 @@ def test_a_paused_queue_accepts_and_does_not_hand_out(kit: EventKit) -> None:
 
 
 @proves("Q12", "W2")
+@both_flavours
 def test_resume_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> None:
     queue = kit.queue("jobs")
     queue.pause()
@@ -271,6 +272,7 @@ def test_an_empty_queue_spends_no_tokens(kit: EventKit) -> None:
 
 
 @proves("Q13", "Q2")
+@both_flavours
 def test_a_waiting_claim_wakes_for_the_next_token(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.configure(rate=4, burst=1)

@@ -9,7 +9,7 @@ import eventkit
 from eventkit import ChannelSettings, EventKit, InboxSettings, Maintained, QueueSettings, StreamSettings, Truncated
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import spawn
 from .threads import in_thread, line_up, take
 
@@ -105,6 +105,7 @@ def test_a_slow_consumer_holds_up_what_it_has_to_read(kit: EventKit) -> None:
 
 
 @proves("H4", "N4")
+@both_flavours
 def test_notifications_are_kept_for_a_day(kit: EventKit) -> None:
     """The default applies where no setting does; None keeps them for ever."""
     kit.channel("short").configure(retain=60)

@@ -12,7 +12,7 @@ import pytest
 from eventkit import Event, EventKit, NewEvent, Undecodable
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import spawn
 from .streaming import go, publish_same_ids, transaction
 from .threads import in_thread, rolled_back, take
@@ -249,6 +249,7 @@ def test_an_event_that_does_not_decode_is_delivered_and_passed(kit: EventKit, ty
 
 
 @proves("G9", "S5")
+@both_flavours
 def test_a_subscriber_passes_what_does_not_decode(kit: EventKit) -> None:
     """The loop gets it as an `Undecodable` and continues after it."""
     typed, raw = kit.stream("points", type=_Point), kit.stream("points")
