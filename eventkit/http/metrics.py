@@ -107,7 +107,7 @@ class Measured:
         try:
             return await self._connection.execute(operation, tx)
         finally:
-            self._seconds.of(type(operation).__name__).observe(perf_counter() - began)
+            self._seconds.of(operation.heading).observe(perf_counter() - began)
 
     async def sleep(self, probe: Probe, timeout: float | None = None, stop: Stop | None = None) -> bool:
         """Wait until *probe* is ready, and count why the wait ended."""
