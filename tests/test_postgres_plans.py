@@ -137,7 +137,7 @@ def test_tasks_are_found_by_id_although_there_were_none_when_the_planner_last_co
                     blocks.append(explained["Plan"]["Shared Hit Blocks"])
                 ask.execute("DEALLOCATE asked")
                 # Planning a function's statements, at first and after each ANALYZE, reads many other blocks.
-                looked_at[type(operation).__name__, generic] = min(blocks)
+                looked_at[operation.heading, generic] = min(blocks)
     assert {name: blocks for name, blocks in looked_at.items() if blocks > CROWD // 10} == {}
 
 
