@@ -11,11 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import eventkit_migrations as migrations
 import pytest
 
 FOREIGN = Path(__file__).parent / "foreign_backend"
 
 BROKEN = """
+import eventkit_migrations as migrations
 import pytest
 from eventkit.conformance import *
 from eventkit_elsewhere import AsyncElsewhere, Elsewhere
@@ -74,6 +76,20 @@ def test_it_serves_its_url(installed: Path, tmp_path: Path) -> None:
     """A program that installs it connects to it like to any other."""
     program = "import eventkit; print(eventkit.connect('elsewhere:///x.db').stream('orders').publish(1))"
     assert run(installed, "-c", program, cwd=tmp_path).stdout == "1\n"
+
+
+def test_its_tables_are_migrated(installed: Path, tmp_path: Path) -> None:
+    """The migrations create, show and drop the tables of a backend that they do not know."""
+    program = """
+import eventkit, eventkit_migrations as migrations
+url = "elsewhere:///x.db"
+print(migrations.current(url), migrations.script(url).count("CREATE TABLE eventkit_event "))
+migrations.upgrade(url)
+print(migrations.current(url), eventkit.connect(url, create=False).stream("orders").publish(1))
+migrations.downgrade(url, "base")
+print(migrations.current(url))
+"""
+    assert run(installed, "-c", program, cwd=tmp_path).stdout.split() == ["None", "1", migrations.HEAD, "1", "None"]
 
 
 def test_it_passes_the_suite(installed: Path, tmp_path: Path) -> None:

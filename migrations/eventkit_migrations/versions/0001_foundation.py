@@ -15,9 +15,10 @@ What the columns do not show:
 * ``eventkit_task.lapsed`` means that the last run ended because its lease ran out.
 * ``eventkit_identity`` has one row, created with the tables: readers that store offsets compare its id to detect
   another database.  ``schema_hash`` is that of the statements that created the tables (`database.schema_hash`).
-* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  This table, ``eventkit_channel``,
-  ``eventkit_recipient`` (consumers with an inbox) and ``eventkit_queue`` store how long rows are kept, in milliseconds,
-  and how many; NULL means no limit.  A channel without a row keeps notifications for a day.
+* ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  This table,
+  ``eventkit_channel``, ``eventkit_recipient`` (consumers with an inbox) and ``eventkit_queue`` store how
+  long rows are kept, in milliseconds, and how many; NULL means no limit.  A channel without a row keeps
+  notifications for a day.
 * ``eventkit_task_now`` shows tasks in the state they have by the clock: a task that is due but was not promoted yet
   is ready, or dead if it expired or its last attempt's lease ran out.
 * ``eventkit_task.lane`` is a key that several tasks may share: an ordinary claim ignores it, that of an outbox hands
@@ -32,9 +33,10 @@ What the columns do not show:
 * ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.
 * ``eventkit_key`` holds the keys of deleted tasks until the reservation ends; a trigger enforces it for plain
   INSERTs too.
-* ``eventkit_staged`` holds the staged rows of several processes, a chunk for one topic or queue in a row, until one
-  process moves them to their table; ``eventkit_written`` has the last batch of each writer, so that none is moved
-  twice.  On Postgres a chunk is arrays and not JSON; a crash of the server loses it, and the batch is written again.
+* ``eventkit_staged`` holds the staged rows of several processes, a chunk for one topic or queue in a row,
+  until one process moves them to their table; ``eventkit_written`` has the last batch of each writer, so
+  that none is moved twice.  On Postgres a chunk is arrays and not JSON; a crash of the server loses it, and
+  the batch is written again.
 * ``eventkit_lake`` has the location of the files of each archived topic, and the offset up to which they are
   complete; ``format`` is the table format that lists them there as well, or ``parquet`` without one.  ``epoch`` counts
   the writers, and fences earlier ones.  A file is current while its row in ``eventkit_lake_file`` has no

@@ -28,6 +28,11 @@ async def connect_async(url: str, *, create: bool = True) -> AsyncConnection:
     return AsyncElsewhere(await eventkit_sqlite.connect_async(_sqlite(url), create=create))
 
 
+def schema(url: str | None = None, name: str = "") -> Any:
+    """The definitions of the tables, for the migrations."""
+    return eventkit_sqlite.schema(None if url is None else _sqlite(url))
+
+
 def _sqlite(url: str) -> str:
     return "sqlite" + url.removeprefix("elsewhere")
 
