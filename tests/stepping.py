@@ -27,7 +27,7 @@ SOON = 5.0
 _FUNCTIONS = (
     "mark",
     "wake",
-    "stir",
+    "notify_waiters",
     "next",
     "publish",
     "notify",

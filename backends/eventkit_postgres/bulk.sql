@@ -2,14 +2,14 @@
 
 -- All marks are set before the first offset is drawn: they are counted, and a row needs both sides of the join.
 -- name: PublishAll
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('event', topic))
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('event', topic))
     FROM (SELECT DISTINCT unnest(:events.0::text[]) AS topic) AS t
 )
 INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
 SELECT nextval('eventkit_event_id_seq'), topic, payload::json, key, headers::json, dedup
 FROM
-    stirred,
+    woken,
     unnest(
         :events.0::text[], :events.1::text[], :events.2::text[], :events.3::text[], :events.4::text[]
     ) AS e (topic, payload, key, headers, dedup)
@@ -28,19 +28,19 @@ SELECT
     now
 
 -- part: lowered
-INSERT INTO eventkit_low (queue, priority, run_at)
+INSERT INTO eventkit_low_water (queue, priority, run_at)
 SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
 FROM added
 WHERE state = 'ready'
 GROUP BY queue, priority
 HAVING
     min(run_at) < :now
-    OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+    OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
 
 -- name: EnqueueAll
 WITH
-stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('task', queue))
+woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('task', queue))
     FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
 ),
 added AS (
@@ -52,7 +52,7 @@ added AS (
             coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
             now
         FROM
-            stirred,
+            woken,
             (SELECT :now AS now) AS clock,
             unnest(
                 :tasks.0::text[], :tasks.1::text[], :tasks.2::text[], :tasks.3::integer[], :tasks.4::bigint[],
@@ -73,21 +73,21 @@ FROM added
 LIMIT 1
 
 -- name: NotifyAll
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('notification', channel))
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('notification', channel))
     FROM (SELECT DISTINCT unnest(:notifications.0::text[]) AS channel) AS t
 )
 INSERT INTO eventkit_notification (id, channel, payload, headers)
 SELECT nextval('eventkit_notification_id_seq'), channel, payload::json, headers::json
 FROM
-    stirred,
+    woken,
     unnest(:notifications.0::text[], :notifications.1::text[], :notifications.2::text[]) AS n (channel, payload, headers)
 
 -- Rows staged to be written all at once.  A chunk is one row with an array for each column of many.
 -- Texts are joined by characters that occur in no JSON and no key.
 
 -- name: StageEvents
-INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
+INSERT INTO eventkit_staged_rows (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
 VALUES (
     :writer, :batch, :attempt, :part, :position, :topic,
     string_to_array(:events.0, E'\x1f', E'\x1e')::json[],
@@ -97,7 +97,7 @@ VALUES (
 )
 
 -- name: StageTasks
-INSERT INTO eventkit_staged (
+INSERT INTO eventkit_staged_rows (
     writer, batch, attempt, part, position, name, payloads, headers, priorities, max_attempts, keys,
     delays, run_ats, expires_in, expires_at
 )
@@ -115,10 +115,10 @@ VALUES (
 )
 
 -- name: DropStaged
-DELETE FROM eventkit_staged WHERE writer = :writer AND batch <= :batch
+DELETE FROM eventkit_staged_rows WHERE writer = :writer AND batch <= :batch
 
 -- name: MarkWritten
-INSERT INTO eventkit_written AS w (writer, batch, expires_at)
+INSERT INTO eventkit_written_batch AS w (writer, batch, expires_at)
 VALUES (:writer, :batch, :now + :keep::bigint * interval '1 ms')
 ON CONFLICT (writer) DO UPDATE
 SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
@@ -126,58 +126,58 @@ WHERE excluded.batch > w.batch
 RETURNING batch
 
 -- name: MoveMark
-INSERT INTO eventkit_written AS w (writer, batch)
+INSERT INTO eventkit_written_batch AS w (writer, batch)
 SELECT :writer::text, :to::bigint
-WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written WHERE writer = :writer)
+WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written_batch WHERE writer = :writer)
 ON CONFLICT (writer) DO UPDATE
 SET batch = excluded.batch, written_at = :now
 WHERE w.batch = :after::bigint
 RETURNING batch
 
 -- name: ReadMark
-SELECT batch FROM eventkit_written WHERE writer = :writer
+SELECT batch FROM eventkit_written_batch WHERE writer = :writer
 
 -- Locked, so that housekeeping does not delete them meanwhile.
 -- step: LockStaged
 SELECT 1
-FROM eventkit_staged
+FROM eventkit_staged_rows
 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
 FOR UPDATE
 
 -- The marks are set before the first offset is drawn: a row needs both sides of the join.
--- part: stirred
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('event', name))
+-- part: woken
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('event', name))
     FROM (
         SELECT DISTINCT name
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
     ) AS topic
 )
 
 -- step: PublishStaged
-:stirred
+:woken
 INSERT INTO eventkit_event (id, topic, payload, key, headers)
 SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers
 FROM
-    stirred,
+    woken,
     (
         SELECT name, payloads, keys, headers
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
         ORDER BY part, position
     ) AS s,
     unnest(s.payloads, s.keys, s.headers) AS r (payload, key, headers)
 
 -- step: PublishStagedOnce
-:stirred
+:woken
 INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
 SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers, r.dedup
 FROM
-    stirred,
+    woken,
     (
         SELECT name, payloads, keys, headers, dedups
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
         ORDER BY part, position
     ) AS s,
@@ -186,7 +186,7 @@ ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
 -- step: EnqueueStaged
 WITH
-stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 added AS (
     :insert
     FROM (
@@ -196,12 +196,12 @@ added AS (
             coalesce(now + r.expires_in * interval '1 ms', eventkit_moment(r.expires_at)) AS expires,
             now
         FROM
-            stirred,
+            woken,
             (SELECT :now AS now) AS clock,
             (
                 SELECT
                     payloads, headers, priorities, max_attempts, keys, delays, run_ats, expires_in, expires_at
-                FROM eventkit_staged
+                FROM eventkit_staged_rows
                 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
                 ORDER BY part, position
             ) AS s,
@@ -216,16 +216,16 @@ added AS (
 
 -- A batch that was not committed within a day is abandoned.
 -- step: DropLeftStaged
-DELETE FROM eventkit_staged
+DELETE FROM eventkit_staged_rows
 WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM eventkit_staged WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
+    SELECT ctid FROM eventkit_staged_rows WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING 1
 
 -- step: DropWritten
-DELETE FROM eventkit_written
+DELETE FROM eventkit_written_batch
 WHERE writer = ANY (ARRAY(
-    SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
+    SELECT writer FROM eventkit_written_batch WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING 1
 

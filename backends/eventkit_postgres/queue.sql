@@ -87,7 +87,7 @@ WHERE id = ANY (ARRAY(
         )
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING lane, eventkit_stir('task', queue)
+RETURNING lane, eventkit_wake('task', queue)
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.  Only a transaction
 -- that has locked the task changes its key, so the tasks are locked first.
@@ -123,12 +123,12 @@ alive AS (
     RETURNING queue, priority
 ),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority)
+    INSERT INTO eventkit_low_water (queue, priority)
     SELECT DISTINCT queue, priority
     FROM alive AS a
-    WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = a.queue AND l.priority = a.priority)
+    WHERE NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = a.queue AND l.priority = a.priority)
 )
-SELECT eventkit_stir('task', queue)
+SELECT eventkit_wake('task', queue)
 FROM alive
 
 -- name: SetPaused
@@ -136,7 +136,7 @@ INSERT INTO eventkit_queue (name, paused)
 VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- The row is inserted or locked, so that of two concurrent calls the second begins with what the first wrote.
 -- step: AddQueue
@@ -183,7 +183,7 @@ SET
     tokens = CASE
         WHEN q.rate IS NOT DISTINCT FROM excluded.rate AND q.burst IS NOT DISTINCT FROM excluded.burst THEN q.tokens
     END
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- step: Exhaust
 WITH waiting AS MATERIALIZED (
@@ -222,7 +222,7 @@ DELETE FROM eventkit_task WHERE queue = :queue
 DELETE FROM eventkit_key WHERE queue = :queue
 
 -- step: DropSettings
-DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_stir('task', name)
+DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_wake('task', name)
 
 -- Jobs: tasks marked as such in the payload.
 
@@ -306,10 +306,10 @@ SET
 SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
 
 -- name: ConfigureInbox
-INSERT INTO eventkit_recipient AS r (name, retain)
+INSERT INTO eventkit_inbox_settings AS r (name, retain)
 VALUES (:consumer, :retain)
 ON CONFLICT (name) DO UPDATE
 SET retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE r.retain END
 
 -- name: ReadInboxSettings
-SELECT retain FROM eventkit_recipient WHERE name = :consumer
+SELECT retain FROM eventkit_inbox_settings WHERE name = :consumer

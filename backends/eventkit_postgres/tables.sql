@@ -24,13 +24,13 @@ WITH added AS (
     ON CONFLICT DO NOTHING
     RETURNING queue, priority, state
 )
-INSERT INTO eventkit_low (queue, priority)
+INSERT INTO eventkit_low_water (queue, priority)
 SELECT DISTINCT queue, priority
 FROM added AS a
 WHERE
     state = 'ready'
     AND NOT EXISTS (
-        SELECT FROM eventkit_low AS l
+        SELECT FROM eventkit_low_water AS l
         WHERE l.queue = a.queue AND l.priority = a.priority AND l.run_at = '-infinity'
     )
 
@@ -60,7 +60,7 @@ WHERE :task > coalesce(pg_sequence_last_value('eventkit_task_id_seq'::regclass),
 
 -- step: AdvanceQueue
 WITH lowered AS (
-    UPDATE eventkit_low
+    UPDATE eventkit_low_water
     SET
         run_at = run_at - :milliseconds::bigint * interval '1 ms',
         wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
@@ -69,7 +69,7 @@ WITH lowered AS (
 )
 UPDATE eventkit_queue
 SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- name: ReadSchema
 SELECT version_num FROM eventkit_version
@@ -170,7 +170,7 @@ DELETE FROM eventkit_inbox
 WHERE (consumer, message_id) IN (
     SELECT s.consumer, s.message_id
     FROM
-        eventkit_recipient AS r CROSS JOIN LATERAL (
+        eventkit_inbox_settings AS r CROSS JOIN LATERAL (
             SELECT i.consumer, i.message_id FROM eventkit_inbox AS i
             WHERE i.consumer = r.name AND i.seen_at <= :now - r.retain * interval '1 ms'
             LIMIT :limit

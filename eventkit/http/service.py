@@ -279,7 +279,7 @@ class _Measured:
         return getattr(self._connection, name)
 
     async def execute(self, operation: Operation[Any], tx: Any = None) -> Any:
-        name, entry = type(operation).__name__, _entry.get()
+        name, entry = operation.heading, _entry.get()
         if entry is not None and operation.writes and not isinstance(operation, _UNAUDITED):
             operation = Audited(operation, entry)
         began = perf_counter()
