@@ -26,8 +26,8 @@ SOON = 5.0
 
 _FUNCTIONS = (
     "mark",
+    "notify_waiters",
     "wake",
-    "stir",
     "next",
     "publish",
     "notify",

@@ -218,7 +218,7 @@ def tables(url: str) -> dict[str, list[str]]:
     connection = apsw.Connection(url.removeprefix("sqlite:///"))
     names = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'eventkit_*' "
-        "AND name NOT IN ('eventkit_version', 'eventkit_identity', 'eventkit_staged', 'eventkit_worker', "
+        "AND name NOT IN ('eventkit_version', 'eventkit_identity', 'eventkit_staged_rows', 'eventkit_worker', "
         "'eventkit_session', 'eventkit_consumer_lease')"
     ).fetchall()
     columns: dict[str, list[str]] = {

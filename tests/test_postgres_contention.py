@@ -149,7 +149,7 @@ def test_a_claim_whose_snapshot_is_old_does_not_exceed_max_running(
         queue.enqueue("low")
         assert queue.release(queue.claim("another")[0])
         # A claim that stores where ready tasks begin would also fail to serialize.
-        driver.execute(SQL("UPDATE {} SET raise_at = 'infinity'").format(_table(postgres_url, "eventkit_low")))
+        driver.execute(SQL("UPDATE {} SET raise_at = 'infinity'").format(_table(postgres_url, "eventkit_low_water")))
         driver.commit()
         driver.isolation_level = isolation
         driver.execute("SELECT 1")

@@ -21,7 +21,7 @@ HIDDEN = """
     SELECT t.state, t.wake_at - low.wake_at
     FROM
         eventkit_task AS t
-        CROSS JOIN (SELECT min(wake_at) AS wake_at FROM eventkit_low WHERE queue = 'work') AS low
+        CROSS JOIN (SELECT min(wake_at) AS wake_at FROM eventkit_low_water WHERE queue = 'work') AS low
     WHERE
         t.queue = 'work' AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at < low.wake_at - interval '0.5 s'
 """

@@ -63,10 +63,10 @@ def test_whoever_was_asleep_claims_at_once(postgres_url: str) -> None:
         if asleep:
             until = "clock_timestamp() + interval '1 min'"
             driver.execute(f"INSERT INTO eventkit_sleeper VALUES ('task:jobs', 1, 1, {until})".encode())
-        due = "UPDATE eventkit_low SET raise_at = clock_timestamp() - interval '10 ms' RETURNING raise_at"
+        due = "UPDATE eventkit_low_water SET raise_at = clock_timestamp() - interval '10 ms' RETURNING raise_at"
         before = driver.execute(due).fetchall()
         assert len(queue.claim("worker")) == 1
-        return driver.execute("SELECT raise_at FROM eventkit_low").fetchall() != before
+        return driver.execute("SELECT raise_at FROM eventkit_low_water").fetchall() != before
 
     with driver, eventkit.connect(postgres_url) as kit:
         queue = kit.queue("jobs")

@@ -21,7 +21,7 @@ SELECT eventkit_spend_tokens(:queue, :tokens, :refilled_at)
 -- name: ReadOutlook
 WITH mark AS MATERIALIZED (
     SELECT coalesce(min(wake_at), '-infinity') AS wake_at
-    FROM eventkit_low
+    FROM eventkit_low_water
     WHERE queue = :queue AND raise_at > :now - interval '1 s' AND wake_at <= :now
 )
 SELECT

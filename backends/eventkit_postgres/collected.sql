@@ -2,14 +2,14 @@
 
 -- All marks are set before the first offset is drawn: they are counted, and a row needs both sides of the join.
 -- name: PublishAll
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('event', topic))
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('event', topic))
     FROM (SELECT DISTINCT unnest(:events.0::text[]) AS topic) AS t
 )
 INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
 SELECT nextval('eventkit_event_id_seq'), topic, payload::json, key, headers::json, dedup
 FROM
-    stirred,
+    woken,
     unnest(
         :events.0::text[], :events.1::text[], :events.2::text[], :events.3::text[], :events.4::text[]
     ) AS e (topic, payload, key, headers, dedup)
@@ -17,8 +17,8 @@ ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
 -- name: EnqueueAll
 WITH
-stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('task', queue))
+woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('task', queue))
     FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
 ),
 added AS (
@@ -39,7 +39,7 @@ added AS (
             coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
             now
         FROM
-            stirred,
+            woken,
             (SELECT :now AS now) AS clock,
             unnest(
                 :tasks.0::text[], :tasks.1::text[], :tasks.2::text[], :tasks.3::integer[], :tasks.4::bigint[],
@@ -53,26 +53,26 @@ added AS (
     RETURNING queue, priority, state, run_at
 ),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority, run_at)
+    INSERT INTO eventkit_low_water (queue, priority, run_at)
     SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
     FROM added
     WHERE state = 'ready'
     GROUP BY queue, priority
     HAVING
         min(run_at) < :now
-        OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+        OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
 )
 SELECT 1
 FROM added
 LIMIT 1
 
 -- name: NotifyAll
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('notification', channel))
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('notification', channel))
     FROM (SELECT DISTINCT unnest(:notifications.0::text[]) AS channel) AS t
 )
 INSERT INTO eventkit_notification (id, channel, payload, headers)
 SELECT nextval('eventkit_notification_id_seq'), channel, payload::json, headers::json
 FROM
-    stirred,
+    woken,
     unnest(:notifications.0::text[], :notifications.1::text[], :notifications.2::text[]) AS n (channel, payload, headers)

@@ -24,13 +24,13 @@ WITH added AS (
     ON CONFLICT DO NOTHING
     RETURNING queue, priority, state
 )
-INSERT INTO eventkit_low (queue, priority)
+INSERT INTO eventkit_low_water (queue, priority)
 SELECT DISTINCT queue, priority
 FROM added AS a
 WHERE
     state = 'ready'
     AND NOT EXISTS (
-        SELECT FROM eventkit_low AS l
+        SELECT FROM eventkit_low_water AS l
         WHERE l.queue = a.queue AND l.priority = a.priority AND l.run_at = '-infinity'
     )
 

@@ -7,21 +7,21 @@ SELECT eventkit_add(:queue, :payload::json, :headers::json, :priority::integer, 
 
 -- name: EnqueuePlain
 WITH
-stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority)
+    INSERT INTO eventkit_low_water (queue, priority)
     SELECT :queue, 0
-    WHERE NOT EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND priority = 0)
+    WHERE NOT EXISTS (SELECT FROM eventkit_low_water WHERE queue = :queue AND priority = 0)
 )
 INSERT INTO eventkit_task (queue, payload)
 SELECT :queue, payload::json
-FROM stirred, unnest(:payloads::text[]) AS payload
+FROM woken, unnest(:payloads::text[]) AS payload
 WHERE NOT EXISTS (SELECT FROM eventkit_queue WHERE name = :queue AND max_size IS NOT NULL)
 RETURNING id
 
 -- name: EnqueueMany
 WITH
-stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 added AS (
     INSERT INTO eventkit_task (
         queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
@@ -40,7 +40,7 @@ added AS (
             coalesce(now + expires_in * interval '1 ms', eventkit_moment(expires_at)) AS expires,
             now
         FROM
-            stirred,
+            woken,
             (SELECT :now AS now) AS clock,
             unnest(
                 :tasks.0::text[], :tasks.1::text[], :tasks.2::integer[], :tasks.3::bigint[], :tasks.4::text[],
@@ -50,14 +50,14 @@ added AS (
     RETURNING id, key, priority, state, run_at
 ),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority, run_at)
+    INSERT INTO eventkit_low_water (queue, priority, run_at)
     SELECT :queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
     FROM added
     WHERE state = 'ready'
     GROUP BY priority
     HAVING
         min(run_at) < :now
-        OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = :queue AND l.priority = added.priority)
+        OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = :queue AND l.priority = added.priority)
 )
 SELECT id, key
 FROM added

@@ -1,9 +1,9 @@
 -- Ending claims.  The token and the lease fence every statement that takes a token: once wake_at has passed,
 -- the worker has lost the task, even if no other process has promoted it yet.
 --
--- A statement that makes a task claimable, or makes room, wakes the queue (eventkit_stir).  Several rows are locked in
+-- A statement that makes a task claimable, or makes room, wakes the queue (eventkit_wake).  Several rows are locked in
 -- the order of their ids, so that no two batches wait for each other.  A released task has been due for a while, so
--- claims must scan from further back (eventkit_low).
+-- claims must scan from further back (eventkit_low_water).
 --
 -- From old statistics the planner may assume an almost empty table, and scan a whole index, dead entries included, for
 -- each id.  `IS TRUE` after the comparison of wake_at rules out the index of leased tasks; an array of ids, or a
@@ -42,10 +42,10 @@ SELECT eventkit_remove(:ids::bigint[])
 SELECT eventkit_forget_keys(:limit)
 
 -- name: Fail
-SELECT 1 WHERE eventkit_bury(:id, :token, :reason, :error)
+SELECT 1 WHERE eventkit_mark_dead(:id, :token, :reason, :error)
 
 -- name: SettleDead
-SELECT eventkit_mourn(:queue, :ids::bigint[], :lanes::text[])
+SELECT eventkit_settle_dead(:queue, :ids::bigint[], :lanes::text[])
 
 -- name: Retry
 SELECT 1 WHERE eventkit_retry_held(:id, :token, :delay, :error)
@@ -57,10 +57,10 @@ WITH released AS (
     WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
     RETURNING queue, priority, run_at
 )
-INSERT INTO eventkit_low (queue, priority, run_at)
+INSERT INTO eventkit_low_water (queue, priority, run_at)
 SELECT queue, priority, run_at
 FROM released
-WHERE eventkit_stir('task', queue)
+WHERE eventkit_wake('task', queue)
 RETURNING queue
 
 -- name: Snooze
@@ -72,7 +72,7 @@ SET
     wake_at = eventkit_wakes_at(:now + :delay::bigint * interval '1 ms', expires_at, :now),
     token = NULL, lapsed = false
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE
-RETURNING eventkit_stir('task', queue)
+RETURNING eventkit_wake('task', queue)
 
 -- name: ReleaseMany
 WITH
@@ -92,10 +92,10 @@ released AS (
     WHERE id = ANY (ARRAY(SELECT id FROM held))
     RETURNING queue, priority, run_at
 )
-INSERT INTO eventkit_low (queue, priority, run_at)
+INSERT INTO eventkit_low_water (queue, priority, run_at)
 SELECT queue, priority, min(run_at)
 FROM released
-WHERE eventkit_stir('task', queue)
+WHERE eventkit_wake('task', queue)
 GROUP BY queue, priority
 
 -- name: Extend

@@ -91,7 +91,7 @@ DELETE FROM eventkit_inbox
 WHERE (consumer, message_id) IN (
     SELECT s.consumer, s.message_id
     FROM
-        eventkit_recipient AS r CROSS JOIN LATERAL (
+        eventkit_inbox_settings AS r CROSS JOIN LATERAL (
             SELECT i.consumer, i.message_id FROM eventkit_inbox AS i
             WHERE i.consumer = r.name AND i.seen_at <= :now - r.retain * interval '1 ms'
             LIMIT :limit

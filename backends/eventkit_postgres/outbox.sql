@@ -5,15 +5,15 @@
 
 -- name: AddMessage
 WITH
-stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority)
+    INSERT INTO eventkit_low_water (queue, priority)
     SELECT :queue, 0
-    WHERE NOT EXISTS (SELECT FROM eventkit_low WHERE queue = :queue AND priority = 0)
+    WHERE NOT EXISTS (SELECT FROM eventkit_low_water WHERE queue = :queue AND priority = 0)
 )
 INSERT INTO eventkit_task (queue, payload, headers, lane)
 SELECT :queue, :payload::json, :headers::json, :lane::text
-FROM stirred
+FROM woken
 
 -- name: OpenOutbox
 INSERT INTO eventkit_queue AS q (name, max_attempts, retry)
@@ -29,7 +29,7 @@ WITH drawn AS MATERIALIZED (
     SELECT t.id, t.lane
     FROM
         (
-            SELECT priority, min(run_at) AS run_at FROM eventkit_low
+            SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
             WHERE queue = :queue
             GROUP BY priority
             ORDER BY priority DESC

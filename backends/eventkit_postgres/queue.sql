@@ -98,7 +98,7 @@ WHERE id = ANY (ARRAY(
         )
     FOR UPDATE SKIP LOCKED
 ))
-RETURNING lane, eventkit_stir('task', queue)
+RETURNING lane, eventkit_wake('task', queue)
 
 -- The key of a done task was reserved when it finished, and may belong to another task by now.  Only a transaction
 -- that has locked the task changes its key, so the tasks are locked first.
@@ -134,12 +134,12 @@ alive AS (
     RETURNING queue, priority
 ),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority)
+    INSERT INTO eventkit_low_water (queue, priority)
     SELECT DISTINCT queue, priority
     FROM alive AS a
-    WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = a.queue AND l.priority = a.priority)
+    WHERE NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = a.queue AND l.priority = a.priority)
 )
-SELECT eventkit_stir('task', queue)
+SELECT eventkit_wake('task', queue)
 FROM alive
 
 -- name: SetPaused
@@ -147,7 +147,7 @@ INSERT INTO eventkit_queue (name, paused)
 VALUES (:queue, :paused)
 ON CONFLICT (name) DO UPDATE
 SET paused = excluded.paused
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- The row is inserted or locked, so that of two concurrent calls the second begins with what the first wrote.
 -- name: AddQueue
@@ -196,7 +196,7 @@ SET
     tokens = CASE
         WHEN q.rate IS NOT DISTINCT FROM excluded.rate AND q.burst IS NOT DISTINCT FROM excluded.burst THEN q.tokens
     END
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- name: Exhaust
 WITH waiting AS MATERIALIZED (
@@ -239,11 +239,11 @@ WHERE queue = :queue
 -- name: DropSettings
 DELETE FROM eventkit_queue
 WHERE name = :queue
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- name: AdvanceQueue
 WITH lowered AS (
-    UPDATE eventkit_low
+    UPDATE eventkit_low_water
     SET
         run_at = run_at - :milliseconds::bigint * interval '1 ms',
         wake_at = wake_at - :milliseconds::bigint * interval '1 ms',
@@ -252,7 +252,7 @@ WITH lowered AS (
 )
 UPDATE eventkit_queue
 SET refilled_at = refilled_at - :milliseconds::bigint * interval '1 ms'
-RETURNING eventkit_stir('task', name)
+RETURNING eventkit_wake('task', name)
 
 -- name: ReadSchema
 SELECT version_num

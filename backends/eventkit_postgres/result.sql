@@ -14,7 +14,7 @@ SELECT
 FROM unnest(:results.0::bigint[], :results.1::text[], :results.2::text[]) AS r (id, value, queue)
 ON CONFLICT (id) DO UPDATE
 SET value = excluded.value, expires_at = excluded.expires_at
-RETURNING eventkit_stir('result', id)
+RETURNING eventkit_wake('result', id)
 
 -- name: GetResult
 SELECT value::text

@@ -30,12 +30,12 @@ FROM eventkit_channel
 WHERE name = :channel
 
 -- name: ConfigureInbox
-INSERT INTO eventkit_recipient AS r (name, retain)
+INSERT INTO eventkit_inbox_settings AS r (name, retain)
 VALUES (:consumer, :retain)
 ON CONFLICT (name) DO UPDATE
 SET retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE r.retain END
 
 -- name: ReadInboxSettings
 SELECT retain
-FROM eventkit_recipient
+FROM eventkit_inbox_settings
 WHERE name = :consumer

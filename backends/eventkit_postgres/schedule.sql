@@ -26,7 +26,7 @@ SET
         WHEN s.next_at IS NOT NULL AND s.timing = excluded.timing AND s.zone = excluded.zone THEN s.timed_at
         ELSE excluded.timed_at
     END
-RETURNING eventkit_stir('schedule', 'all')
+RETURNING eventkit_wake('schedule', 'all')
 
 -- An update rather than a lock, so that a transaction with an older snapshot fails to serialize.
 -- name: HoldSchedule
@@ -43,7 +43,7 @@ SET
     catch_up = :catch_up, next_at = eventkit_moment(:next_at::bigint),
     timed_at = CASE WHEN next_at = eventkit_moment(:next_at::bigint) THEN timed_at ELSE :now END
 WHERE name = :name
-RETURNING eventkit_stir('schedule', 'all')
+RETURNING eventkit_wake('schedule', 'all')
 
 -- name: RemoveSchedule
 DELETE FROM eventkit_schedule
@@ -103,8 +103,8 @@ FOR UPDATE SKIP LOCKED
 -- The queue's bound does not apply: a refused fire would be lost.
 -- name: EnqueueFires
 WITH
-stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('task', queue))
+woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('task', queue))
     FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
 ),
 added AS (
@@ -123,7 +123,7 @@ added AS (
             queue, payload::json, headers::json, priority, max_attempts,
             eventkit_moment(due) AS due, eventkit_moment(expires) AS expires, now
         FROM
-            stirred,
+            woken,
             (SELECT :now AS now) AS clock,
             unnest(
                 :tasks.0::text[], :tasks.1::text[], :tasks.2::text[], :tasks.3::integer[], :tasks.4::bigint[],
@@ -133,14 +133,14 @@ added AS (
     RETURNING id, queue, priority, state, run_at
 ),
 opened AS (
-    INSERT INTO eventkit_low (queue, priority, run_at)
+    INSERT INTO eventkit_low_water (queue, priority, run_at)
     SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
     FROM added
     WHERE state = 'ready'
     GROUP BY queue, priority
     HAVING
         min(run_at) < :now
-        OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = added.queue AND l.priority = added.priority)
+        OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
 )
 SELECT id
 FROM added

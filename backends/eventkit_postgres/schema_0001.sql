@@ -125,7 +125,7 @@ CREATE INDEX eventkit_task_queue_job ON eventkit_task (queue, id) WHERE job
 -- such a time before its own, and none in progress began before the mark.  Only the lease of a claim whose transaction
 -- outlasted it, and a plain INSERT, may lie below it, so claims scan everything after a second without a raise, and
 -- with each thorough one.  A mark above now is of a clock that was ahead, and is ignored.
-CREATE TABLE eventkit_low (
+CREATE TABLE eventkit_low_water (
     queue text NOT NULL,
     priority integer NOT NULL,
     run_at timestamptz NOT NULL DEFAULT '-infinity',
@@ -134,7 +134,7 @@ CREATE TABLE eventkit_low (
     look_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)
 
-CREATE INDEX eventkit_low_queue ON eventkit_low (queue, priority, run_at)
+CREATE INDEX eventkit_low_water_queue ON eventkit_low_water (queue, priority, run_at)
 
 CREATE INDEX eventkit_task_finished ON eventkit_task (queue, state, finished_at, id)
 WHERE finished_at IS NOT NULL
@@ -198,12 +198,12 @@ CREATE TABLE eventkit_inbox (
 
 CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
 
-CREATE TABLE eventkit_recipient (
+CREATE TABLE eventkit_inbox_settings (
     name text COLLATE "C" NOT NULL PRIMARY KEY,
     retain bigint
 )
 
-CREATE UNLOGGED TABLE eventkit_staged (
+CREATE UNLOGGED TABLE eventkit_staged_rows (
     writer text COLLATE "C" NOT NULL,
     batch bigint NOT NULL,
     attempt bigint NOT NULL,
@@ -227,24 +227,24 @@ CREATE UNLOGGED TABLE eventkit_staged (
 )
 
 -- Compressing such short-lived rows takes longer than everything else together.
-ALTER TABLE eventkit_staged
+ALTER TABLE eventkit_staged_rows
     ALTER payloads SET STORAGE EXTERNAL, ALTER keys SET STORAGE EXTERNAL, ALTER headers SET STORAGE EXTERNAL,
     ALTER dedups SET STORAGE EXTERNAL, ALTER priorities SET STORAGE EXTERNAL, ALTER max_attempts SET STORAGE EXTERNAL,
     ALTER delays SET STORAGE EXTERNAL, ALTER run_ats SET STORAGE EXTERNAL, ALTER expires_in SET STORAGE EXTERNAL,
     ALTER expires_at SET STORAGE EXTERNAL
 
-CREATE INDEX eventkit_staged_batch ON eventkit_staged (writer, batch)
+CREATE INDEX eventkit_staged_rows_batch ON eventkit_staged_rows (writer, batch)
 
-CREATE INDEX eventkit_staged_age ON eventkit_staged (staged_at)
+CREATE INDEX eventkit_staged_rows_age ON eventkit_staged_rows (staged_at)
 
-CREATE TABLE eventkit_written (
+CREATE TABLE eventkit_written_batch (
     writer text COLLATE "C" NOT NULL PRIMARY KEY,
     batch bigint NOT NULL,
     written_at timestamptz NOT NULL DEFAULT date_trunc('milliseconds', clock_timestamp()),
     expires_at timestamptz
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000)
 
-CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL
+CREATE INDEX eventkit_written_batch_expires ON eventkit_written_batch (expires_at) WHERE expires_at IS NOT NULL
 
 CREATE TABLE eventkit_lake (
     topic text COLLATE "C" NOT NULL PRIMARY KEY,

@@ -2,7 +2,7 @@
 -- Texts are joined by characters that occur in no JSON and no key.
 
 -- name: StageEvents
-INSERT INTO eventkit_staged (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
+INSERT INTO eventkit_staged_rows (writer, batch, attempt, part, position, name, payloads, keys, headers, dedups)
 VALUES (
     :writer, :batch, :attempt, :part, :position, :topic,
     string_to_array(:events.0, E'\x1f', E'\x1e')::json[],
@@ -12,7 +12,7 @@ VALUES (
 )
 
 -- name: StageTasks
-INSERT INTO eventkit_staged (
+INSERT INTO eventkit_staged_rows (
     writer, batch, attempt, part, position, name, payloads, headers, priorities, max_attempts, keys,
     delays, run_ats, expires_in, expires_at
 )
@@ -30,11 +30,11 @@ VALUES (
 )
 
 -- name: DropStaged
-DELETE FROM eventkit_staged
+DELETE FROM eventkit_staged_rows
 WHERE writer = :writer AND batch <= :batch
 
 -- name: MarkWritten
-INSERT INTO eventkit_written AS w (writer, batch, expires_at)
+INSERT INTO eventkit_written_batch AS w (writer, batch, expires_at)
 VALUES (:writer, :batch, :now + :keep::bigint * interval '1 ms')
 ON CONFLICT (writer) DO UPDATE
 SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
@@ -42,9 +42,9 @@ WHERE excluded.batch > w.batch
 RETURNING batch
 
 -- name: MoveMark
-INSERT INTO eventkit_written AS w (writer, batch)
+INSERT INTO eventkit_written_batch AS w (writer, batch)
 SELECT :writer::text, :to::bigint
-WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written WHERE writer = :writer)
+WHERE :after::bigint = 0 OR EXISTS (SELECT 1 FROM eventkit_written_batch WHERE writer = :writer)
 ON CONFLICT (writer) DO UPDATE
 SET batch = excluded.batch, written_at = :now
 WHERE w.batch = :after::bigint
@@ -52,54 +52,54 @@ RETURNING batch
 
 -- name: ReadMark
 SELECT batch
-FROM eventkit_written
+FROM eventkit_written_batch
 WHERE writer = :writer
 
 -- Locked, so that housekeeping does not delete them meanwhile.
 -- name: LockStaged
 SELECT 1
-FROM eventkit_staged
+FROM eventkit_staged_rows
 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
 FOR UPDATE
 
 -- The marks are set before the first offset is drawn: a row needs both sides of the join.
 -- name: PublishStaged
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('event', name))
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('event', name))
     FROM (
         SELECT DISTINCT name
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
     ) AS topic
 )
 INSERT INTO eventkit_event (id, topic, payload, key, headers)
 SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers
 FROM
-    stirred,
+    woken,
     (
         SELECT name, payloads, keys, headers
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
         ORDER BY part, position
     ) AS s,
     unnest(s.payloads, s.keys, s.headers) AS r (payload, key, headers)
 
 -- name: PublishStagedOnce
-WITH stirred AS MATERIALIZED (
-    SELECT count(eventkit_stir('event', name))
+WITH woken AS MATERIALIZED (
+    SELECT count(eventkit_wake('event', name))
     FROM (
         SELECT DISTINCT name
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
     ) AS topic
 )
 INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
 SELECT nextval('eventkit_event_id_seq'), s.name, r.payload, r.key, r.headers, r.dedup
 FROM
-    stirred,
+    woken,
     (
         SELECT name, payloads, keys, headers, dedups
-        FROM eventkit_staged
+        FROM eventkit_staged_rows
         WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
         ORDER BY part, position
     ) AS s,
@@ -108,7 +108,7 @@ ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
 -- name: EnqueueStaged
 WITH
-stirred AS MATERIALIZED (SELECT eventkit_stir('task', :queue)),
+woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 added AS (
     INSERT INTO eventkit_task (
         queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
@@ -127,12 +127,12 @@ added AS (
             coalesce(now + r.expires_in * interval '1 ms', eventkit_moment(r.expires_at)) AS expires,
             now
         FROM
-            stirred,
+            woken,
             (SELECT :now AS now) AS clock,
             (
                 SELECT
                     payloads, headers, priorities, max_attempts, keys, delays, run_ats, expires_in, expires_at
-                FROM eventkit_staged
+                FROM eventkit_staged_rows
                 WHERE writer = :writer AND batch = :batch AND attempt = ANY (:attempts::bigint[])
                 ORDER BY part, position
             ) AS s,
@@ -143,26 +143,26 @@ added AS (
     ) AS task
     RETURNING priority, state, run_at
 )
-INSERT INTO eventkit_low (queue, priority, run_at)
+INSERT INTO eventkit_low_water (queue, priority, run_at)
 SELECT :queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
 FROM added
 WHERE state = 'ready'
 GROUP BY priority
 HAVING
     min(run_at) < :now
-    OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = :queue AND l.priority = added.priority)
+    OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = :queue AND l.priority = added.priority)
 
 -- A batch that was not committed within a day is abandoned.
 -- name: DropLeftStaged
-DELETE FROM eventkit_staged
+DELETE FROM eventkit_staged_rows
 WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM eventkit_staged WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
+    SELECT ctid FROM eventkit_staged_rows WHERE staged_at <= :now - interval '1 day' LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING 1
 
 -- name: DropWritten
-DELETE FROM eventkit_written
+DELETE FROM eventkit_written_batch
 WHERE writer = ANY (ARRAY(
-    SELECT writer FROM eventkit_written WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
+    SELECT writer FROM eventkit_written_batch WHERE expires_at <= :now LIMIT :limit FOR UPDATE SKIP LOCKED
 ))
 RETURNING 1

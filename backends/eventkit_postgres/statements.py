@@ -48,7 +48,7 @@ def of_table(table: Table) -> dict[str, str]:
     arrays = ", ".join(f":rows.{n}::{_ARRAYS.get(column.kind, 'text')}[]" for n, column in enumerate(table.columns))
     ordered, after = ", ".join(map(_bytewise, table.key)), ", ".join(f":{column.name}" for column in table.key)
     times = ", ".join(f"{name} = {name} - :milliseconds::bigint * interval '1 ms'" for name in table.moments)
-    wake = f" RETURNING eventkit_stir({_WAKES[table.name]})" if table.name in _WAKES else ""
+    wake = f" RETURNING eventkit_wake({_WAKES[table.name]})" if table.name in _WAKES else ""
     return {
         f"Export{table.noun}": (
             f"SELECT {read} FROM {table.name} WHERE ({ordered}) > ({after}) ORDER BY {ordered} LIMIT :limit"

@@ -6,18 +6,18 @@ SELECT eventkit_append(:topic, :payload::json, :key, :headers::json, NULL)
 
 -- The mark is set before the first offset is drawn: a row needs both sides of the join.
 -- name: PublishPlain
-WITH stirred AS MATERIALIZED (SELECT eventkit_stir('event', :topic))
+WITH woken AS MATERIALIZED (SELECT eventkit_wake('event', :topic))
 INSERT INTO eventkit_event (id, topic, payload)
 SELECT nextval('eventkit_event_id_seq'), :topic, payload::json
-FROM stirred, unnest(:payloads::text[]) AS payload
+FROM woken, unnest(:payloads::text[]) AS payload
 RETURNING id
 
 -- name: PublishMany
-WITH stirred AS MATERIALIZED (SELECT eventkit_stir('event', :topic))
+WITH woken AS MATERIALIZED (SELECT eventkit_wake('event', :topic))
 INSERT INTO eventkit_event (id, topic, payload, key, headers, dedup)
 SELECT nextval('eventkit_event_id_seq'), :topic, payload::json, key, headers::json, dedup
 FROM
-    stirred,
+    woken,
     unnest(:events.0::text[], :events.1::text[], :events.2::text[], :events.3::text[]) AS e (payload, key, headers, dedup)
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 RETURNING id, dedup
@@ -155,7 +155,7 @@ RETURNING token
 -- name: ReleaseConsumer
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
-RETURNING eventkit_stir('consumer', topic || ':' || consumer)
+RETURNING eventkit_wake('consumer', topic || ':' || consumer)
 
 -- name: ReadConsumerHolder
 SELECT holder

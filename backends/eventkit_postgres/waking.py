@@ -232,8 +232,8 @@ class SleepingSQL:
         def qualified(sql: str) -> bytes:
             return addresses.qualified(sql, schema).encode()
 
-        self.bell = qualified("SELECT eventkit_bell()")
-        self.call = qualified("SELECT pg_notify(eventkit_bell(), %s)")
+        self.bell = qualified("SELECT eventkit_notify_channel()")
+        self.call = qualified("SELECT pg_notify(eventkit_notify_channel(), %s)")
         self.register = qualified(
             f"INSERT INTO eventkit_sleeper (name, listener, registration, until) "
             f"SELECT name, %s, %s, {_ALIVE} FROM unnest(%s::text[]) AS name ORDER BY name "

@@ -67,7 +67,7 @@ RETURNING 1
 DELETE FROM eventkit_inbox
 WHERE (consumer, message_id) IN (
     SELECT i.consumer, i.message_id
-    FROM eventkit_recipient AS r CROSS JOIN eventkit_inbox AS i ON i.consumer = r.name
+    FROM eventkit_inbox_settings AS r CROSS JOIN eventkit_inbox AS i ON i.consumer = r.name
     WHERE i.seen_at <= :now - r.retain
     LIMIT :limit
 )

@@ -32,12 +32,12 @@ FROM eventkit_channel
 WHERE name = :channel
 
 -- name: ConfigureInbox
-INSERT INTO eventkit_recipient (name, retain)
+INSERT INTO eventkit_inbox_settings (name, retain)
 VALUES (:consumer, :retain)
 ON CONFLICT (name) DO UPDATE
 SET retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain)
 
 -- name: ReadInboxSettings
 SELECT retain
-FROM eventkit_recipient
+FROM eventkit_inbox_settings
 WHERE name = :consumer

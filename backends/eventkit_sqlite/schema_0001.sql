@@ -153,7 +153,7 @@ CREATE TABLE eventkit_inbox (
 
 CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
 
-CREATE TABLE eventkit_recipient (
+CREATE TABLE eventkit_inbox_settings (
     name TEXT NOT NULL PRIMARY KEY,
     retain INTEGER
 ) WITHOUT ROWID, STRICT
@@ -208,7 +208,7 @@ CREATE TABLE eventkit_result (
 
 CREATE INDEX eventkit_result_expires ON eventkit_result (expires_at)
 
-CREATE TABLE eventkit_staged (
+CREATE TABLE eventkit_staged_rows (
     id INTEGER PRIMARY KEY,
     writer TEXT NOT NULL,
     batch INTEGER NOT NULL,
@@ -220,18 +220,18 @@ CREATE TABLE eventkit_staged (
     staged_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER))
 ) STRICT
 
-CREATE INDEX eventkit_staged_batch ON eventkit_staged (writer, batch, part, position)
+CREATE INDEX eventkit_staged_rows_batch ON eventkit_staged_rows (writer, batch, part, position)
 
-CREATE INDEX eventkit_staged_age ON eventkit_staged (staged_at)
+CREATE INDEX eventkit_staged_rows_age ON eventkit_staged_rows (staged_at)
 
-CREATE TABLE eventkit_written (
+CREATE TABLE eventkit_written_batch (
     writer TEXT NOT NULL PRIMARY KEY,
     batch INTEGER NOT NULL,
     written_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER)),
     expires_at INTEGER
 ) WITHOUT ROWID, STRICT
 
-CREATE INDEX eventkit_written_expires ON eventkit_written (expires_at) WHERE expires_at IS NOT NULL
+CREATE INDEX eventkit_written_batch_expires ON eventkit_written_batch (expires_at) WHERE expires_at IS NOT NULL
 
 CREATE TABLE eventkit_lake (
     topic TEXT NOT NULL PRIMARY KEY,

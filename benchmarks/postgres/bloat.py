@@ -29,7 +29,7 @@ SELECT
     pg_relation_size('eventkit.eventkit_task'),
     pg_relation_size('eventkit.eventkit_task_ready'),
     pg_indexes_size('eventkit.eventkit_task'),
-    pg_total_relation_size('eventkit.eventkit_low'),
+    pg_total_relation_size('eventkit.eventkit_low_water'),
     (SELECT n_dead_tup FROM pg_stat_user_tables WHERE schemaname = 'eventkit' AND relname = 'eventkit_task')
 """
 

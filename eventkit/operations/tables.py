@@ -75,7 +75,7 @@ class Table:
 ALL_TABLES = (
     Table("eventkit_topic", "name pruned_to:integer retain:integer max_keep:integer keep_unconsumed:flag"),
     Table("eventkit_channel", "name retain:integer max_keep:integer"),
-    Table("eventkit_recipient", "name retain:integer"),
+    Table("eventkit_inbox_settings", "name retain:integer"),
     Table(
         "eventkit_queue",
         "name paused:flag max_attempts:integer lease:integer retry max_size:integer rate:float burst:float "
@@ -97,7 +97,7 @@ ALL_TABLES = (
     Table("eventkit_lock", "name fence:integer token:integer holder ttl:integer expires_at:moment"),
     Table("eventkit_rate", "name per:integer amount:float counted_at:moment until:moment", key=2),
     Table("eventkit_result", "id value:json expires_at:moment"),
-    Table("eventkit_written", "writer batch:integer written_at:moment expires_at:moment"),
+    Table("eventkit_written_batch", "writer batch:integer written_at:moment expires_at:moment"),
     Table("eventkit_lake", "topic location format epoch:integer covered:integer updated_at:moment"),
     Table(
         "eventkit_lake_file",
@@ -121,7 +121,7 @@ ALL_TABLES = (
         "catch_up next_at:moment last_at:moment fired:integer skipped:integer timed_at:moment",
     ),
     Table("eventkit_consumer_lease", "until:moment", copied=False),
-    Table("eventkit_staged", "staged_at:moment", copied=False),
+    Table("eventkit_staged_rows", "staged_at:moment", copied=False),
     Table("eventkit_session", "expires_at:moment", copied=False),
     Table("eventkit_worker", "started_at:moment seen_at:moment", copied=False),
 )

@@ -117,7 +117,7 @@ def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
     if not marked:
         schema = getattr(kit._connection._address, "schema", None)
         with kit.transaction() as tx:
-            tx.execute(f"DELETE FROM {f'{schema}.' if schema else ''}eventkit_written")
+            tx.execute(f"DELETE FROM {f'{schema}.' if schema else ''}eventkit_written_batch")
     deadly.copy_files(spark, tmp_path / "files", checkpoint, 3, "eventkit", url=url, topic="t")
     assert (written(kit) == lines) == marked
     assert len(written(kit)) == (100 if marked else 150)

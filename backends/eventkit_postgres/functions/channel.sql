@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION eventkit_tell(channel text, payload json, headers jso
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    stirred boolean := eventkit_stir('notification', $1);
+    woken boolean := eventkit_wake('notification', $1);
     notified bigint;
 BEGIN
     INSERT INTO eventkit_notification (id, channel, payload, headers)

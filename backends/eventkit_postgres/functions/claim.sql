@@ -14,7 +14,7 @@ DECLARE
     raised boolean;
 BEGIN
     IF NOT EXISTS (
-        SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.raise_at > moment AND l.wake_at <= moment
+        SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.raise_at > moment AND l.wake_at <= moment
     ) THEN
         raised := eventkit_raise($1);
     END IF;
@@ -23,7 +23,7 @@ BEGIN
     FOR UPDATE;
     moment := date_trunc('milliseconds', clock_timestamp());
     mark := (
-        SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low AS l
+        SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low_water AS l
         WHERE l.queue = $1 AND l.raise_at > moment - interval '1 s' AND l.wake_at <= moment
     );
     RETURN QUERY
@@ -51,7 +51,7 @@ END
 $$
 
 -- Move due tasks: scheduled and lapsed tasks become ready, exhausted and expired ones die.  Return their number.  A
--- task that has been due for a while may lie before the place where claims begin to scan (eventkit_low).
+-- task that has been due for a while may lie before the place where claims begin to scan (eventkit_low_water).
 CREATE OR REPLACE FUNCTION eventkit_promote(queue text, "limit" bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -63,7 +63,7 @@ DECLARE
     lanes text[];
 BEGIN
     WITH
-    stirred AS MATERIALIZED (SELECT eventkit_stir('task', $1)),
+    woken AS MATERIALIZED (SELECT eventkit_wake('task', $1)),
     due AS MATERIALIZED (
         SELECT
             t.id, t.expires_at <= now AS expired,
@@ -71,11 +71,11 @@ BEGIN
             OR t.state = 'leased' AND t.attempt >= coalesce(
                 t.max_attempts, (SELECT q.max_attempts FROM eventkit_queue AS q WHERE q.name = $1), 3
             ) AS dies
-        FROM stirred, eventkit_task AS t
+        FROM woken, eventkit_task AS t
         WHERE
             t.queue = $1 AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= now
             AND t.wake_at >= (
-                SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low AS l
+                SELECT coalesce(min(l.wake_at), '-infinity') FROM eventkit_low_water AS l
                 WHERE l.queue = $1 AND l.raise_at > now - interval '1 s' AND l.wake_at <= now
             )
         ORDER BY t.priority DESC, t.run_at, t.id
@@ -101,13 +101,13 @@ BEGIN
         RETURNING t.id, t.queue, t.lane, t.state, t.priority, t.run_at
     ),
     lowered AS (
-        INSERT INTO eventkit_low (queue, priority, run_at)
+        INSERT INTO eventkit_low_water (queue, priority, run_at)
         SELECT m.queue, m.priority, min(m.run_at)
         FROM moved AS m
         WHERE
             m.state = 'ready' AND (
                 m.run_at < now - interval '25 ms'
-                OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = m.queue AND l.priority = m.priority)
+                OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = m.queue AND l.priority = m.priority)
             )
         GROUP BY m.queue, m.priority
     )
@@ -115,7 +115,7 @@ BEGIN
     INTO number, died, lanes
     FROM moved;
     IF died IS NOT NULL THEN
-        PERFORM eventkit_mourn($1, died, lanes);
+        PERFORM eventkit_settle_dead($1, died, lanes);
     END IF;
     RETURN number;
 END
@@ -163,7 +163,7 @@ BEGIN
         WITH
         mark AS MATERIALIZED (
             SELECT min(wake_at) AS wake_at
-            FROM eventkit_low
+            FROM eventkit_low_water
             WHERE queue = call.queue AND raise_at > call.now - interval '1 s' AND wake_at <= call.now
         ),
         settings AS MATERIALIZED (
@@ -173,7 +173,7 @@ BEGIN
                 passed
                 OR paused IS NOT TRUE AND rate IS NULL AND max_running IS NULL
                 AND EXISTS (
-                    SELECT FROM eventkit_low
+                    SELECT FROM eventkit_low_water
                     WHERE queue = call.queue AND wake_at <= call.now AND (
                         raise_at > call.now
                         OR raise_at > call.now - interval '1 s'
@@ -200,7 +200,7 @@ BEGIN
             FROM
                 settings
                 CROSS JOIN (
-                    SELECT priority, min(run_at) AS run_at FROM eventkit_low
+                    SELECT priority, min(run_at) AS run_at FROM eventkit_low_water
                     WHERE queue = call.queue
                     GROUP BY priority
                     ORDER BY priority DESC

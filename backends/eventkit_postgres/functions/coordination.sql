@@ -59,13 +59,13 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
 DECLARE
-    stirred boolean;
+    woken boolean;
 BEGIN
     UPDATE eventkit_lock
     SET token = NULL, holder = NULL, expires_at = NULL
     WHERE name = $1 AND token = $2 AND expires_at > date_trunc('milliseconds', clock_timestamp())
-    RETURNING eventkit_stir('lock', name)
-    INTO stirred;
+    RETURNING eventkit_wake('lock', name)
+    INTO woken;
     RETURN FOUND;
 END
 $$
@@ -133,14 +133,14 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
 DECLARE
-    stirred boolean;
+    woken boolean;
 BEGIN
     INSERT INTO eventkit_result (id, value, expires_at)
     VALUES ($1, $2, date_trunc('milliseconds', clock_timestamp()) + $3 * interval '1 ms')
     ON CONFLICT (id) DO UPDATE
     SET value = excluded.value, expires_at = excluded.expires_at
-    RETURNING eventkit_stir('result', id)
-    INTO stirred;
+    RETURNING eventkit_wake('result', id)
+    INTO woken;
     RETURN true;
 END
 $$

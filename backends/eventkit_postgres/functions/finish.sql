@@ -23,12 +23,12 @@ $$
 
 -- Copy the queue's tasks that have just died to its dead letter queue, wake the waiters for their results, and release
 -- the next tasks of their lanes.
-CREATE OR REPLACE FUNCTION eventkit_mourn(queue text, ids bigint[], lanes text[]) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_settle_dead(queue text, ids bigint[], lanes text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
 DECLARE
-    stirred boolean;
+    woken boolean;
 BEGIN
     WITH
     dead AS MATERIALIZED (
@@ -44,21 +44,21 @@ BEGIN
         RETURNING queue, priority
     ),
     opened AS (
-        INSERT INTO eventkit_low (queue, priority)
+        INSERT INTO eventkit_low_water (queue, priority)
         SELECT DISTINCT queue, priority
         FROM copies AS c
-        WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = c.queue AND l.priority = c.priority)
+        WHERE NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = c.queue AND l.priority = c.priority)
     )
-    SELECT bool_and(changed) INTO stirred
+    SELECT bool_and(changed) INTO woken
     FROM (
-        SELECT eventkit_stir('task', queue)
+        SELECT eventkit_wake('task', queue)
         FROM (SELECT queue FROM dead UNION SELECT queue FROM copies) AS queues
         UNION ALL
-        SELECT eventkit_stir('result', id::text)
+        SELECT eventkit_wake('result', id::text)
         FROM dead
     ) AS all_of_them (changed);
     IF array_remove($3, NULL) <> '{}' THEN
-        stirred := eventkit_unblock($1, ARRAY(SELECT DISTINCT l FROM unnest($3) AS l WHERE l IS NOT NULL ORDER BY l LIMIT 1000));
+        woken := eventkit_unblock($1, ARRAY(SELECT DISTINCT l FROM unnest($3) AS l WHERE l IS NOT NULL ORDER BY l LIMIT 1000));
     END IF;
     RETURN true;
 END
@@ -66,7 +66,7 @@ $$
 
 -- Make a held task a dead letter; return whether the lease was still held.  The claim itself detects poison, so it still
 -- holds the lease, however short.
-CREATE OR REPLACE FUNCTION eventkit_bury(id bigint, token bigint, reason text, error text) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_mark_dead(id bigint, token bigint, reason text, error text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
@@ -78,9 +78,9 @@ BEGIN
     SET
         state = 'dead', reason = $3, error = $4, finished_at = now, wake_at = NULL, token = NULL, lapsed = false
     WHERE id = $1 AND token = $2 AND state = 'leased' AND (wake_at > now OR $3 = 'poison')
-    RETURNING queue, lane, eventkit_stir('task', queue)
+    RETURNING queue, lane, eventkit_wake('task', queue)
     INTO died;
-    RETURN FOUND AND eventkit_mourn(died.queue, ARRAY[$1], ARRAY[died.lane]);
+    RETURN FOUND AND eventkit_settle_dead(died.queue, ARRAY[$1], ARRAY[died.lane]);
 END
 $$
 
@@ -119,11 +119,11 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 #variable_conflict use_column
 DECLARE
-    stirred boolean;
+    woken boolean;
 BEGIN
     PERFORM eventkit_reserve_keys($1);
     WITH gone AS (DELETE FROM eventkit_task WHERE id = ANY ($1) RETURNING queue)
-    SELECT bool_and(eventkit_stir('task', queue)) INTO stirred FROM gone;
+    SELECT bool_and(eventkit_wake('task', queue)) INTO woken FROM gone;
 END
 $$
 
@@ -155,7 +155,7 @@ BEGIN
         SET state = 'done', result = held.result, finished_at = now, wake_at = NULL, token = NULL
         FROM held
         WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
-        RETURNING t.id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = t.queue) AS keep, eventkit_stir('task', t.queue)
+        RETURNING t.id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = t.queue) AS keep, eventkit_wake('task', t.queue)
     )
     SELECT array_agg(id), array_agg(id) FILTER (WHERE keep IS NULL)
     INTO done, loose
@@ -236,7 +236,7 @@ DECLARE
     most bigint;
     policy text;
     pause bigint;
-    stirred boolean;
+    woken boolean;
 BEGIN
     SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
     INTO attempts, most, policy
@@ -246,7 +246,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     ELSIF attempts >= most THEN
-        RETURN eventkit_bury($1, $2, 'exhausted', $4);
+        RETURN eventkit_mark_dead($1, $2, 'exhausted', $4);
     END IF;
     pause := coalesce($3, eventkit_retry_delay(attempts, policy::json));
     UPDATE eventkit_task
@@ -256,8 +256,8 @@ BEGIN
         wake_at = eventkit_wakes_at(now + pause * interval '1 ms', expires_at, now),
         error = $4, token = NULL, lapsed = false
     WHERE id = $1 AND token = $2
-    RETURNING eventkit_stir('task', queue)
-    INTO stirred;
+    RETURNING eventkit_wake('task', queue)
+    INTO woken;
     RETURN true;
 END
 $$
@@ -284,7 +284,7 @@ BEGIN
     IF $2 IS NULL THEN
         RAISE EXCEPTION 'error is a text, not NULL' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    RETURN eventkit_bury(held.id, held.token, 'failed', $2);
+    RETURN eventkit_mark_dead(held.id, held.token, 'failed', $2);
 END
 $$
 
@@ -298,7 +298,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     now timestamptz := date_trunc('milliseconds', clock_timestamp());
-    stirred boolean;
+    woken boolean;
 BEGIN
     WITH held AS MATERIALIZED (
         SELECT id, wake_at FROM eventkit_task
@@ -309,8 +309,8 @@ BEGIN
     SET wake_at = now + $3 * interval '1 ms'
     FROM held
     WHERE t.id = held.id AND t.id = ANY (ARRAY(SELECT id FROM held))
-    RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_stir('task', queue) END
-    INTO stirred;
+    RETURNING CASE WHEN t.wake_at < held.wake_at THEN eventkit_wake('task', queue) END
+    INTO woken;
     RETURN FOUND;
 END
 $$

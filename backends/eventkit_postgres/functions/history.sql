@@ -41,7 +41,7 @@ CREATE OR REPLACE FUNCTION eventkit_record(keys text[], steps json[]) RETURNS bo
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    stirred boolean := eventkit_stir('event', 'eventkit.tasks');
+    woken boolean := eventkit_wake('event', 'eventkit.tasks');
 BEGIN
     INSERT INTO eventkit_event (id, topic, key, payload)
     SELECT nextval('eventkit_event_id_seq'), 'eventkit.tasks', s.key, s.step

@@ -8,7 +8,7 @@ AS $$
 $$
 
 -- The channel on which the listeners of a schema listen.
-CREATE OR REPLACE FUNCTION eventkit_bell() RETURNS text
+CREATE OR REPLACE FUNCTION eventkit_notify_channel() RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     SELECT 'eventkit:' || eventkit_subject('bell')
@@ -53,12 +53,12 @@ END
 $$
 
 -- Notify the sleepers on a name, unless the transaction will be prepared: then it must not notify.
-CREATE OR REPLACE FUNCTION eventkit_wake(kind text, name text) RETURNS void
+CREATE OR REPLACE FUNCTION eventkit_notify_waiters(kind text, name text) RETURNS void
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
     IF current_setting('eventkit.notify_off', true) IS DISTINCT FROM 'on' THEN
-        PERFORM pg_notify(eventkit_bell(), $1 || ':' || $2);
+        PERFORM pg_notify(eventkit_notify_channel(), $1 || ':' || $2);
     END IF;
 END
 $$
@@ -66,7 +66,7 @@ $$
 -- Wake the waiters for a name.  Every change that a waiter may wait for calls this before the commit, or does the same
 -- around its statement: leave a mark, look for sleepers in a later snapshot, and notify them.  Where no later snapshot
 -- is available, a sleeper may be missing from it, and the channel is notified without looking.
-CREATE OR REPLACE FUNCTION eventkit_stir(kind text, name text) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_wake(kind text, name text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
@@ -75,7 +75,7 @@ BEGIN
             current_setting('transaction_isolation') <> 'read committed'
             OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = $1 || ':' || $2 AND s.until > clock_timestamp())
         THEN
-            PERFORM eventkit_wake($1, $2);
+            PERFORM eventkit_notify_waiters($1, $2);
         END IF;
     END IF;
     RETURN true;
@@ -141,7 +141,7 @@ AS $$
 $$
 
 -- When a task with these due and expiry times changes by itself, if that is set now.  Never before now, even if the
--- task has expired already, because claims do not scan further back (eventkit_low).
+-- task has expired already, because claims do not scan further back (eventkit_low_water).
 CREATE OR REPLACE FUNCTION eventkit_wakes_at(due timestamptz, expires timestamptz, now timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -172,7 +172,7 @@ CREATE OR REPLACE FUNCTION eventkit_next(kind text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    stirred boolean := eventkit_stir($1, '*');
+    woken boolean := eventkit_wake($1, '*');
 BEGIN
     RETURN nextval(CASE $1
         WHEN 'event' THEN 'eventkit_event_id_seq'::regclass

@@ -74,12 +74,12 @@ DECLARE
         ELSE '-infinity'  -- Commits since the snapshot are invisible.
     END;
     thorough boolean := NOT EXISTS (
-        SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.look_at > began AND l.wake_at <= began
+        SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.look_at > began AND l.wake_at <= began
     );
 BEGIN
     WITH RECURSIVE
     old AS MATERIALIZED (
-        SELECT l.ctid AS place, l.priority, l.run_at, l.wake_at, l.look_at FROM eventkit_low AS l WHERE l.queue = $1
+        SELECT l.ctid AS place, l.priority, l.run_at, l.wake_at, l.look_at FROM eventkit_low_water AS l WHERE l.queue = $1
         FOR UPDATE SKIP LOCKED
     ),
     first (wake_at) AS (
@@ -98,7 +98,7 @@ BEGIN
                 LIMIT 1
             ) AS t
     ),
-    gone AS (DELETE FROM eventkit_low WHERE ctid = ANY (ARRAY(SELECT place FROM old))),
+    gone AS (DELETE FROM eventkit_low_water WHERE ctid = ANY (ARRAY(SELECT place FROM old))),
     -- The first ready task of each priority: dead entries before it are scanned only once.
     found (priority, run_at) AS (
         (
@@ -137,9 +137,9 @@ BEGIN
         WHERE f.priority NOT IN (SELECT o.priority FROM old AS o)
         UNION ALL
         SELECT 0, NULL, NULL
-        WHERE NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1) AND NOT EXISTS (SELECT FROM found WHERE priority = 0)
+        WHERE NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1) AND NOT EXISTS (SELECT FROM found WHERE priority = 0)
     )
-    INSERT INTO eventkit_low (queue, priority, run_at, wake_at, raise_at, look_at)
+    INSERT INTO eventkit_low_water (queue, priority, run_at, wake_at, raise_at, look_at)
     SELECT
         $1, w.priority, least(safe, w.run_at), least(safe, (SELECT f.wake_at FROM first AS f)),
         clock_timestamp() + greatest(interval '100 ms', 10 * (clock_timestamp() - began)),
@@ -167,7 +167,7 @@ BEGIN
     SELECT $1, $2, $3, $4, $5
     WHERE
         NOT EXISTS (SELECT FROM eventkit_queue AS q WHERE q.name = $1 AND q.max_size IS NOT NULL)
-        AND EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4)
+        AND EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = $4)
     RETURNING id, marked AND (
         current_setting('transaction_isolation') <> 'read committed'
         OR EXISTS (SELECT FROM eventkit_sleeper AS s WHERE s.name = 'task:' || $1 AND s.until > clock_timestamp())
@@ -176,8 +176,8 @@ BEGIN
         IF EXISTS (SELECT FROM eventkit_room($1) AS r WHERE r.size >= r.max_size) THEN
             RETURN NULL;
         END IF;
-        IF NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = $4) THEN
-            INSERT INTO eventkit_low (queue, priority) VALUES ($1, $4);
+        IF NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = $4) THEN
+            INSERT INTO eventkit_low_water (queue, priority) VALUES ($1, $4);
         END IF;
         INSERT INTO eventkit_task (queue, payload, headers, priority, max_attempts)
         VALUES ($1, $2, $3, $4, $5)
@@ -188,7 +188,7 @@ BEGIN
         );
     END IF;
     IF asleep THEN
-        PERFORM eventkit_wake('task', $1);
+        PERFORM eventkit_notify_waiters('task', $1);
     END IF;
     RETURN added;
 END
@@ -215,7 +215,7 @@ DECLARE
         now + eventkit_check_seconds('expires', $7, -3162240000000) * interval '1 ms', date_trunc('milliseconds', $8)
     );
     best integer := coalesce($3, 0);
-    stirred boolean := eventkit_stir('task', eventkit_check_name('queue', $1));
+    woken boolean := eventkit_wake('task', eventkit_check_name('queue', $1));
     bound bigint := (SELECT r.max_size FROM eventkit_room($1) AS r);
     added bigint;
 BEGIN
@@ -243,9 +243,9 @@ BEGIN
             'queue % has reached its max_size: run more workers, or configure a larger max_size', quote_literal($1)
         USING ERRCODE = 'configuration_limit_exceeded';
     END IF;
-    INSERT INTO eventkit_low (queue, priority, run_at)
+    INSERT INTO eventkit_low_water (queue, priority, run_at)
     SELECT $1, best, CASE WHEN due < now THEN due ELSE '-infinity' END
-    WHERE due < now OR NOT EXISTS (SELECT FROM eventkit_low AS l WHERE l.queue = $1 AND l.priority = best);
+    WHERE due < now OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = $1 AND l.priority = best);
     RETURN added;
 END
 $$
@@ -266,7 +266,7 @@ CREATE OR REPLACE FUNCTION eventkit_unblock(queue text, lanes text[]) RETURNS bo
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    stirred boolean := eventkit_stir('task', $1);
+    woken boolean := eventkit_wake('task', $1);
     lane text;
 BEGIN
     FOR lane IN SELECT DISTINCT l FROM unnest($2) AS l ORDER BY l LOOP
@@ -294,7 +294,7 @@ BEGIN
         WHERE id = ANY (ARRAY(SELECT id FROM first))
         RETURNING priority, run_at
     )
-    INSERT INTO eventkit_low (queue, priority, run_at)
+    INSERT INTO eventkit_low_water (queue, priority, run_at)
     SELECT $1, f.priority, min(f.run_at) FROM freed AS f GROUP BY f.priority;
     RETURN true;
 END

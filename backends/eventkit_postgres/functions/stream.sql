@@ -32,7 +32,7 @@ BEGIN
         );
     END IF;
     IF asleep THEN
-        PERFORM eventkit_wake('event', $1);
+        PERFORM eventkit_notify_waiters('event', $1);
     END IF;
     RETURN published;
 END

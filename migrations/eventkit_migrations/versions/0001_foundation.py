@@ -16,7 +16,7 @@ What the columns do not show:
 * ``eventkit_identity`` has one row, created with the tables: readers that store offsets compare its id to detect
   another database.  ``schema_hash`` is that of the statements that created the tables (`database.schema_hash`).
 * ``eventkit_topic.pruned_to`` is the highest offset ever pruned from the topic.  This table,
-  ``eventkit_channel``, ``eventkit_recipient`` (consumers with an inbox) and ``eventkit_queue`` store how
+  ``eventkit_channel``, ``eventkit_inbox_settings`` (consumers with an inbox) and ``eventkit_queue`` store how
   long rows are kept, in milliseconds, and how many; NULL means no limit.  A channel without a row keeps
   notifications for a day.
 * ``eventkit_task_now`` shows tasks in the state they have by the clock: a task that is due but was not promoted yet
@@ -33,8 +33,8 @@ What the columns do not show:
 * ``eventkit_result.id`` is JSON: a task's number, or a string in quotes.
 * ``eventkit_key`` holds the keys of deleted tasks until the reservation ends; a trigger enforces it for plain
   INSERTs too.
-* ``eventkit_staged`` holds the staged rows of several processes, a chunk for one topic or queue in a row,
-  until one process moves them to their table; ``eventkit_written`` has the last batch of each writer, so
+* ``eventkit_staged_rows`` holds the staged rows of several processes, a chunk for one topic or queue in a row,
+  until one process moves them to their table; ``eventkit_written_batch`` has the last batch of each writer, so
   that none is moved twice.  On Postgres a chunk is arrays and not JSON; a crash of the server loses it, and
   the batch is written again.
 * ``eventkit_lake`` has the location of the files of each archived topic, and the offset up to which they are
