@@ -15,9 +15,9 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from .. import checks, retry
+from ..handling import APPS
 from ..kit import connect, connect_async
 from ..protocols import AsyncEventKit, EventKit
-from ..rota import APPS
 from ..values import Event, Notification
 from .declarations import (
     Backoff,
