@@ -11,8 +11,10 @@ import eventkit
 from eventkit import AsyncTaskContext, Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
 from eventkit.app.declarations import Refused
 from eventkit.app.task import progress_value
+from eventkit.checks import FOREVER
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
+from eventkit.handling import failure
 from eventkit.testing import advance, assert_published
 
 
@@ -55,6 +57,17 @@ def test_what_a_function_raises_says_what_comes_next(
     advance(kit, 30)
     assert {one.message.id for one in drained(raising=False)} == {ids["retry"], ids["snooze"]}
     assert kit.queue("default").get(ids["snooze"]).attempt == 0
+
+
+@proves("A4")
+@pytest.mark.parametrize(
+    ("delay", "milliseconds"),
+    [(1.5, 1500), (timedelta(seconds=2), 2000), (-1, 0), (float("nan"), 0), ("soon", 0), (float("inf"), FOREVER)],
+)
+def test_an_invalid_delay_keeps_no_task_from_its_outcome(delay: Any, milliseconds: int) -> None:
+    for error in (Retry(delay), Snooze(delay)):
+        operation: Any = failure(ANY_TASK, error)
+        assert operation.delay == milliseconds
 
 
 @proves("A4")

@@ -50,7 +50,7 @@ def test_a_subscriber_is_called_with_each_event_in_order(kit: EventKit, url: str
     assert seen == [1, 2, 2, 2, 3, 4, 5]
 
 
-@proves("J4")
+@proves("J4", "A6")
 def test_what_fails_for_good_is_skipped_or_stops_the_consumer(kit: EventKit, url: str) -> None:
     app, seen = App(url), list[Any]()
 
@@ -84,6 +84,8 @@ def test_what_fails_for_good_is_skipped_or_stops_the_consumer(kit: EventKit, url
     assert [item for item in seen if item[0] == "skip"] == [("skip", 1), ("skip", 2), ("skip", 2), ("skip", 3)]
     assert [item for item in seen if item[0] == "stop"] == [("stop", 1)]
     assert orders.offset("stopping") == offsets[0]
+    # Another attempt cannot read the payload either: twice for the second event, and once for the last one.
+    assert worker.metrics.events.of("orders", "skipping", "failed").value == 3
 
 
 @proves("J4")

@@ -266,10 +266,10 @@ def _answer(request: Request, url: str | None) -> Answer:
             pickle.dumps(plain)
         except Exception as error:
             raise unsaved(error) from error
-        answer = "returned", plain
+        kind, value = "returned", plain
     except BaseException as error:
-        answer = _portable(error, trace(error))
-    return (*answer, context is not None and context.settled)
+        kind, value = _portable(error, trace(error))
+    return kind, value, context is not None and context.settled
 
 
 @cache
