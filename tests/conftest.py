@@ -32,6 +32,7 @@ if len(os.fsencode(tempfile.gettempdir())) > 60:
 from eventkit.conformance.fixtures import connect, engine, flavour, kit, loop  # noqa: E402, F401  # for the tests beside the suite
 
 OWNED = pytest.StashKey[OwnedFolder]()
+SHARE_A_SERVICE = ("tests/http/test_http_live.py", "tests/http/test_http_serving.py")
 
 
 def shared_folder(config: pytest.Config) -> Path:
@@ -71,14 +72,15 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the tests of Spark together, whose Java process takes a gigabyte, and spread all others."""
+    """Keep the tests of Spark together, whose Java process takes a gigabyte, and those that share a running service."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class SparkTogether(LoadScopeScheduling):
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            file = nodeid.partition("::")[0]
+            return "spark" if file.startswith("tests/spark/") else file if file in SHARE_A_SERVICE else nodeid
 
-    return SparkTogether(config, log)
+    return Together(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
