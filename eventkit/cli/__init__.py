@@ -1,7 +1,8 @@
 """The command line ``eventkit``, for operators.
 
-Each group of commands is a module of plain functions.  `database` opens kits, `console` prints, `commands` assembles
-the commands.  Commands import the library when they run, so that ``eventkit --help`` is fast.
+A command is a function: `settings.command` declares its options, opens its database and prints the result that it
+returns, a value of `output`; `commands` assembles all.  Commands import the library when they run, so that
+``eventkit --help`` is fast.
 
 It needs ``pip install 'eventkit-db[cli]'``; without that, ``eventkit`` prints this remedy.
 """
