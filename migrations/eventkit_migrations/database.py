@@ -11,7 +11,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from eventkit.errors import UnknownBackend
 from eventkit.kit import backend_of
@@ -33,53 +33,67 @@ class Schema(Protocol):
     @property
     def name(self) -> str | None:
         """The schema of the tables; None where the kind of database has none."""
+        ...
 
     @property
     def functions_hash(self) -> str | None:
         """The hash of the functions, which a migration stores and compares; None without functions."""
+        ...
 
     def tables(self, revision: str) -> list[str]:
         """Return the statements that create the tables of a revision."""
+        ...
 
     def dropped(self, revision: str) -> list[str]:
         """Return the statements that drop the tables of a revision."""
+        ...
 
     def functions(self, replace: bool = False) -> list[str]:
         """Return the statements that create the functions, or replace those of another version."""
+        ...
 
     def functions_dropped(self) -> list[str]:
         """Return the statements that drop the functions."""
+        ...
 
     def prepared(self, statement: str) -> str:
         """Return a statement for a script, with the schema in its names."""
+        ...
 
     def escaped(self, statement: str) -> str:
         """Return a prepared statement for the driver."""
+        ...
 
     def lock(self, connection: Connection) -> None:
         """Wait until no other transaction changes the schema, and lock it until the transaction ends."""
+        ...
 
     def make_room(self, connection: Connection) -> None:
         """Create the schema if it does not exist."""
+        ...
 
     def exists(self) -> bool:
         """Return whether the database exists, without creating it."""
+        ...
 
     def shown(self) -> str:
         """Return the URL for messages, without a password."""
+        ...
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Provide a connection that does not block writers."""
+        ...
 
     def locked(self) -> AbstractContextManager[Connection]:
         """Provide a connection in a transaction with an exclusive lock on the schema, and commit at the end."""
+        ...
 
 
 def of(url: str) -> Schema:
     """Return the schema of the database at *url*."""
     if ":" not in url:
         raise UnknownBackend(f"{url!r} is not a URL: write it as in 'sqlite:///events.db'")
-    backend = backend_of(url)
+    backend: Any = backend_of(url)
     if not hasattr(backend, "schema"):
         raise UnknownBackend(
             f"the backend for {url.partition(':')[0]!r} has no function schema(url): create its tables"
@@ -89,7 +103,8 @@ def of(url: str) -> Schema:
 
 def of_dialect(dialect: str, name: str = "eventkit") -> Schema:
     """Return the schema called *name* on a connection of SQLAlchemy's *dialect*."""
-    return cast(Schema, backend_of(f"{dialect}:").schema(None, name))  # type: ignore[attr-defined]  # of a foreign one
+    backend: Any = backend_of(f"{dialect}:")
+    return cast(Schema, backend.schema(None, name))
 
 
 def shown(url: str) -> str:
