@@ -150,3 +150,15 @@ def test_a_wait_whose_kit_is_closed_before_the_next_look_finds_nothing() -> None
     blocking, awaited = Loops(cast(Any, Closing())), AsyncLoops(cast(Any, AsyncClosing()))
     assert blocking.attempt(nothing, probe, 60) == []
     assert asyncio.run(awaited.attempt(nothing, probe, 60)) == []
+
+
+@pytest.mark.parametrize("file", ["stream.py", "queue.py", "channel.py", "outbox.py", "schedules.py"])
+def test_handles_return_what_execute_returns(file: str) -> None:
+    """A handle never looks at an answer, which is an awaitable in asyncio, so one class serves both flavours."""
+    returned = 0
+    for node in ast.walk(ast.parse((FOLDER / file).read_text("utf-8"))):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Call) and ast.unparse(child.func) == "self._execute":
+                assert isinstance(node, ast.Return), f"{file}:{child.lineno}: {ast.unparse(node)}"
+                returned += 1
+    assert returned

@@ -1,7 +1,7 @@
 """Each method of a kit and of its handles, called once with a kit of each flavour.
 
 The other tests of the methods that neither wait nor take part in transactions run with a sync kit: the handles of both
-flavours are the same classes, which return what `execute` returns without a look at it (``tests/test_layers.py``).
+flavours are the same classes, which return what `execute` returns without a look at it (``tests/test_loops.py``).
 """
 
 from datetime import UTC, datetime, timedelta
