@@ -304,7 +304,8 @@ class Listener:
         if thread is not None:
             with suppress(OSError):  # The thread may have ended.
                 self._wake_sender.send(b"x")
-            thread.join(2 * _ANSWER)
+            if thread.is_alive():  # A signal may have interrupted its start.
+                thread.join(2 * _ANSWER)
 
     def forked(self) -> None:
         """Mark the listener as closed in a forked child, which has no such thread."""

@@ -190,7 +190,7 @@ class Watcher:
             thread = self._thread
             if self._alarm is not None:
                 self._alarm.poke()
-        if thread is not None:
+        if thread is not None and thread.is_alive():  # A signal may have interrupted its start.
             thread.join(_STOPPING_TAKES)
 
     def _start(self) -> None:
