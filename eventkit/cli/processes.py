@@ -52,7 +52,9 @@ def _module(name: str) -> Any:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise Refused(f"there is no module {error.name!r}: run the command in your project's folder") from None
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        library = os.path.dirname(os.path.dirname(__file__)) + os.sep
+        frames = traceback.extract_tb(error.__traceback__)
+        place = next((frame for frame in reversed(frames) if not frame.filename.startswith(library)), frames[-1])
         where = f"{place.filename}, line {place.lineno}"
         if isinstance(error, SyntaxError):
             where = f"{error.filename}, line {error.lineno}"
