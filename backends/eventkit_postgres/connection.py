@@ -18,7 +18,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from eventkit.errors import Closed, Disconnected
 from eventkit.fork import closed_or_forked, track
-from eventkit.operations import Operation, Probe, Rows
+from eventkit.operations import Operation, Probe
 from eventkit.plans import Stop
 
 from .address import Address, shown
@@ -36,7 +36,6 @@ from .session import (
     drive_async,
     failed,
     options,
-    planned,
 )
 from .statements import AsyncKept, Kept, fetch_alone, fetch_alone_async, statements
 from .transaction import Home, execute_in, unwrap
@@ -131,26 +130,24 @@ class _Connection:
 
     def _execute_on(self, driver: Any, operation: Operation[T]) -> Steps[T]:
         statement = self._statements.get(type(operation))
-        single = statement is not None and statement.single and not self._address.pooled
+        alone = not operation.writes or (statement is not None and statement.single)
         # The number of statements to run outside a transaction: all (-1), the first, or none.
-        free = -1 if not operation.writes else 1 if operation.first_alone else 0
+        free = -1 if alone else 1 if operation.first_alone else 0
         if self._address.pooled:
             free = 0
-        begun = False
-
-        def fetch(step: Operation[Any]) -> Steps[Rows]:
-            nonlocal free, begun
-            if not free and not begun:
-                yield driver.execute(self._begin)
-                begun = True
-            free -= 1
-            rows: Rows = yield self._fetch(driver, self._statements, step)
-            return rows
-
+        plan, rows, begun = operation.plan(), None, False
         try:
-            if single:
-                return operation.decode((yield self._fetch(driver, self._statements, operation)))
-            answer = yield from planned(operation.plan(), fetch)
+            while True:
+                try:
+                    step = plan.send(rows)  # type: ignore[arg-type]  # None begins the plan
+                except StopIteration as done:
+                    answer: T = done.value
+                    break
+                if not free and not begun:
+                    yield driver.execute(self._begin)
+                    begun = True
+                free -= 1
+                rows = yield self._fetch(driver, self._statements, step)
             if begun:
                 yield from self._commit(driver)
         except BaseException:
