@@ -176,7 +176,7 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
 
     def _take(self, wanted: int) -> Plan[Rows]:
-        return (yield from Take(self.queue, self.worker, wanted, self.lease, self.token).rows())
+        return Take(self.queue, self.worker, wanted, self.lease, self.token).rows()
 
     def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
         """Append the tasks of *rows*, in order; mark those dead that do not decode, and return their number."""

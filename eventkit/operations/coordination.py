@@ -206,7 +206,7 @@ class ClaimInOrder(Claim, frozen=True):
     first_alone: ClassVar[bool] = False
 
     def _take(self, wanted: int) -> Plan[Rows]:
-        return (yield from through_the_gate(self.queue, wanted, self.lease, self._lease))
+        return through_the_gate(self.queue, wanted, self.lease, self._lease)
 
     def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
         """Draw tickets until enough tasks are leased.  Each is leased or set aside, so that no claim draws it again."""
