@@ -58,10 +58,14 @@ class Remote:
             raise RuntimeError(answer)
         return answer
 
-    def close(self) -> None:
-        """Close the object and end its process."""
+    def end(self) -> None:
+        """Let the process close the object and end."""
         with contextlib.suppress(OSError):  # It may have failed and ended.
             self._pipe.send(None)
+
+    def close(self) -> None:
+        """Close the object and end its process."""
+        self.end()
         self._process.join(10)
         self._process.kill()
 
@@ -102,6 +106,8 @@ class Processes:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for remote in self._remotes:
+            remote.end()
         for remote in self._remotes:
             remote.close()
 
