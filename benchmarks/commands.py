@@ -1,7 +1,6 @@
 """The command line: its start, and the import of a file of a million lines."""
 
 import json
-import re
 import subprocess
 import sys
 import time
@@ -11,70 +10,61 @@ from time import perf_counter
 
 import eventkit
 
-from .report import Table, milliseconds, verdict
-from .settings import Settings
+from .databases import Database, Settings
+from .processes import status
+from .report import NO_BAR, Table, at_least, at_most, megabytes, milliseconds, thousands
+from .rounds import seconds
 
 _EVENTKIT = (sys.executable, "-m", "eventkit.cli")
-_HELP = 0.3
-_LINES = 60_000
+_LINES = {"SQLite": 60_000, "Postgres": 40_000}
+"""The required lines a second."""
+
 _CONSTANT = 1.1
 """The largest accepted ratio to the memory for a tenth of the file."""
 
 
-def measure(settings: Settings) -> Iterator[Table]:
-    """Measure the help, and a file into a file."""
-    yield _help(settings)
-    folder = settings.folder("commands")
-    yield files(settings, "", f"sqlite:///{folder}/kit.db", folder, _LINES)
+def measure(settings: Settings, database: Database) -> Iterator[Table]:
+    """Measure the help, and files of two lengths that the command enqueues and publishes."""
+    if database.name == "SQLite":
+        yield _help()
+    yield _files(settings, database)
 
 
-def _help(settings: Settings) -> Table:
-    table = Table("Commands: the help", ("command", "best of five", "bar", "reached"))
+def _help() -> Table:
+    table = Table("Commands: the help", "command | best of five | bar | reached")
     for words in (("--help",), ("queue", "--help"), ("message", "enqueue", "--help")):
-        times = []
-        for _ in range(5):
-            begun = perf_counter()
-            subprocess.run([*_EVENTKIT, *words], check=True, stdout=subprocess.DEVNULL)
-            times.append(perf_counter() - begun)
-        best = min(times)
-        named = f"eventkit {' '.join(words)}"
+        best = min(
+            seconds(lambda: subprocess.run([*_EVENTKIT, *words], check=True, stdout=subprocess.DEVNULL))  # noqa: B023
+            for _ in range(5)
+        )
         # A subcommand also loads the code for its options; the bar is for the help, which loads none.
-        bar = (f"≤ {milliseconds(_HELP)}", verdict(best <= _HELP)) if words == ("--help",) else ("–", "–")
-        table.add([named, milliseconds(best), *bar])
+        bar = at_most(best, 0.3 if words == ("--help",) else None, milliseconds)
+        table.add(f"eventkit {' '.join(words)}", milliseconds(best), *bar)
     return table
 
 
-def files(settings: Settings, title: str, url: str, folder: str, bar: int) -> Table:
-    """Return a table of files of two lengths that the command enqueues and publishes."""
+def _files(settings: Settings, database: Database) -> Table:
+    url, folder = database.new(), settings.folder("commands")
     eventkit.connect(url).close()
-    most = settings.count(1_000_000, least=4_000)
+    most = settings.count(500_000, least=4_000)
     table = Table(
-        f"{title}Commands: files of tasks and events".strip(),
-        ("command", "lines", "lines/s", "bar", "reached", "memory at most", "bar for it", "kept"),
+        "Commands: files of tasks and events",
+        "command | lines | lines/s | bar | reached | memory at most | bar for it | kept",
     )
     for words in (("message", "enqueue", "jobs"), ("stream", "publish", "orders")):
         allowed = None
-        for lines in (settings.count(100_000, least=2_000), most):
+        for lines in (settings.count(50_000, least=2_000), most):
             file = Path(folder, f"{lines}.ndjson")
             if not file.exists():
                 with file.open("w", encoding="utf-8") as stream:
                     stream.writelines(
                         json.dumps({"to": f"ann{n}@example.com", "order": n}) + "\n" for n in range(lines)
                     )
-            rate, megabytes = _fed(words, file, url)
-            table.add(
-                [
-                    f"eventkit {' '.join(words)} --file",
-                    f"{lines:,}",
-                    f"{rate:,.0f}",
-                    f"≥ {bar:,}" if lines == most else "–",
-                    verdict(rate >= bar) if lines == most else "–",
-                    f"{megabytes:.0f} MB",
-                    "–" if allowed is None else f"≤ {allowed:.0f} MB",
-                    "–" if allowed is None else verdict(megabytes <= allowed),
-                ]
-            )
-            allowed = _CONSTANT * megabytes
+            rate, size = _fed(words, file, url)
+            bar = at_least(rate, _LINES[database.name]) if lines == most else NO_BAR
+            kept = at_most(size, allowed, megabytes)
+            table.add(f"eventkit {' '.join(words)} --file", f"{lines:,}", thousands(rate), *bar, megabytes(size), *kept)
+            allowed = _CONSTANT * size
     return table
 
 
@@ -86,20 +76,11 @@ def _fed(words: tuple[str, ...], file: Path, url: str) -> tuple[float, float]:
     )
     greatest = 0.0
     while process.poll() is None:
-        greatest = _greatest(process.pid) or greatest
+        # The maximum that `wait4` returns includes the parent's size at the fork.
+        greatest = max(greatest, status(process.pid, "VmHWM") / 1024)
         time.sleep(0.02)
     took = perf_counter() - begun
     said, _ = process.communicate()
     if process.returncode:
         raise AssertionError(f"eventkit {words} ended with {process.returncode}")
     return json.loads(said)["number"] / took, greatest
-
-
-def _greatest(pid: int) -> float:
-    """Return the maximum megabytes of a process so far; those of `wait4` include its parent's at the fork."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text("utf-8")
-    except OSError:
-        return 0.0
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) / 1024 if found else 0.0

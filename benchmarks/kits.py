@@ -1,29 +1,26 @@
-"""eventkit as contestants, sync and async."""
+"""eventkit as contestants, sync and async, on the database at a URL."""
 
-import asyncio
 from itertools import islice
-from time import perf_counter
 from typing import Any
 
 import eventkit
 
-from .payloads import payloads
-from .rounds import Contestant
+from .contestants import PREFETCH, WithAsyncKit, WithKit, consume, payloads
 
 
-class Kit(Contestant):
+class Kit(WithKit):
     """A sync kit."""
 
-    def __init__(self, folder: str) -> None:
-        self._kit = eventkit.connect(f"sqlite:///{folder}/kit.db")
-        self._work, self._other = self._kit.queue("work"), self._kit.queue("other")
-        self._topic = self._kit.stream("topic")
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._work, other, self._topic = self.kit.queue("work"), self.kit.queue("other"), self.kit.stream("topic")
+        self.enqueue, self.enqueue_many = other.enqueue, other.enqueue_many
+        self.publish, self.publish_many = self._topic.publish, self._topic.publish_many
 
     def fill(self, count: int) -> None:
-        """Add tasks as fast as possible."""
         self._work.enqueue_many(payloads(count))
 
-    def crowd(self, state: str, count: int) -> None:
+    def fill_beside(self, state: str, count: int) -> None:
         """Put *count* tasks in the given state beside those that `claim` will handle."""
         for _ in range(count // 1000):
             if state == "ready":
@@ -40,130 +37,49 @@ class Kit(Contestant):
         if state != "nothing" and getattr(stats, state) != min(count, 10_000):  # stats counts up to that.
             raise AssertionError(f"{count} tasks should be {state}: {stats}")
 
-    def enqueue(self, count: int) -> None:
-        """Enqueue tasks, one per transaction."""
-        enqueue = self._other.enqueue
-        for payload in payloads(count):
-            enqueue(payload)
+    def claim(self) -> None:
+        [task] = self._work.claim("worker")
+        self._work.ack(task)
 
-    def enqueue_many(self, count: int, size: int) -> None:
-        """Enqueue tasks, *size* per transaction."""
-        source = payloads(count)
-        for _ in range(count // size):
-            self._other.enqueue_many(islice(source, size))
-
-    def claim(self, count: int) -> None:
-        """Claim and ack, one by one."""
-        queue = self._work
-        for _ in range(count):
-            [task] = queue.claim("worker")
-            queue.ack(task)
-
-    def claim_many(self, count: int, size: int) -> None:
-        """Claim and ack, *size* per transaction."""
-        queue = self._work
-        for _ in range(count // size):
-            queue.ack_many(queue.claim("worker", size))
-
-    def publish(self, count: int) -> None:
-        """Publish events, one per transaction."""
-        publish = self._topic.publish
-        for payload in payloads(count):
-            publish(payload)
-
-    def publish_many(self, count: int, size: int) -> None:
-        """Publish events, *size* per transaction."""
-        source = payloads(count)
-        for _ in range(count // size):
-            self._topic.publish_many(islice(source, size))
+    def claim_many(self, size: int) -> None:
+        self._work.ack_many(self._work.claim("worker", size))
 
     def read(self, count: int) -> None:
-        """Read the first events, a thousand at a time, and decode the payloads."""
         after = 0
         for _ in range(count // 1000):
             after = self._topic.read(after)[-1].offset
 
     def subscribe(self, count: int) -> None:
-        """Read the first events, one by one."""
         with self._topic.subscribe(start="earliest") as events:
             for _ in islice(events, count):
                 pass
 
-    def close(self) -> None:
-        """Close the kit."""
-        self._kit.close()
 
+class AsyncKit(WithAsyncKit):
+    """An async kit."""
 
-class AsyncKit(Contestant):
-    """An async kit, whose calls are awaited one after the other."""
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._work, other, self._topic = self.kit.queue("work"), self.kit.queue("other"), self.kit.stream("topic")
+        self.enqueue, self.enqueue_many = other.enqueue, other.enqueue_many
+        self.publish, self.publish_many = self._topic.publish, self._topic.publish_many
 
-    def __init__(self, folder: str) -> None:
-        self._runner = asyncio.Runner()
-        self._kit: Any = self._runner.run(_connect(f"sqlite:///{folder}/kit_async.db"))
-        self._work, self._other = self._kit.queue("work"), self._kit.queue("other")
-        self._topic = self._kit.stream("topic")
+    async def fill(self, count: int) -> None:
+        await self._work.enqueue_many(payloads(count))
 
-    def time(self, work: str, *arguments: Any) -> float:
-        """Return the seconds that the work took, inside the event loop."""
+    async def claim(self) -> None:
+        [task] = await self._work.claim("worker")
+        await self._work.ack(task)
 
-        async def run() -> float:
-            start = perf_counter()
-            await getattr(self, work)(*arguments)
-            return perf_counter() - start
-
-        return self._runner.run(run())
-
-    def fill(self, count: int) -> None:
-        """Add tasks as fast as possible."""
-
-        async def fill() -> None:
-            await self._work.enqueue_many(payloads(count))
-
-        self._runner.run(fill())
-
-    async def enqueue(self, count: int) -> None:
-        """Enqueue tasks, one per transaction."""
-        for payload in payloads(count):
-            await self._other.enqueue(payload)
-
-    async def enqueue_many(self, count: int, size: int) -> None:
-        """Enqueue tasks, *size* per transaction."""
-        source = payloads(count)
-        for _ in range(count // size):
-            await self._other.enqueue_many(islice(source, size))
-
-    async def claim(self, count: int) -> None:
-        """Claim and ack, one by one."""
-        queue = self._work
-        for _ in range(count):
-            [task] = await queue.claim("worker")
-            await queue.ack(task)
-
-    async def claim_many(self, count: int, size: int) -> None:
-        """Claim and ack, *size* per transaction."""
-        queue = self._work
-        for _ in range(count // size):
-            await queue.ack_many(await queue.claim("worker", size))
-
-    async def publish(self, count: int) -> None:
-        """Publish events, one per transaction."""
-        for payload in payloads(count):
-            await self._topic.publish(payload)
-
-    async def publish_many(self, count: int, size: int) -> None:
-        """Publish events, *size* per transaction."""
-        source = payloads(count)
-        for _ in range(count // size):
-            await self._topic.publish_many(islice(source, size))
+    async def claim_many(self, size: int) -> None:
+        await self._work.ack_many(await self._work.claim("worker", size))
 
     async def read(self, count: int) -> None:
-        """Read the first events, a thousand at a time, and decode the payloads."""
         after = 0
         for _ in range(count // 1000):
             after = (await self._topic.read(after))[-1].offset
 
     async def subscribe(self, count: int) -> None:
-        """Read the first events, one by one."""
         async with self._topic.subscribe(start="earliest") as events:
             left = count
             async for _ in events:
@@ -171,11 +87,8 @@ class AsyncKit(Contestant):
                 if not left:
                     break
 
-    def close(self) -> None:
-        """Close the kit and its event loop."""
-        self._runner.run(self._kit.close())
-        self._runner.close()
+    async def consume(self, count: int) -> None:
+        async def ack(tasks: list[Any]) -> int:
+            return len(await self._work.ack_many(tasks))
 
-
-async def _connect(url: str) -> Any:
-    return await eventkit.connect_async(url)
+        await consume(count, lambda: self._work.claim("consumer", PREFETCH), lambda task: task, ack)

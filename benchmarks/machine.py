@@ -7,15 +7,16 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 
 import apsw
 
-from .peers import PEERS
+from .peers_sqlite import PEERS
 
 
 def describe(folder: str) -> str:
     """Return a list of software, processor, kernel, and the file system of *folder*."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("eventkit", "apsw", "msgspec", *PEERS))
+    versions = ", ".join(f"{name} {version(name)}" for name in ("eventkit-db", "apsw", "msgspec", *PEERS))
     return "\n".join(
         (
             f"- {datetime.now(UTC):%Y-%m-%d %H:%M} UTC{_revision()}",
@@ -45,23 +46,20 @@ def version(distribution: str) -> str:
 
 
 def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _file_system(folder: str) -> str:
     """Return the type of the file system of *folder*."""
     folder = os.path.realpath(folder)
-    try:
-        with open("/proc/mounts") as file:
-            mounts = [line.split()[1:3] for line in file]
-    except OSError:
-        return "an unknown file system"
+    mounts = [line.split()[1:3] for line in _lines("/proc/mounts")]
     inside = [(point, kind) for point, kind in mounts if os.path.commonpath([point, folder]) == point]
-    return max(inside, key=lambda mount: len(mount[0]))[1]
+    return max(inside, key=lambda mount: len(mount[0]), default=("", "an unknown file system"))[1]
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text("utf-8").splitlines() if Path(path).exists() else []
 
 
 def _priority() -> str:
@@ -71,14 +69,9 @@ def _priority() -> str:
 
 
 def _revision() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty"],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=os.path.dirname(__file__),
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
     except (OSError, subprocess.CalledProcessError):
         return ""
     return f", revision {answer.stdout.strip()}"

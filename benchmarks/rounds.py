@@ -1,4 +1,4 @@
-"""Contestants, and the alternation between them.
+"""The alternation between contestants.
 
 In every round each contestant does the same work, in slices of some milliseconds that alternate with those of
 the others, in an order that reverses.  The ratio of two contestants is computed within a round, so that other load
@@ -13,25 +13,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from .contestants import CONSUMING
+
 SLICES = 10
 """Slices in a round."""
-
-
-class Contestant:
-    """A contestant with a method for each work that it supports."""
-
-    def can(self, work: str) -> bool:
-        """Return whether the contestant supports *work*."""
-        return hasattr(self, work)
-
-    def time(self, work: str, *arguments: Any) -> float:
-        """Return the seconds that the work took."""
-        start = perf_counter()
-        getattr(self, work)(*arguments)
-        return perf_counter() - start
-
-    def close(self) -> None:
-        """Release all resources."""
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -65,7 +50,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Party(Protocol):
-    """A contestant, possibly in another process, whose methods are called by name."""
+    """A contestant, possibly in other processes, whose methods are called by name."""
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call the method, and return its result."""
@@ -75,29 +60,43 @@ def contest(
     contestants: Mapping[str, Party],
     work: str,
     count: int,
-    *arguments: Any,
+    *size: int,
     rounds: int,
-    prepare: Callable[[Any, int], object] = lambda contestant, count: None,
     slices: int = SLICES,
+    unit: int = 1,
 ) -> Result:
     """Run *work* on *count* items in *rounds* rounds for each contestant that supports it, after a warm-up slice.
 
-    *prepare* adds the items that a slice consumes.
+    Each slice is a whole number of batches of *size*, and of *unit*.
     """
-    able = {name: remote for name, remote in contestants.items() if remote.call("can", work)}
+    able = {name: party for name, party in contestants.items() if party.call("can", work)}
     rates: dict[str, list[float]] = {name: [] for name in able}
-    size = count // slices
+    step = max((unit, *size))
+    number = max(step, count // slices // step * step)
 
-    def turn(backwards: bool, seconds: dict[str, float]) -> None:
+    def turn(backwards: bool, spent: dict[str, float]) -> None:
         for name in sorted(able, reverse=backwards):
-            prepare(able[name], size)
-            seconds[name] += able[name].call("time", work, size, *arguments)
+            if work in CONSUMING:
+                able[name].call("fill", number)
+            spent[name] += able[name].call("time", work, number, *size)
 
     turn(False, dict.fromkeys(able, 0.0))
     for _ in range(rounds):
-        seconds = dict.fromkeys(able, 0.0)
-        for number in range(slices):
-            turn(bool(number % 2), seconds)
+        spent = dict.fromkeys(able, 0.0)
+        for place in range(slices):
+            turn(bool(place % 2), spent)
         for name in able:
-            rates[name].append(size * slices / seconds[name])
+            rates[name].append(number * slices / spent[name])
     return Result(rates)
+
+
+def seconds(call: Callable[..., object], *arguments: Any) -> float:
+    """Return the time of a call."""
+    start = perf_counter()
+    call(*arguments)
+    return perf_counter() - start
+
+
+def p99(values: list[float]) -> float:
+    """Return the value that 99 % of *values* do not exceed."""
+    return sorted(values)[max(0, -(-len(values) * 99 // 100) - 1)]

@@ -1,16 +1,16 @@
-"""The delay from a commit in one process to the handler in another."""
+"""The delay from a call in one process to the handler in another, which sleeps."""
 
 import asyncio
 import random
 import select
 import statistics
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import msgspec
+import psycopg
 from eventkit_sqlite import watcher
 from eventkit_sqlite.library import open_connection
 from eventkit_sqlite.statements import STATEMENTS
@@ -18,80 +18,20 @@ from eventkit_sqlite.statements import STATEMENTS
 import eventkit
 from eventkit.operations.stream import ReadEvents
 
-from .bare import decode
+from .consumers import AsyncConsumers, Consumers, Receiver, ThreadReceiver, Wait
+from .contestants import decode
+from .databases import Database, Settings
+from .peers_postgres import PgQueuerAsyncpg
 from .processes import Remote
-from .report import Table, milliseconds, verdict
-from .settings import Settings
+from .report import NO_BAR, Table, milliseconds, verdict
+from .rounds import p99
 
-_MEDIAN, _P99 = 0.00012, 0.0015
-_BLOCKS = 10
-
-
-def measure(settings: Settings) -> Iterator[Table]:
-    """Measure the delays of single messages to a sleeping receiver."""
-    number = settings.count(1000, least=_BLOCKS) // _BLOCKS
-    table = Table(
-        "Cross-process wake",
-        (
-            "receiver",
-            "in",
-            "median since the commit returned",
-            "p99",
-            "median since before the call",
-            "p99",
-            "bar (since the commit returned)",
-            "reached",
-        ),
-        note=(
-            f"{number * _BLOCKS} messages a row, sent by the other process after pauses of 5 to 20 ms, so that the "
-            f"waiter sleeps; the rows take turns, {number} messages at a time. *bare* is a loop of inotify, "
-            "`PRAGMA data_version` and the statement that reads the events. The clock is CLOCK_MONOTONIC, which "
-            "processes share. A handler may run before the publisher's call returns, which counts as less "
-            "than zero."
-        ),
-    )
-    rows = [row for row in _ROWS if not settings.quick or (row.way, row.watch) == ("subscribe", "inotify")]
-    delays: dict[Row, list[tuple[float, float]]] = {row: [] for row in rows}
-    with ExitStack() as stack:
-        pairs = {row: _pair(stack, settings, row) for row in rows}
-        for receiver, _ in pairs.values():
-            receiver.ready()
-        for _ in range(_BLOCKS):
-            for row, (receiver, publisher) in pairs.items():
-                sent = publisher.call("publish", number)
-                arrived = receiver.call("arrivals", number)
-                delays[row] += [
-                    ((moment - returned) / 1e9, (moment - called) / 1e9)
-                    for (called, returned), moment in zip(sent, arrived, strict=True)
-                ]
-    for row in rows:
-        since_return, since_call = (sorted(values) for values in zip(*delays[row], strict=True))
-        median, p99 = statistics.median(since_return), _p99(since_return)
-        judged = row.watch == "inotify" and row.waiter is not BareWaiter
-        reached = verdict(median <= _MEDIAN and p99 <= _P99)
-        table.add(
-            [
-                row.name,
-                row.way,
-                f"**{milliseconds(median)}**",
-                milliseconds(p99),
-                milliseconds(statistics.median(since_call)),
-                milliseconds(_p99(since_call)),
-                *(("≤ 0.12 ms, p99 ≤ 1.5 ms", reached) if judged else ("–", "–")),
-            ]
-        )
-    yield table
+_TURNS = 5
+_NUMBER = {"SQLite": 500, "Postgres": 200}
 
 
-def _pair(stack: ExitStack, settings: Settings, row: "Row") -> tuple[Remote, Remote]:
-    folder = settings.folder(f"waking-{row.name}-{row.way}".replace(" ", "-"))
-    url = f"sqlite:///{folder}/kit.db?watch={row.watch}"
-    receiver = stack.enter_context(Remote(row.waiter, url, row.way))
-    return receiver, stack.enter_context(Remote(Publisher, url, row.way))
-
-
-class Publisher:
-    """A publisher to receivers that wait in *way*."""
+class Sender:
+    """A sender to receivers that wait in *way*."""
 
     def __init__(self, url: str, way: str) -> None:
         self._kit = eventkit.connect(url)
@@ -102,11 +42,11 @@ class Publisher:
         }
         self._send = calls[way]
 
-    def publish(self, number: int) -> list[tuple[int, int]]:
-        """Send *number* messages, and return when each call began and returned."""
+    def send(self, number: int, least: float, most: float) -> list[tuple[int, int]]:
+        """Send *number* messages after pauses between *least* and *most*; return when calls began and returned."""
         moments = []
         for _ in range(number):
-            time.sleep(random.uniform(0.005, 0.020))
+            time.sleep(random.uniform(least, most))
             before = time.monotonic_ns()
             self._send(None)
             moments.append((before, time.monotonic_ns()))
@@ -117,60 +57,38 @@ class Publisher:
         self._kit.close()
 
 
-class Receiver:
-    """A receiver that records when each message arrived; *wait* runs in a thread and calls `arrived`."""
+class BareSender(Sender):
+    """A sender that executes an INSERT with a NOTIFY in it."""
 
     def __init__(self, url: str, way: str) -> None:
-        self._arrivals: list[int] = []
-        self._ready = threading.Event()
-        threading.Thread(target=self._wait, args=(url, way), daemon=True).start()
-        if not self._ready.wait(30):
-            raise TimeoutError("no receiver waits after 30 s")
-        time.sleep(0.1)
+        self._connection = psycopg.connect(url, autocommit=True)
+        self._send = lambda payload: self._connection.execute(
+            "WITH notified AS MATERIALIZED (SELECT pg_notify('wake', '')) "
+            "INSERT INTO wake (payload) SELECT 'null' FROM notified"
+        )
 
-    def arrivals(self, number: int) -> list[int]:
-        """Return when each of *number* messages arrived, and forget them."""
-        deadline = time.monotonic() + 30
-        while len(self._arrivals) < number:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(self._arrivals)} of {number} messages arrived within 30 s")
-            time.sleep(0.01)
-        arrivals, self._arrivals = self._arrivals, []
-        return arrivals
-
-    def _wait(self, url: str, way: str) -> None:
-        raise NotImplementedError
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
 
-class Waiter(Receiver):
-    """A receiver that waits in a thread."""
+class PgQueuerSender(Sender):
+    """A sender with pgqueuer's enqueue."""
 
-    def _wait(self, url: str, way: str) -> None:
-        with eventkit.connect(url) as kit:
-            messages = _messages(kit, way)
-            self._ready.set()
-            for _ in messages:
-                self._arrivals.append(time.monotonic_ns())
+    def __init__(self, url: str, way: str) -> None:
+        self._peer = PgQueuerAsyncpg(url)
+        self._send = lambda payload: self._peer.run(self._peer._queries.enqueue("wake", b"null"))
 
-
-class AsyncWaiter(Receiver):
-    """A receiver that waits in an event loop."""
-
-    def _wait(self, url: str, way: str) -> None:
-        asyncio.run(self._wait_in_loop(url, way))
-
-    async def _wait_in_loop(self, url: str, way: str) -> None:
-        async with eventkit.connect_async(url) as kit:
-            messages = await _messages(kit, way)
-            self._ready.set()
-            async for _ in messages:
-                self._arrivals.append(time.monotonic_ns())
+    def close(self) -> None:
+        """Close the connection."""
+        self._peer.close()
 
 
-class BareWaiter(Receiver):
+class InotifyReceiver(ThreadReceiver):
     """A receiver for a stream with only inotify and apsw, in one thread."""
 
-    def _wait(self, url: str, way: str) -> None:
+    def wait(self, url: str) -> None:
+        """Wait until the log grows and the version changes, and read."""
         eventkit.connect(url).close()
         path = url.removeprefix("sqlite:///").partition("?")[0]
         connection = open_connection("apsw", path, "NORMAL", 5)
@@ -196,36 +114,170 @@ class BareWaiter(Receiver):
             for row in connection.execute(sql, ("wake", after, 1000)).fetchall():
                 after = row[0]
                 decode(row[2])
-                self._arrivals.append(time.monotonic_ns())
+                self.arrive()
+
+
+class ListenReceiver(ThreadReceiver):
+    """A receiver that listens, and deletes the rows that exist."""
+
+    def wait(self, url: str) -> None:
+        """Wait for notifications."""
+        with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE TABLE wake (id bigint GENERATED ALWAYS AS IDENTITY, payload json)")
+            listener.execute("LISTEN wake")
+            self._ready.set()
+            while True:
+                select.select([listener.fileno()], [], [])
+                listener.pgconn.consume_input()
+                while listener.pgconn.notifies():
+                    pass
+                for _ in connection.execute("DELETE FROM wake RETURNING id").fetchall():
+                    self.arrive()
+
+
+class PgQueuerReceiver(ThreadReceiver):
+    """A receiver with pgqueuer's worker."""
+
+    def __init__(self, url: str, *waits: Wait) -> None:
+        # A missing package raises here, and not in a thread that the caller waits for.
+        import asyncpg  # noqa: F401
+        import pgqueuer  # noqa: F401
+
+        super().__init__(url)
+
+    def wait(self, url: str) -> None:
+        """Run the worker."""
+        PgQueuerAsyncpg(url).close()
+        asyncio.run(self._run(url))
+
+    async def _run(self, url: str) -> None:
+        import asyncpg
+        import pgqueuer
+
+        worker = pgqueuer.PgQueuer(pgqueuer.AsyncpgDriver(await asyncpg.connect(url)))
+
+        @worker.entrypoint("wake")
+        async def handle(job: Any) -> None:
+            self.arrive()
+
+        asyncio.get_running_loop().call_later(2, self._ready.set)
+        await worker.qm.run()
+
+
+_IDLE, _STEADY, _HELD = "idle", "40 a second", "while an unrelated transaction stays open"
+_PAUSES = {"SQLite": (0.005, 0.02), _IDLE: (0.03, 0.09), _STEADY: (0.025, 0.025), _HELD: (0.03, 0.09)}
+"""Seconds between two messages."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A receiver to measure."""
+    """The receiver, the sender, the situation, and the bars for the median and the 99th percentile of the delay."""
 
     name: str
-    waiter: type[Receiver]
+    receiver: type[Receiver]
+    sender: type[Sender]
     way: str
-    watch: str = "inotify"
+    when: str = "SQLite"
+    bars: tuple[float, float | None] | None = None
+    options: str = ""
 
 
-_ROWS = (
-    Row("bare", BareWaiter, "subscribe"),
-    *(Row("sync kit", Waiter, way) for way in ("subscribe", "work", "listen")),
-    *(Row("async kit", AsyncWaiter, way) for way in ("subscribe", "work", "listen")),
-    Row("sync kit, polling", Waiter, "subscribe", "poll"),
-    Row("async kit, polling", AsyncWaiter, "subscribe", "poll"),
-)
+_KITS: tuple[tuple[str, type[Receiver]], ...] = (("sync kit", Consumers), ("async kit", AsyncConsumers))
+_ROWS = {
+    "SQLite": (
+        Row("bare", InotifyReceiver, Sender, "subscribe"),
+        *(
+            Row(name, kit, Sender, way, bars=(0.00012, 0.0015))
+            for name, kit in _KITS
+            for way in ("subscribe", "work", "listen")
+        ),
+        *(Row(f"{name}, polling", kit, Sender, "subscribe", options="?watch=poll") for name, kit in _KITS),
+    ),
+    "Postgres": (
+        Row("bare NOTIFY to LISTEN", ListenReceiver, BareSender, "work", _IDLE),
+        *(Row(name, kit, Sender, way, _IDLE, (0.001, 0.003)) for name, kit in _KITS for way in ("work", "subscribe")),
+        Row("pgqueuer", PgQueuerReceiver, PgQueuerSender, "work", _IDLE),
+        Row("bare NOTIFY to LISTEN", ListenReceiver, BareSender, "work", _STEADY),
+        *(Row(name, kit, Sender, "work", _STEADY, (0.0015, None)) for name, kit in _KITS),
+        Row("pgqueuer", PgQueuerReceiver, PgQueuerSender, "work", _STEADY),
+        *(Row(name, kit, Sender, way, _HELD) for name, kit in _KITS for way in ("work", "subscribe")),
+    ),
+}
+_TITLES = {
+    "SQLite": "Cross-process wake",
+    "Postgres": "Postgres, from the call to the handler in another process",
+}
+_NOTES = {
+    "SQLite": "The pauses last 5 to 20 ms, so that the waiter sleeps. *bare* is a loop of inotify, `PRAGMA "
+    "data_version` and the statement that reads the events. The bar is for the delay since the commit returned.",
+    "Postgres": "*idle*: 30 to 90 ms apart. The unrelated transaction has an id and stays open from before the first "
+    "of a turn until after the last. The bar is for the delay since before the call.",
+}
 
 
-def _messages(kit: Any, way: str) -> Any:
-    handles = {
-        "subscribe": lambda: kit.stream("wake").subscribe(),
-        "work": lambda: kit.queue("wake").work(),
-        "listen": lambda: kit.channel("wake").listen(),
-    }
-    return handles[way]()
+def measure(settings: Settings, database: Database) -> Iterator[Table]:
+    """Measure the delays of single messages to a sleeping receiver."""
+    number = settings.count(_NUMBER[database.name], least=_TURNS) // _TURNS
+    rows = _ROWS[database.name]
+    if settings.quick and database.name == "SQLite":
+        rows = tuple(row for row in rows if row.way == "subscribe" and not row.options)
+    missing: dict[str, str] = {}
+    delays: dict[Row, list[tuple[float, float]]] = {}
+    with ExitStack() as stack:
+        pairs: dict[Row, tuple[Remote, Remote, str]] = {}
+        for row in rows:
+            url = database.new(row.options)
+            receiver = stack.enter_context(Remote(row.receiver, url, Wait(row.way, "wake")))
+            sender = stack.enter_context(Remote(row.sender, url, row.way))
+            try:
+                receiver.ready()
+                sender.ready()
+                pairs[row] = receiver, sender, url
+            except RuntimeError as error:
+                if row.name != "pgqueuer":
+                    raise
+                missing[row.name] = f"{row.name} takes no part: {str(error).strip().splitlines()[-1]}."
+        for _ in range(_TURNS):
+            for row, (receiver, sender, url) in pairs.items():
+                with psycopg.connect(url) if row.when == _HELD else nullcontext() as elsewhere:
+                    if elsewhere is not None:
+                        elsewhere.execute("CREATE TEMP TABLE unrelated AS SELECT pg_current_xact_id()")
+                    sent = sender.call("send", number, *_PAUSES[row.when])
+                    arrived = receiver.call("arrivals", number)
+                delays.setdefault(row, []).extend(
+                    ((moment - called) / 1e9, (moment - returned) / 1e9)
+                    for (called, returned), moment in zip(sent, arrived, strict=True)
+                )
+    yield _table(database.name, delays, number * _TURNS, missing)
 
 
-def _p99(values: list[float]) -> float:
-    """Return the value that 99 % of the sorted *values* do not exceed."""
-    return values[max(0, -(-len(values) * 99 // 100) - 1)]
+def _table(database: str, delays: dict[Row, list[tuple[float, float]]], number: int, missing: dict[str, str]) -> Table:
+    columns = "receiver | in | median since before the call | p99 | bar | reached"
+    table = Table(
+        _TITLES[database],
+        columns.replace("in |", "in | median since the commit returned | p99 |")
+        if database == "SQLite"
+        else f"when | {columns}",
+        note=f"{number} messages a row, sent by another process, {number // _TURNS} at a time in turns. "
+        f"{_NOTES[database]} The clock is CLOCK_MONOTONIC, which processes share. A handler may run before the "
+        f"sender's call returns, which counts as less than zero. {' '.join(missing.values())}".strip(),
+    )
+    idle: dict[tuple[str, str], float] = {}
+    for row, pairs in delays.items():
+        called, returned = ([pair[place] for pair in pairs] for place in (0, 1))
+        judged = returned if database == "SQLite" else called
+        median, tail = statistics.median(judged), p99(judged)
+        bar = NO_BAR
+        if row.when == _HELD:
+            bar = ("as idle", verdict(median <= 1.25 * idle[row.name, row.way]))
+        elif row.bars is not None:
+            least, most = row.bars
+            text = f"≤ {least * 1000:g} ms" + ("" if most is None else f", p99 ≤ {most * 1000:g} ms")
+            bar = (text, verdict(median <= least and (most is None or tail <= most)))
+        if row.when == _IDLE:
+            idle[row.name, row.way] = median
+        cells = [row.name, row.way] if database == "SQLite" else [row.when, row.name, row.way]
+        for values in (returned, called) if database == "SQLite" else (called,):
+            shown = milliseconds(statistics.median(values))
+            cells += [f"**{shown}**" if values is judged else shown, milliseconds(p99(values))]
+        table.add(*cells, *bar)
+    return table

@@ -11,14 +11,13 @@ import pytest
 # The benchmarks are not part of the distribution.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.postgres import GROUPS
-from benchmarks.postgres.bare import Bare
-from benchmarks.postgres.kits import Kit
-from benchmarks.spark import GROUPS as SPARK_GROUPS
+from benchmarks.__main__ import GROUPS
+from benchmarks.bare_postgres import Bare
+from benchmarks.kits import Kit
 
 ROOT = Path(__file__).parent.parent
 QUICK = "postgres-schedules"
-OTHERS = [group for group in (*GROUPS, *SPARK_GROUPS) if group != QUICK]
+OTHERS = [group for group in GROUPS if group.startswith(("postgres", "spark")) and group != QUICK]
 
 
 @pytest.mark.parametrize("group", [QUICK, *(pytest.param(group, marks=pytest.mark.slow) for group in OTHERS)])
@@ -53,7 +52,7 @@ def test_bare_leaves_what_the_kit_leaves(work: str, arguments: tuple[int, ...], 
             connection.execute("DROP SCHEMA IF EXISTS eventkit CASCADE")
         party: Any = contestant(postgres)
         party.fill(10)
-        getattr(party, work)(*arguments)
+        party.time(work, *arguments)
         party.close()
         with psycopg.connect(postgres, autocommit=True) as connection:
             tasks = "SELECT id, queue, state, priority, attempt, payload::text FROM eventkit.eventkit_task ORDER BY id"
