@@ -197,7 +197,7 @@ def test_the_documentation_has_its_size() -> None:
     lines = {kind: count_lines(FOREIGN.rglob(f"*.{kind}")) for kind in ("py", "sql")}
     page = (FOREIGN.parent.parent / "docs" / "backends.md").read_text("utf-8")
     assert f"{lines['py']} lines of Python and {lines['sql']:,} of SQL" in page, lines
-    assert lines["py"] <= 700
+    assert lines["py"] <= 710
 
 
 def count_lines(files: Iterator[Path]) -> int:

@@ -27,7 +27,27 @@ _inherited: set[str] = set()
 """The files that the parent had open when it forked this process, whose locks SQLite takes for this process's own."""
 
 
-class Connection:
+class _Sleeping:
+    """The names that are the same in both flavours."""
+
+    watcher: Watcher
+
+    @property
+    def closing(self) -> bool:
+        """Whether `end_sleep` was called."""
+        return self.watcher.closing
+
+    def rouse(self) -> None:
+        """Make every `sleep` execute its probe again."""
+        self.watcher.wake_all()
+
+    def end_sleep(self) -> None:
+        """Make every `sleep` return False, now and from now on."""
+        self.watcher.closing = True
+        self.watcher.wake_all()
+
+
+class Connection(_Sleeping):
     """A connection that writes, one that reads beside it, and a watcher; see `eventkit.backend.Connection`."""
 
     def __init__(self, file: File) -> None:
@@ -44,11 +64,6 @@ class Connection:
             self.watcher = Watcher(file)
         self._release = partial(_release, self.watcher, *self._drivers)
         self._detach = track(self, file.path, self._release)
-
-    @property
-    def closing(self) -> bool:
-        """Whether `end_sleep` was called."""
-        return self.watcher.closing
 
     def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx*, or in a transaction of its own."""
@@ -108,15 +123,6 @@ class Connection:
         if caller in self._callers:
             raise Busy("this call would wait for the transaction that its caller has open: pass tx= to it")
 
-    def rouse(self) -> None:
-        """Make every `sleep` execute its probe again."""
-        self.watcher.wake_all()
-
-    def end_sleep(self) -> None:
-        """Make every `sleep` return False, now and from now on."""
-        self.watcher.closing = True
-        self.watcher.wake_all()
-
     def close(self) -> None:
         """Close the file, after the calls in progress."""
         if not self._closed:
@@ -159,21 +165,17 @@ class AsyncTransaction:
         return await _in_thread(self.thread, self.driver.execute, sql, parameters)
 
 
-class AsyncConnection:
+class AsyncConnection(_Sleeping):
     """`Connection`, awaited: a thread writes, and another one reads."""
 
     def __init__(self, file: File) -> None:
         self.max_payload = file.max_payload
         self._sync = Connection(file)
+        self.watcher = self._sync.watcher
         self._threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         for thread in self._threads:
             thread.submit(int)  # The kit has all of its threads from the beginning.
         self._ended = False
-
-    @property
-    def closing(self) -> bool:
-        """Whether `end_sleep` was called."""
-        return self._sync.closing
 
     async def execute(self, operation: Operation[T], tx: Any = None) -> T:
         """Execute *operation* in *tx*, or in a transaction of its own; undo it for a caller that was cancelled."""
@@ -212,9 +214,8 @@ class AsyncConnection:
                     await bell.wait()
             return None
 
-        watcher = self._sync.watcher
-        with watcher.sleeping(ring):
-            return await run_async(watcher.looks(probe, ring, bell.clear, timeout, stop or Stop()), step)
+        with self.watcher.sleeping(ring):
+            return await run_async(self.watcher.looks(probe, ring, bell.clear, timeout, stop or Stop()), step)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncTransaction]:
@@ -230,14 +231,6 @@ class AsyncConnection:
             await completed(_in_thread(thread, begun.__exit__, None, None, None))
         finally:
             thread.shutdown(wait=False)
-
-    def rouse(self) -> None:
-        """Make every `sleep` execute its probe again."""
-        self._sync.rouse()
-
-    def end_sleep(self) -> None:
-        """Make every `sleep` return False, now and from now on."""
-        self._sync.end_sleep()
 
     async def close(self) -> None:
         """Close the file, after the calls in progress."""
