@@ -91,6 +91,13 @@ class Backend(Protocol):
     def connect_async(self, url: str, *, create: bool = True) -> Awaitable[AsyncConnection]:
         """`connect`, awaited."""
 
+    def schema(self, url: str | None = None, name: str = "eventkit") -> Any:
+        """Return the `eventkit_migrations.database.Schema` of the tables of *url*.
+
+        Without *url* it is that of any database, called *name* where databases have schemas: for statements, without a
+        connection.
+        """
+
 
 class Care(Protocol):
     """Optional functions of a backend's package, used by the maintenance commands of the CLI."""

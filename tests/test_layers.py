@@ -55,6 +55,8 @@ FOR_BACKENDS = {
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 
+FOREIGN = ROOT / "tests" / "foreign_backend" / "eventkit_elsewhere"
+
 
 def imports(file: Path, package: str) -> Iterator[str]:
     """Return the absolute names of all modules that *file*, which belongs to *package*, imports anywhere in it."""
@@ -136,10 +138,19 @@ def test_backends_see_only_what_is_theirs() -> None:
                 assert imported.partition(".")[0] not in {*BACKENDS} - {backend}, f"{name} imports {imported}"
 
 
+def test_a_foreign_backend_sees_what_authors_are_offered() -> None:
+    """The backend of a third party imports what the documentation offers, and no backend of eventkit's own."""
+    offered = {"checks", "errors", "fork", "operations", "plans", "statements"}
+    for name, file, package in modules(FOREIGN, FOREIGN.name):
+        for imported in imports(file, package):
+            assert room(imported) in {None, *offered}, f"{name} imports {imported}"
+            assert imported.partition(".")[0] not in BACKENDS, f"{name} imports {imported}"
+
+
 def test_only_statements_know_what_a_queue_is() -> None:
     """A backend's Python names no operation but those that are the same for every database."""
-    for backend in BACKENDS:
-        for name, file, package in modules(ROOT / "backends" / backend, backend):
+    for backend, folder in (*((name, ROOT / "backends" / name) for name in BACKENDS), (FOREIGN.name, FOREIGN)):
+        for name, file, package in modules(folder, backend):
             for imported in imports(file, package):
                 assert imported in {"eventkit.operations", "eventkit.operations.tables"} or not imported.startswith(
                     "eventkit.operations"

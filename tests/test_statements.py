@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,7 +35,15 @@ NOT_PARAMETERS = {
 }
 """Fields that only the operation's plan uses, beside ``codec``, which never is a parameter."""
 
-NEEDLESS = {("eventkit_sqlite", "FindNow"): {"channels"}}
+FOREIGN = "eventkit_elsewhere"
+"""A backend of a third party, with statements for a part of the operations (``tests/foreign_backend``)."""
+
+NEEDLESS = {
+    ("eventkit_sqlite", "FindNow"): {"channels"},
+    (FOREIGN, "FindNow"): {"channels"},
+    (FOREIGN, "HoldHistory"): {"queue"},
+    (FOREIGN, "WriteSettings"): {"history"},
+}
 """Fields that one database needs and another does not."""
 
 
@@ -57,6 +66,14 @@ IN_FUNCTIONS = {
     },
 }
 """Steps that only a function of the database takes, so that they have no statement."""
+
+
+@pytest.fixture(scope="module")
+def foreign() -> Iterator[str]:
+    """Return the foreign backend, which can be imported meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent / "foreign_backend")
+        yield FOREIGN
 
 
 def has_statement(operation: type[Operation[Any]]) -> bool:
@@ -169,9 +186,28 @@ def test_every_operation_has_its_statement(backend: str) -> None:
     assert statements(backend, "name").keys() == wanted | (procedures if IN_FUNCTIONS[backend] else set())
 
 
+def test_a_foreign_backend_has_headings_of_the_others(foreign: str) -> None:
+    """An author takes headings from the operations and their plans, and leaves out some of them."""
+    for kind in ("name", "step"):
+        assert statements(foreign, kind).keys() < statements("eventkit_sqlite", kind).keys()
+    wanted = {name for name, cls in OPERATIONS.items() if has_statement(cls)}
+    assert len(wanted & statements(foreign, "name").keys()) > len(wanted) / 2
+
+
+def test_the_parameters_of_a_foreign_backend(foreign: str) -> None:
+    """Its statements use the same fields and parameters as those of eventkit's own backends."""
+    check_fields(foreign)
+    check_steps(foreign)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_parameters_are_the_fields(backend: str) -> None:
     """A statement uses every field and no other parameter."""
+    check_fields(backend)
+
+
+def check_fields(backend: str) -> None:
+    """Check the parameters of the statements of operations."""
     for heading, text in statements(backend, "name").items():
         fields = {field.name for field in msgspec.structs.fields(OPERATIONS[heading])}
         fields -= {"codec"} | NOT_PARAMETERS.get(heading, set()) | NEEDLESS.get((backend, heading), set())
@@ -182,8 +218,14 @@ def test_parameters_are_the_fields(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_steps_give_all_parameters(backend: str) -> None:
     """Each plan that yields a step passes the parameters of its statement, and no others."""
+    assert statements(backend, "step").keys() == dict(steps()).keys()
+    check_steps(backend)
+
+
+def check_steps(backend: str) -> None:
+    """Check the parameters of the statements of steps."""
     texts = statements(backend, "step")
-    for heading, given in steps():
+    for heading, given in [(heading, given) for heading, given in steps() if heading in texts]:
         parameters = set(re.findall(r"(?<!:):([a-z]\w*)", texts[heading])) - FROM_THE_BACKEND
         assert parameters == given - NEEDLESS.get((backend, heading), set()), heading
 

@@ -92,7 +92,7 @@ $do$
 class Schema:
     """The schema in one database, for migrations; see `eventkit_migrations.database.Schema`."""
 
-    dialect = "postgresql"
+    scheme = dialect = "postgresql"
 
     def __init__(self, url: str | None = None, name: str = "eventkit") -> None:
         self._address = None if url is None else parse(url)

@@ -23,7 +23,7 @@ TIMEOUT = 30.0
 class Schema:
     """The tables of one file, for migrations; see `eventkit_migrations.database.Schema`."""
 
-    dialect = "sqlite"
+    scheme = dialect = "sqlite"
     name = None
     functions_hash = None
 

@@ -26,6 +26,12 @@ And where the database has the functions of P2, a third one calls them by the ba
     def bare_sql(url):
         connection = driver.connect(...)
         return "", lambda sql: connection.execute(sql).fetchone()
+
+A backend that has statements for a part of the operations names the clauses that it leaves out::
+
+    @pytest.fixture
+    def left_out():
+        return {"O1", "O2"}
 """
 
 from importlib import import_module
@@ -39,7 +45,19 @@ _tests = [module.name for module in iter_modules(__path__, f"{__name__}.") if ".
 pytest.register_assert_rewrite(*_tests)
 
 from .clauses import proves, pytest_generate_tests, requires  # noqa: E402
-from .fixtures import bare_sql, caller, connect, engine, engine_url, flavour, kit, loop, new_url  # noqa: E402
+from .fixtures import (  # noqa: E402
+    bare_sql,
+    caller,
+    connect,
+    engine,
+    engine_url,
+    flavour,
+    kit,
+    left_out,
+    loop,
+    new_url,
+    promised,
+)
 
 __all__ = [
     "bare_sql",
@@ -49,8 +67,10 @@ __all__ = [
     "engine_url",
     "flavour",
     "kit",
+    "left_out",
     "loop",
     "new_url",
+    "promised",
     "proves",
     "pytest_generate_tests",
     "requires",

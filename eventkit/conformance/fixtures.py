@@ -1,7 +1,7 @@
 """Fixtures of every test of the suite.  The backend defines ``url``."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
 import pytest
@@ -17,26 +17,41 @@ from .orders import create_orders, drop_orders
 
 
 class _Lacking:
-    """A report, at the end of a run, of how many tests were skipped for each missing optional fixture."""
+    """A report, at the end of a run, of how many tests were skipped for each thing that the backend lacks."""
 
     def __init__(self) -> None:
         self.tests: Counter[str] = Counter()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for fixture, number in sorted(self.tests.items()):
-            terminalreporter.write_line(f"{number} tests of the suite skipped: the backend has no fixture {fixture}")
+        for lacking, number in sorted(self.tests.items()):
+            terminalreporter.write_line(f"{number} tests of the suite skipped: the backend {lacking}")
 
 
 _LACKING = pytest.StashKey[_Lacking]()
 
 
-def _lacks(config: pytest.Config, fixture: str, purpose: str) -> NoReturn:
-    """Skip the test and count it for the optional fixture that the backend does not define."""
+def _lacks(config: pytest.Config, lacking: str, purpose: str = "") -> NoReturn:
+    """Skip the test and count it for what the backend lacks."""
     if _LACKING not in config.stash:
         config.stash[_LACKING] = _Lacking()
         config.pluginmanager.register(config.stash[_LACKING])
-    config.stash[_LACKING].tests[fixture] += 1
-    pytest.skip(f"the backend has no fixture {fixture}, {purpose}")
+    config.stash[_LACKING].tests[lacking] += 1
+    pytest.skip(f"the backend {lacking}{purpose}")
+
+
+@pytest.fixture
+def left_out() -> Collection[str]:
+    """Return the clauses of the contract that the backend does not promise; a backend of a part overrides it."""
+    return ()
+
+
+@pytest.fixture(autouse=True)
+def promised(request: pytest.FixtureRequest, left_out: Collection[str]) -> None:
+    """Skip a test of a clause that the backend leaves out."""
+    for mark in request.node.iter_markers("proves"):
+        for clause in mark.args:
+            if clause in left_out:
+                _lacks(request.config, f"leaves out clause {clause}")
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -100,7 +115,7 @@ def engine_url(request: pytest.FixtureRequest) -> str:
 
     A backend overrides it, with a parameter for each driver there is.
     """
-    _lacks(request.config, "engine_url", "which says what SQLAlchemy calls its database")
+    _lacks(request.config, "has no fixture engine_url", ", which says what SQLAlchemy calls its database")
 
 
 @pytest.fixture
@@ -109,7 +124,7 @@ def bare_sql(request: pytest.FixtureRequest) -> tuple[str, Callable[[str], Any]]
 
     A backend that has functions of SQL overrides it, with a connection of its driver outside of any transaction.
     """
-    _lacks(request.config, "bare_sql", "by which the functions of SQL are called")
+    _lacks(request.config, "has no fixture bare_sql", ", by which the functions of SQL are called")
 
 
 @pytest.fixture

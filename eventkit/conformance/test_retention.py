@@ -235,7 +235,7 @@ def _crowd(kit: EventKit) -> Maintained:
     )
 
 
-@proves("H4", "H1")
+@proves("H4", "H1", "O2")
 def test_a_crowd_goes_while_others_write(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """Maintenance takes several transactions, so that publishers proceed between them; their events stay."""
     expected = _crowd(kit)
@@ -265,7 +265,7 @@ def _maintain(url: str) -> Maintained:
         return kit.maintain()
 
 
-@proves("H4", "H1")
+@proves("H4", "H1", "O2")
 def test_two_who_maintain_together_do_no_harm(kit: EventKit, url: str) -> None:
     """Each row is deleted once and counted once."""
     expected = _crowd(kit)
@@ -278,7 +278,7 @@ def test_two_who_maintain_together_do_no_harm(kit: EventKit, url: str) -> None:
     assert kit.queue("jobs").dead() == []
 
 
-@proves("H4")
+@proves("H4", "O2")
 def test_settings_are_seen_and_left_alone(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """Every kit sees them at once; omitted settings are unchanged; each name has its own."""
     other = connect(url)
@@ -313,7 +313,7 @@ def test_settings_are_seen_and_left_alone(kit: EventKit, connect: Callable[..., 
     assert other.stream("others").settings() == StreamSettings()
 
 
-@proves("H4")
+@proves("H4", "O2")
 def test_nonsense_is_refused_and_nothing_stored(kit: EventKit) -> None:
     nonsense: list[tuple[Any, dict[str, Any]]] = [
         (kit.stream("it"), {"retain": -1}),

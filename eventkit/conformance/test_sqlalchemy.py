@@ -21,6 +21,12 @@ from .writes import WRITES, events, prepare, sent, visible
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
+@proves("G4", "G13")
+def test_sessions_are_named_among_what_a_call_accepts(kit: EventKit, engine_url: str) -> None:
+    with pytest.raises(TypeError, match=r"tx= is .*Session.*kit\.transaction\(\)"):
+        kit.stream("t").publish(1, tx=object())
+
+
 @proves("G4")
 @kinds
 def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: Any, kind: str) -> None:

@@ -116,14 +116,14 @@ def current(url: str) -> str | None:
         return revisions.current(connection, schema)
 
 
-def schema_hash(dialect: str) -> str:
-    """Return the hash of the newest tables on ``sqlite``, ``postgresql`` or the dialect of another backend.
+def schema_hash(scheme: str) -> str:
+    """Return the hash of the newest tables of ``sqlite``, ``postgresql`` or the scheme of another backend.
 
     The migrations store it in ``eventkit_identity``.
     """
     from .database import schema_hash
 
-    return schema_hash(dialect, HEAD)
+    return schema_hash(scheme, HEAD)
 
 
 def script(url: str) -> str:
@@ -141,11 +141,11 @@ def script(url: str) -> str:
     return revisions.script(at, HEAD, schema, functions)
 
 
-def objects(dialect: str) -> list[str]:
-    """Return the names of the tables, indexes, views and triggers of the newest revision on *dialect*."""
+def objects(scheme: str) -> list[str]:
+    """Return the names of the tables, indexes, views and triggers of the newest revision of the backend of *scheme*."""
     from . import revisions
 
-    return revisions.objects(dialect)
+    return revisions.objects(scheme)
 
 
 def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
@@ -158,7 +158,7 @@ def upgrade_op(op: Op, to: str = "head", *, schema: str = "eventkit") -> None:
     from . import database, revisions
 
     context = op.get_context()
-    place = database.of_dialect(context.dialect.name, schema)
+    place = database.of_scheme(context.dialect.name, schema)
     if context.as_sql:
         revisions.write(context, None, to, place)
     else:
@@ -173,7 +173,7 @@ def downgrade_op(op: Op, to: str, *, schema: str = "eventkit") -> None:
     from . import database, revisions
 
     context = op.get_context()
-    place = database.of_dialect(context.dialect.name, schema)
+    place = database.of_scheme(context.dialect.name, schema)
     if context.as_sql:
         revisions.write(context, HEAD, to, place)
     else:

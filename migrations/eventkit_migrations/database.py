@@ -27,6 +27,9 @@ class Schema(Protocol):
     exclusive lock, and what it reads stays true until it commits.
     """
 
+    scheme: str
+    """A scheme of the backend's URLs, which names its tables: several backends may share a dialect."""
+
     dialect: str
     """SQLAlchemy's name for the kind of database."""
 
@@ -101,9 +104,9 @@ def of(url: str) -> Schema:
     return cast(Schema, backend.schema(url))
 
 
-def of_dialect(dialect: str, name: str = "eventkit") -> Schema:
-    """Return the schema called *name* on a connection of SQLAlchemy's *dialect*."""
-    backend: Any = backend_of(f"{dialect}:")
+def of_scheme(scheme: str, name: str = "eventkit") -> Schema:
+    """Return the schema called *name* of the backend of a scheme, or of SQLAlchemy's dialect of the same name."""
+    backend: Any = backend_of(f"{scheme}:")
     return cast(Schema, backend.schema(None, name))
 
 
@@ -129,12 +132,12 @@ def execute(connection: Connection | Recorder, statement: str, schema: Schema) -
 
 
 @cache
-def schema_hash(dialect: str, revision: str) -> str:
+def schema_hash(scheme: str, revision: str) -> str:
     """Return the hash of the tables from nothing to *revision*, without comments and layout.
 
     `eventkit.connect` compares it with the stored one, so the revisions are loaded without Alembic.
     """
-    recorder, schema = Recorder(), of_dialect(dialect, "eventkit")
+    recorder, schema = Recorder(), of_scheme(scheme)
     for name in sorted(file.name for file in files("eventkit_migrations").joinpath("versions").iterdir()):
         if name.endswith(".py") and name.partition("_")[0] <= revision:
             import_module(f"eventkit_migrations.versions.{name.removesuffix('.py')}").upgrade(recorder, schema)

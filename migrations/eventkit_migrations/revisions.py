@@ -16,7 +16,7 @@ from sqlalchemy import Connection, inspect
 
 from eventkit_migrations import UNRELEASED, VERSION_TABLE
 
-from .database import Recorder, Schema, execute, of_dialect, schema_hash
+from .database import Recorder, Schema, execute, of_scheme, schema_hash
 
 _NAME = r"(?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|INDEX|VIEW|TRIGGER) (?:\"\w+\"\.)?(\w+)"
 _MADE, _DROPPED = re.compile(f"CREATE {_NAME}"), re.compile(f"DROP {_NAME}")
@@ -30,7 +30,7 @@ def current(connection: Connection, schema: Schema) -> str | None:
     from eventkit.errors import NotMigrated
 
     revision = _context(connection, schema).get_current_revision()
-    if revision in _names() and stored_hash(connection, schema) != schema_hash(schema.dialect, revision):
+    if revision in _names() and stored_hash(connection, schema) != schema_hash(schema.scheme, revision):
         raise NotMigrated(f"the database {UNRELEASED}")
     return revision
 
@@ -84,7 +84,7 @@ def finish(connection: Connection, before: str, after: str, schema: Schema) -> N
 
 def keep_hashes(connection: Connection | Recorder, revision: str, schema: Schema) -> None:
     """Store the hash of the tables at *revision*, and that of the functions."""
-    value = schema_hash(schema.dialect, revision)
+    value = schema_hash(schema.scheme, revision)
     execute(connection, f"UPDATE eventkit_identity SET schema_hash = '{value}'", schema)
     if schema.functions_hash is not None:
         execute(connection, f"UPDATE {VERSION_TABLE} SET functions_hash = '{schema.functions_hash}'", schema)
@@ -140,9 +140,9 @@ def between(at: str | None, to: str, schema: Schema, functions: str | None) -> l
     return [*first, *recorder.statements, *last]
 
 
-def objects(dialect: str) -> list[str]:
+def objects(scheme: str) -> list[str]:
     """Return the names of the objects that the revisions create and do not drop again."""
-    recorder, schema = Recorder(), of_dialect(dialect)
+    recorder, schema = Recorder(), of_scheme(scheme)
     for script in _history():
         script.module.upgrade(recorder, schema)
     made: list[str] = []

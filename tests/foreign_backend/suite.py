@@ -12,9 +12,9 @@ def url(tmp_path):
 
 
 @pytest.fixture
-def engine_url(url, flavour):
-    """Return SQLAlchemy's URL of it."""
-    return url.replace("elsewhere", "sqlite+apsw" if flavour == "sync" else "sqlite+apsw_async") + "?timeout=30"
+def left_out():
+    """Return the clauses that it does not keep: no outboxes, inboxes, histories, overviews and lists of workers."""
+    return {"O1", "O2", "T1", "T2", "T3", "T4", "T5", "T6", "H3", "H5"}
 
 
 @requires("elsewhere")

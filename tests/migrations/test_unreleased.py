@@ -122,8 +122,8 @@ def test_a_script_stores_the_hash(url: str) -> None:
 @pytest.mark.parametrize("name", ["sqlite", "postgresql"])
 def test_each_statement_is_in_the_hash(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Comments and layout are not, so that they can change without a new schema."""
-    schema = type(database.of_dialect(name))
-    statements = database.of_dialect(name).tables("0001")
+    schema = type(database.of_scheme(name))
+    statements = database.of_scheme(name).tables("0001")
 
     def hash_of(changed: list[str]) -> str:
         monkeypatch.setattr(schema, "tables", lambda *_: changed)

@@ -1,0 +1,61 @@
+-- Channels.
+
+-- name: Notify
+INSERT INTO elsewhere_notification (channel, payload, headers)
+VALUES (:channel, :payload, :headers)
+RETURNING id
+
+-- name: ReadNotifications
+SELECT id, channel, CAST(payload AS BLOB), CAST(headers AS BLOB), created_at
+FROM elsewhere_notification
+WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
+ORDER BY id
+LIMIT :limit
+
+-- name: FindNow
+SELECT coalesce(max(seq), 0)
+FROM sqlite_sequence
+WHERE name = 'elsewhere_notification'
+
+-- name: NotificationsAhead
+SELECT
+    EXISTS (
+        SELECT 1 FROM elsewhere_notification
+        WHERE channel IN (SELECT value FROM json_each(:channels)) AND id > :after
+    )
+    OR (:created > 0 AND NOT EXISTS (SELECT 1 FROM elsewhere_notification WHERE id = :after AND created_at <= :created))
+
+-- name: FindNotification
+SELECT coalesce(n.id, 0), coalesce(n.created_at, 0)
+FROM (
+    SELECT max((
+        SELECT m.id FROM elsewhere_notification AS m
+        WHERE m.channel = c.value AND m.id <= :last AND m.created_at <= :created
+        ORDER BY m.id DESC LIMIT 1
+    )) AS id
+    FROM json_each(:channels) AS c
+) AS found LEFT JOIN elsewhere_notification AS n ON n.id = found.id
+
+-- name: FindPrunableNotifications
+SELECT max(id)
+FROM elsewhere_notification
+WHERE
+    channel = :channel
+    AND id <= max(
+        CASE WHEN :older_than IS NULL THEN 0 ELSE coalesce(
+            (
+                SELECT id - 1 FROM elsewhere_notification
+                WHERE channel = :channel AND created_at >= :now - :older_than
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END,
+        CASE WHEN :max_keep IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM elsewhere_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        ) END
+    )
+
+-- name: DropNotifications
+DELETE FROM elsewhere_notification
+WHERE channel = :channel AND id <= :last
+RETURNING 1
