@@ -5,8 +5,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-LINES = 109_329
-PRODUCTION_LINES = 44_759
+LINES = 109_731
+PRODUCTION_LINES = 44_769
 PRODUCTION_MODULES = 159
 PUBLIC_NAMES = 82
 
