@@ -52,7 +52,7 @@ class Operation(msgspec.Struct, Generic[T], frozen=True):
     """The heading of the statement in the ``.sql`` files: the name of the class."""
 
     scope: ClassVar[Scope]
-    """What needs a transaction, which follows from the plan and from the next three."""
+    """The part that needs a transaction; it follows from the plan and from the next three."""
 
     writes: ClassVar[bool] = True
     """True if the operation changes anything.  Operations that only read run beside the writer."""
