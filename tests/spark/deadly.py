@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from eventkit.operations import Operation, Plan, Rows, Scope
 from eventkit.spark.options import WriteOptions
 from eventkit.spark.source import EventkitSource
-from eventkit.spark.writer import BatchWriter, StreamWriter, _Writing
+from eventkit.spark.writer import _FEW, BatchWriter, StreamWriter, _Writing
 
 COMMIT, TASK = "commit", "task"
 STEPS = {COMMIT: 6, TASK: 3}
@@ -167,12 +167,12 @@ def copy_files(spark: Any, folder: Path, checkpoint: Path, partitions: int, form
 
 
 def fill(folder: Path, files: int, lines: int) -> list[str]:
-    """Make such files and return their lines, in order, each of them distinct JSON."""
+    """Make the files and return their lines, in order, each of them distinct JSON."""
     folder.mkdir()
     written = []
     for number in range(files):
-        # Every other line is too large to travel with messages.
-        padding = " " * (2_000 if number % 2 else 0)
+        # A third of every other file is too large to travel with a message, so its rows wait in the database.
+        padding = " " * (2 * _FEW * 3 // lines if number % 2 else 0)
         texts = [f"[{number}, {line}{padding}]" for line in range(lines)]
         (folder / f"{number:04}.txt").write_text("\n".join(texts), "utf-8")
         written += texts
