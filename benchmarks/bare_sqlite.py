@@ -14,9 +14,8 @@ from eventkit_sqlite.statements import STATEMENTS
 
 import eventkit
 from eventkit.operations import Operation
-from eventkit.operations.claim import Lease, TakeFirst
+from eventkit.operations.claim import Ack, AckMany, Lease, TakeFirst
 from eventkit.operations.enqueue import Enqueue, EnqueuePlain
-from eventkit.operations.finish import Ack, AckMany
 from eventkit.operations.stream import Publish, PublishPlain, ReadEvents
 
 from .contestants import Contestant, decode, encode, payloads

@@ -5,14 +5,13 @@ from typing import Any
 
 from . import checks, protocols
 from .checks import KEEP, MOST, Duration, Headers
-from .codec import Codec, encode_headers
+from .codec import Codec, traced_headers
 from .errors import PASSING
 from .loops import Feed, located
 from .operations import Operation
 from .operations import channel as operations
 from .operations.queue import ConfigureChannel, ReadChannelSettings
 from .plans import HAND, Plan, Sleep
-from .telemetry import with_trace
 from .values import Notification
 
 
@@ -27,7 +26,7 @@ class Channel:
         self._codec = codec
 
     def notify(self, payload: Any, *, headers: Headers = None, tx: Any = None) -> Any:
-        text = encode_headers(with_trace(headers))
+        text = traced_headers(headers)
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
     def listen(self, *, start: str | int = "now") -> Any:

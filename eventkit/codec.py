@@ -5,10 +5,13 @@ is decoded once on its way in and compared, which also detects values that the J
 into null, a datetime into a string).
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from .telemetry import with_trace
 
 DEEPEST = 64
 LARGEST = 524_288
@@ -120,6 +123,13 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
         return _encode(headers).decode()
     except UnicodeEncodeError as error:
         raise ValueError(f"a header holds a lone surrogate, which is not text: {error}") from None
+
+
+def traced_headers(headers: Mapping[str, str] | None) -> str | None:
+    """Return *headers*, with the trace context of the current span, as JSON text; NULL for none."""
+    if "opentelemetry.trace" in sys.modules:
+        headers = with_trace(headers)
+    return encode_headers(headers) if headers else None
 
 
 def decode_headers(text: str | bytes | None) -> dict[str, str]:

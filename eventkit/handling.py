@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any, Self
 from weakref import WeakSet, ref
@@ -20,7 +21,7 @@ from .checks import Duration
 from .codec import Codec
 from .errors import PASSING, EventkitError, Unavailable
 from .operations import Operation, finish
-from .operations.claim import Claim, fresh_token
+from .operations.claim import Ack, Claim, fresh_token
 from .plans import Plan, run, run_async
 from .retry import Policy, delay_after, encode
 from .telemetry import tracing
@@ -113,7 +114,7 @@ class Permanent(Exception):
 def outcome(task: Task[object], error: BaseException | None, done: Operation[bool] | None = None) -> Operation[bool]:
     """Return the operation for *task*, whose work has ended with *error*, or successfully: then *done*, or an ack."""
     if error is None:
-        return done or finish.Ack(task.id, task.token)
+        return done or Ack(task.id, task.token)
     if not isinstance(error, Exception):
         return finish.Release(task.id, task.token)
     return failure(task, error)
@@ -323,12 +324,12 @@ class AsyncHeartbeat(_Heartbeat):
 class _Handling:
     """The work on a task: its lease is kept meanwhile, and its end is that of the work, with *done* for the ack."""
 
-    def __init__(self, loops: Any, task: Task[Any], done: Operation[bool] | None) -> None:
+    def __init__(self, loops: Any, task: Task[Any], done: Operation[bool] | None = None) -> None:
         self._loops = loops
         self._task = task
         self._lease = lease_of(task)
         self._done = done
-        self._tracing = tracing(task)
+        self._tracing = tracing(task) if task.headers else nullcontext()
 
     def begin(self) -> Task[Any]:
         """Keep the lease from now on."""
@@ -351,7 +352,8 @@ class _Handling:
                     continue  # The work is done; giving up would repeat it.
         finally:
             self._loops.heartbeat.remove(self._lease)
-        report(self._task, error, still_ours)
+        if error is not None or not still_ours:
+            report(self._task, error, still_ours)
         return isinstance(error, Exception)
 
 

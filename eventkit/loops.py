@@ -22,7 +22,6 @@ from .errors import PASSING, Closed, TimedOut
 from .handling import AsyncHandling, AsyncHeartbeat, Handling, Heartbeat
 from .operations import Operation, Origin, Probe
 from .plans import HAND, Call, Plan, Sleep, Step, Stop, attempt, completed, run, run_async
-from .values import Task
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -91,25 +90,21 @@ class _Iterator(Generic[M]):
     def _ended(self) -> bool:
         return self._stop.is_set or self._loops.connection.closing
 
-    @property
-    def _may_hand(self) -> bool:
-        """True if the step is to hand out, and an item is available."""
-        return self._step is HAND and bool(self._feed.items) and monotonic() < self._feed.look_at
-
     def _begin(self) -> None:
         self._plan = self._feed.steps()
         self._step: Step | None = None
 
     def _walk(self, deadline: float | None) -> Plan[M]:
         """Carry out steps until there is an item to hand out, or the iteration has ended."""
+        feed, stop, connection = self._feed, self._stop, self._loops.connection
         try:
-            while not self._ended:
-                if self._may_hand:
-                    return self._feed.items.popleft()
+            while not (stop.is_set or connection.closing):
                 step, reply = self._step, None
+                if step is HAND and feed.items and monotonic() < feed.look_at:
+                    return feed.items.popleft()
                 try:
                     if isinstance(step, Operation):
-                        self._feed.asked_at = monotonic()
+                        feed.asked_at = monotonic()
                         reply = yield step
                     elif isinstance(step, Sleep):
                         reply = yield from self._sleep(step, deadline)
@@ -128,7 +123,7 @@ class _Iterator(Generic[M]):
             if not isinstance(error, Closed):
                 raise
         yield from self._end()
-        failure, self._feed.failure = self._feed.failure, None
+        failure, feed.failure = feed.failure, None
         if failure is not None:
             raise failure
         ended: M = END
@@ -233,8 +228,7 @@ class Messages(_Iterator[M]):
                 raise RuntimeError("this call interrupts a step: a signal handler may only close() the iterator")
             self._stepping = True
             try:
-                item: M = self._loops.run(self._walk(deadline))
-                return item
+                return run(self._walk(deadline), self._loops.perform)
             except KeyboardInterrupt:
                 if hasattr(sys, "ps1"):
                     raise  # An interactive session continues.
@@ -267,7 +261,10 @@ class AsyncMessages(_Iterator[M]):
         """Return the next item; the reference *iterated* keeps its iterator alive meanwhile."""
         feed = self._feed
         feed.handled = feed.current
-        item = feed.items.popleft() if self._may_hand else await self.take(deadline)
+        if self._step is HAND and feed.items and monotonic() < feed.look_at:
+            item = feed.items.popleft()
+        else:
+            item = await self.take(deadline)
         if item is END:
             raise StopAsyncIteration
         feed.current = item
@@ -318,8 +315,7 @@ class AsyncMessages(_Iterator[M]):
         """Return the next item, or `END`; raise `TimedOut` after *deadline* on the monotonic clock."""
         self._loop = asyncio.get_running_loop()
         async with self._mutex:
-            item: M = await self._loops.run(self._walk(deadline))
-            return item
+            return await run_async(self._walk(deadline), self._loops.perform)
 
 
 class _Loop(Generic[M]):
@@ -353,7 +349,8 @@ class _Loops:
 
     run: Any
     _iterator: Any
-    _context: Any
+    handling: Any
+    """The context manager around the work on a task."""
 
     def __init__(self, connection: Any, heartbeat: Any) -> None:
         self.connection = connection
@@ -368,28 +365,25 @@ class _Loops:
         """Return an iterator over the items of *feed*."""
         return self._iterator(self, feed)
 
-    def handling(self, task: Task[Any], done: Operation[bool] | None = None) -> Any:
-        """Return a context manager around the work on *task*, with *done* instead of the ack."""
-        return self._context(self, task, done)
-
 
 class Loops(_Loops):
     """The loops of one kit, in threads."""
 
     _iterator = Messages
-    _context = Handling
+    handling = Handling
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, Heartbeat(connection))
 
     def run(self, plan: Plan[T]) -> T:
         """Carry out *plan*, and return its answer."""
-        return run(plan, self._perform)
+        return run(plan, self.perform)
 
     complete = run
     """`run`, which in asyncio is not interrupted by a cancellation."""
 
-    def _perform(self, step: Any) -> Any:
+    def perform(self, step: Any) -> Any:
+        """Carry out one step of a plan, and return its answer."""
         if isinstance(step, Operation):
             return self.connection.execute(step)
         if isinstance(step, Sleep):
@@ -407,7 +401,7 @@ class AsyncLoops(_Loops):
     """`Loops` for asyncio."""
 
     _iterator = AsyncMessages
-    _context = AsyncHandling
+    handling = AsyncHandling
 
     def __init__(self, connection: AsyncConnection) -> None:
         super().__init__(connection, AsyncHeartbeat(connection))
@@ -415,13 +409,14 @@ class AsyncLoops(_Loops):
 
     def run(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
         """Carry out *plan*, and return its answer."""
-        return run_async(plan, self._perform)
+        return run_async(plan, self.perform)
 
     def complete(self, plan: Plan[T]) -> Coroutine[Any, Any, T]:
         """Carry out *plan* to its end, even if the caller is cancelled meanwhile."""
-        return completed(run_async(plan, self._perform))
+        return completed(run_async(plan, self.perform))
 
-    async def _perform(self, step: Any) -> Any:
+    async def perform(self, step: Any) -> Any:
+        """`Loops.perform`, awaited."""
         if isinstance(step, Operation):
             return await self.connection.execute(step)
         if isinstance(step, Sleep):

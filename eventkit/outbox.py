@@ -268,7 +268,7 @@ class Outbox:
         age = max(0, task.lease_expires_ms - task.lease_ms - task.enqueued_ms) / 1000
         began = time.monotonic()
         delivered = cancelled = False
-        handling = self._deliveries.loops.handling(task, done)
+        handling = self._deliveries.loops.handling(self._deliveries.loops, task, done)
         handling.begin()
         try:
             try:

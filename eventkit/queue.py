@@ -10,14 +10,14 @@ import msgspec
 
 from . import checks, protocols, retry
 from .checks import NO_RESULT, Duration, Headers
-from .codec import Codec, Encoded, encode_headers
+from .codec import Codec, Encoded, traced_headers
 from .errors import PASSING, QueueFull
 from .handling import Lease, Rota, logger
 from .loops import Feed
 from .operations import Operation, Probe, finish
 from .operations import queue as operations
 from .operations.bulk import AckThen, CollectedTask
-from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
+from .operations.claim import Ack, AckMany, Claim, FinishMany, ReadOutlook, Receive, Sweep, fresh_token
 from .operations.coordination import AckManyWithResults, AckWithResult, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
@@ -40,7 +40,7 @@ def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
         expires_in = checks.milliseconds("expires", task.expires, least=-checks.FOREVER)
     return (
         task.payload.text if isinstance(task.payload, Encoded) else codec.encode(task.payload),
-        encode_headers(with_trace(task.headers)),
+        traced_headers(task.headers),
         checked_priority(task.priority),
         None if task.max_attempts is None else checks.count("max_attempts", task.max_attempts, least=1),
         None if task.key is None else checks.key(task.key),
@@ -96,8 +96,7 @@ class Queue:
                 checked_priority(priority)
             if max_attempts is not None:
                 checks.count("max_attempts", max_attempts, least=1)
-            headers = with_trace(headers)
-            text = encode_headers(headers) if headers else None
+            text = traced_headers(headers)
             operation = Enqueue(self.name, self._codec.encode(payload), text, priority, max_attempts)
         else:
             task = NewTask(payload, delay, run_at, priority, max_attempts, expires, key, headers)
@@ -147,7 +146,7 @@ class Queue:
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
     def ack(self, task: Task[Any], *, result: Any = NO_RESULT, then: Iterable[NewTask] = (), tx: Any = None) -> Any:
-        operation: Operation[bool] = finish.Ack(task.id, task.token)
+        operation: Operation[bool] = Ack(task.id, task.token)
         if result is not NO_RESULT:
             operation = AckWithResult(task.id, task.token, task.queue, self._any.encode(result))
         if following := [following_row(self._any, task) for task in then]:
@@ -160,7 +159,7 @@ class Queue:
         held = [(task.id, task.token) for task in batch]
         if results:
             return self._execute(AckManyWithResults(held, _result_rows(self._any, batch, results), careful), tx)
-        operation = finish.FinishMany if careful else finish.AckMany
+        operation = FinishMany if careful else AckMany
         return self._execute(operation(held), tx)
 
     def retry(self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None) -> Any:
@@ -191,7 +190,7 @@ class Queue:
         return self._loops.iterate(Tasks(rota, ReadOutlook(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
-        return self._loops.handling(task)
+        return self._loops.handling(self._loops, task)
 
     def get(self, id: int) -> Any:
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
@@ -319,10 +318,18 @@ class Tasks(Feed[Task[Any]]):
         """Claim and hand out."""
         while True:
             try:
-                yield from self._claim()
+                for claim in self._rota:
+                    tasks = yield claim
+                    self._rota.note(claim, len(tasks))
+                    if tasks:
+                        self._hold(tasks)
+                        break
+                else:
+                    yield Sleep(self._probe)
                 while self.items:
                     yield HAND
-                    self._drop_lapsed()
+                    if self.items:
+                        self._drop_lapsed()
             except PASSING:
                 continue
 
@@ -335,31 +342,26 @@ class Tasks(Feed[Task[Any]]):
         if held:
             yield finish.ReleaseMany(held)
 
-    def _claim(self) -> Plan[None]:
-        for claim in self._rota:
-            tasks = yield claim
-            self._rota.note(claim, len(tasks))
-            if tasks:
-                self._end_lease()
-                self._lease = _BatchLease(self, tasks[0].lease_ms)
-                self.look_at = self._lease.until
-                self.items.extend(tasks)
-                if len(tasks) > 1:
-                    self.heartbeat.add(self._lease)
-                return
-        yield Sleep(self._probe)
+    def _hold(self, tasks: list[Task[Any]]) -> None:
+        """Hand out *tasks* next, and renew the leases of those that wait for it."""
+        if self._lease is not None:
+            self._end_lease()
+        self.look_at = self.asked_at + tasks[0].lease_ms / 1000
+        self.items.extend(tasks)
+        if len(tasks) > 1:
+            self._lease = _BatchLease(self, tasks[0].lease_ms)
+            self.heartbeat.add(self._lease)
 
     def _drop_lapsed(self) -> None:
         """Drop the tasks that may be another worker's by now, and set when to check the others."""
         lease = self._lease
-        if not self.items or lease is None:
-            return
-        self.look_at = lease.until  # Set before `lost` is read; a lease lost later would otherwise wait for that time.
-        now, lost, kept = monotonic(), lease.lost, list[Task[Any]]()
-        if now < lease.until and not lost:
+        until = self.look_at if lease is None else lease.until
+        self.look_at = until  # Set before `lost` is read; a lease lost later would otherwise wait for that time.
+        now, lost, kept = monotonic(), () if lease is None else lease.lost, list[Task[Any]]()
+        if now < until and not lost:
             return
         while (task := self._first()) is not None:
-            if now < lease.until and task.id not in lost:
+            if now < until and task.id not in lost:
                 kept.append(task)
             else:
                 logger.warning("the lease of task %s of queue %r was lost before it began", task.id, task.queue)

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import checks, protocols
 from .checks import KEEP, Duration, Headers, default_worker
-from .codec import Codec, encode_headers
+from .codec import Codec, traced_headers
 from .errors import PASSING, LeaseLost
 from .handling import Lease, logger
 from .loops import Feed, located
@@ -47,9 +47,8 @@ class Stream:
             return self._execute(operations.PublishOne(self.topic, row), tx)
         if key is not None:
             checks.key(key)
-        headers = with_trace(headers)
-        text = encode_headers(headers) if headers else None
-        return self._execute(operations.Publish(self.topic, key, self._codec.encode(payload), text), tx)
+        operation = operations.Publish(self.topic, key, self._codec.encode(payload), traced_headers(headers))
+        return self._execute(operation, tx)
 
     def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
         items = list(items)
@@ -154,7 +153,7 @@ def event_row(codec: Codec, item: NewEvent) -> operations.EventRow:
     return (
         codec.encode(item.payload),
         None if item.key is None else checks.key(item.key),
-        encode_headers(with_trace(item.headers)),
+        traced_headers(item.headers),
         None if item.dedup is None else checks.key(item.dedup),
     )
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -83,32 +83,32 @@ def work(url: str) -> Recording:
 
 
 def worker(url: str) -> Recording:
-    """Run one task of an app in its worker, and wait for it."""
+    """Run one task of an app in its worker, from the end of the one before, while others wait."""
     app = eventkit.AsyncApp(url)
-    done = asyncio.Event()
+    ran = 0
+    measured: list[Recording] = []
+    recording = ExitStack()
 
     @app.task(queue="path")
     async def note() -> None:
-        done.set()
+        nonlocal ran
+        ran += 1
+        if ran == 3:
+            measured.append(recording.enter_context(recorded()))
+        elif ran == 4:
+            recording.close()
+            running.stop()
 
-    async def measured() -> Recording:
-        running = app.worker()
+    running = app.worker(concurrency=1)
+
+    async def run() -> None:
         serving = asyncio.create_task(running.serve())
-        for _ in range(2):
-            done.clear()
-            await note.enqueue()
-            await done.wait()
-            await asyncio.sleep(0.3)
-        done.clear()
-        await note.enqueue()
-        with recorded() as path:
-            await done.wait()
-            await asyncio.sleep(0.3)
-        running.stop()
+        await asyncio.sleep(0.5)  # For the first maintenance.
+        await note.enqueue_many([{}] * 4)
         await serving
-        return path
 
-    return asyncio.run(measured())
+    asyncio.run(run())
+    return measured[0]
 
 
 def serve(url: str) -> Recording:

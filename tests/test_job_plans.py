@@ -45,7 +45,7 @@ def test_sqlite_finds_jobs_by_their_index(asked: Any, index: str, found: int, tm
         fill(kit)
     database = apsw.Connection(str(path))
     statement = OF_SQLITE[asked.heading]
-    values = bound(statement, asked)
+    values = bound(statement, statement.values(asked))
     assert len(database.execute(statement.sql, values).fetchall()) == found
     steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement.sql}", values)]
     assert any(index in step.split() for step in steps), steps

@@ -22,7 +22,7 @@ FOLDER = Path(eventkit.__file__).parent
 DIFFERENT = {
     "run": "in asyncio it returns a coroutine",
     "complete": "a cancellation waits for the end",
-    "_perform": "a step may call a coroutine function or another one",
+    "perform": "a step may call a coroutine function or another one",
     "close": "an async kit waits for what loops that were left have begun",
 }
 """The methods of the loops whose bodies differ, and the reasons."""
@@ -61,7 +61,7 @@ def test_both_loops_have_the_same_methods() -> None:
 def test_other_methods_are_one_text() -> None:
     """Only what is listed as different has a text for each flavour."""
     assert SYNC.keys() - {"__init__"} == DIFFERENT.keys() - {"complete"}
-    assert {"attempt", "iterate", "handling"} <= methods("loops.py", "_Loops").keys()
+    assert {"attempt", "iterate"} <= methods("loops.py", "_Loops").keys()
 
 
 def test_the_list_of_differences_is_true() -> None:

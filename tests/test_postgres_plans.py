@@ -83,9 +83,9 @@ def by_id(held: list[finish.Held]) -> list[Operation[Any]]:
     return [
         Take("work", "one", 10, None, 1),
         claim.Promote("due", 10),
-        finish.Ack(id, token),
-        finish.AckMany(held),
-        finish.Finish([(*each, None) for each in held]),
+        claim.Ack(id, token),
+        claim.AckMany(held),
+        claim.Finish([(*each, None) for each in held]),
         finish.Retry(id, token, 1000, None),
         finish.Fail(id, token, "error"),
         finish.Release(id, token),

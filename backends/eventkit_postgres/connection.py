@@ -18,7 +18,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 
 from eventkit.errors import Closed, Disconnected
 from eventkit.fork import closed_or_forked, track
-from eventkit.operations import Operation, Probe
+from eventkit.operations import Operation, Probe, Procedure, Scope
 from eventkit.plans import Stop
 
 from .address import Address, shown
@@ -37,7 +37,7 @@ from .session import (
     failed,
     options,
 )
-from .statements import FREE, AsyncKept, Kept, fetch_alone, fetch_alone_async, is_single, statements
+from .statements import FREE, AsyncKept, Kept, fetch, fetch_async, statements
 from .transaction import Home, execute_in, unwrap
 from .waking import Listener, Pause, Query, Waiter, sleep
 
@@ -60,6 +60,8 @@ class _Connection:
         self._begin = beginning(address)
         self._listener = Listener(address)
         self._process = os.getpid()
+        self.closing = False
+        """Whether `end_sleep` was called."""
         self._closed = False
         self._untrack: Callable[[], object] = lambda: None
 
@@ -68,23 +70,19 @@ class _Connection:
         """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
 
-    @property
-    def closing(self) -> bool:
-        """Whether `end_sleep` was called."""
-        return self._listener.closing
-
     def rouse(self) -> None:
         """Make every `sleep` check again."""
         self._listener.waiters.ring_all()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False, and bound the wait of every call."""
+        self.closing = True
         self._listener.end_sleep()
         self._in_use.shorten_all()
 
     def forked(self) -> None:
         """Refuse further calls in a forked child, and leave the resources of the parent alone."""
-        self._closed = True
+        self._closed = self.closing = True
         self._listener.forked()
 
     def _options(self) -> dict[str, Any]:
@@ -120,8 +118,12 @@ class _Connection:
         deadline = monotonic() + self._address.busy_timeout
         while True:
             try:
-                answer: T = yield from self._own(lambda driver: self._execute_on(driver, operation))
-                return answer
+                driver = yield from self._take()
+                try:
+                    return (yield from self._execute_on(driver, operation))
+                finally:
+                    self._in_use.remove(driver)
+                    yield self._pool.putconn(driver)
             except psycopg.Error as error:
                 known = translated(error, self._address, writing=operation.writes)
                 again = isinstance(error, TAKEN_BACK) or (isinstance(known, Disconnected) and not operation.writes)
@@ -129,12 +131,16 @@ class _Connection:
                     raise known or error from error
 
     def _execute_on(self, driver: Any, operation: Operation[T]) -> Steps[T]:
-        # The number of statements to run outside a transaction: all (-1), the first, or none.
-        free = -1 if is_single(self._statements, operation) else FREE[operation.scope]
+        free = FREE[operation.scope]
         if self._address.pooled:
             free = 0
-        plan, rows, begun = operation.plan(), None, False
+        elif isinstance(operation, Procedure) and self._statements[operation.heading].sql:
+            free = -1
+        begun = False
         try:
+            if free and operation.scope is Scope.NONE:
+                return operation.decode((yield self._fetch(driver, self._statements, operation)))
+            plan, rows = operation.plan(), None
             while True:
                 try:
                     step = plan.send(rows)  # type: ignore[arg-type]  # None begins the plan
@@ -218,8 +224,7 @@ class _Connection:
                 # On Python 3.11 a task cancelled just when the pool has a connection for it would lose the connection.
                 yield self._pool.putconn(driver)
                 raise asyncio.CancelledError
-            if self._in_use.usable(driver):
-                self._in_use.add(driver, task)
+            if self._in_use.add(driver, task):
                 return driver
             yield driver.close()
             yield self._pool.putconn(driver)
@@ -284,7 +289,7 @@ class Connection(_Connection):
     """A connection that executes operations; see `eventkit.protocols.Connection`."""
 
     _awaited = False
-    _fetch = staticmethod(fetch_alone)
+    _fetch = staticmethod(fetch)
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
@@ -347,7 +352,7 @@ class AsyncConnection(_Connection):
     """A connection that executes operations; see `eventkit.protocols.AsyncConnection`."""
 
     _awaited = True
-    _fetch = staticmethod(fetch_alone_async)
+    _fetch = staticmethod(fetch_async)
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)

@@ -235,14 +235,13 @@ class InUse:
         self._users: dict[Any, object] = {}
         self._closing = False
 
-    def usable(self, driver: Any) -> bool:
-        """Return whether an idle connection may be used."""
-        return alive(driver) and driver.answered_at >= self._silent_since
-
-    def add(self, driver: Any, user: object = None) -> None:
-        """Mark *driver* as in use by the asyncio task *user*."""
+    def add(self, driver: Any, user: object = None) -> bool:
+        """Mark *driver* as in use by the asyncio task *user*; return False if it cannot be used any more."""
+        if driver.answered_at < self._silent_since or not alive(driver):
+            return False
         driver.patience = PARTING if self._closing else self._patience
         self._users[driver] = user
+        return True
 
     def remove(self, driver: Any) -> None:
         """Mark *driver* as idle."""

@@ -88,9 +88,9 @@ def parameters(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
 
     Those that the statement splits by ``string_to_array`` are sent as text, which takes a seventh of the time.
     """
-    values = columns(statement, step)
     if not statement.bulk:
-        return values
+        return statement.values(step)
+    values = columns(statement, step)
     apart = "string_to_array(" in statement.sql
     return tuple(
         [
@@ -156,46 +156,31 @@ class AsyncKept(AsyncOwnConnection):
 
 def fetch(driver: Connection[Any], known: Statements, step: Operation[Any]) -> Rows:
     """Execute the statement of *step*, and return its rows."""
-    return _fetch(RawCursor(driver, row_factory=tuple_row), known[step.heading], step)
-
-
-def fetch_alone(driver: Kept, known: Statements, step: Operation[Any]) -> Rows:
-    """Do the same as `fetch`, for a caller with exclusive use of *driver*."""
-    cursor = driver.cursors.pop(step.heading, None) or RawCursor(driver, row_factory=tuple_row)
-    rows = _fetch(cursor, known[step.heading], step)
-    if len(rows) <= _SMALL:
-        driver.cursors[step.heading] = cursor
-    return rows
-
-
-def _fetch(cursor: RawCursor[Any], statement: Statement, step: Operation[Any]) -> Rows:
-    cursor.execute(_encoded(statement.sql), parameters(statement, step))
+    statement, kept = known[step.heading], driver.cursors if isinstance(driver, Kept) else {}
+    cursor = kept.pop(step.heading, None) or RawCursor(driver, row_factory=tuple_row)
+    cursor.execute(_encoded(statement.sql), parameters(statement, step) if statement.bulk else statement.values(step))
     if cursor.pgresult is None:
-        with cursor.connection.pipeline():
+        with driver.pipeline():
             pass  # The caller has a pipeline open; leaving the inner one fetches the results.
-    return cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+    rows = cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+    if len(rows) <= _SMALL:
+        kept[step.heading] = cursor
+    return rows
 
 
 async def fetch_async(driver: AsyncConnection[Any], known: Statements, step: Operation[Any]) -> Rows:
     """Do the same as `fetch`, awaited."""
-    return await _fetch_async(AsyncRawCursor(driver, row_factory=tuple_row), known[step.heading], step)
-
-
-async def fetch_alone_async(driver: AsyncKept, known: Statements, step: Operation[Any]) -> Rows:
-    """Do the same as `fetch_alone`, awaited."""
-    cursor = driver.cursors.pop(step.heading, None) or AsyncRawCursor(driver, row_factory=tuple_row)
-    rows = await _fetch_async(cursor, known[step.heading], step)
-    if len(rows) <= _SMALL:
-        driver.cursors[step.heading] = cursor
-    return rows
-
-
-async def _fetch_async(cursor: AsyncRawCursor[Any], statement: Statement, step: Operation[Any]) -> Rows:
-    await cursor.execute(_encoded(statement.sql), parameters(statement, step))
+    statement, kept = known[step.heading], driver.cursors if isinstance(driver, AsyncKept) else {}
+    cursor = kept.pop(step.heading, None) or AsyncRawCursor(driver, row_factory=tuple_row)
+    arguments = parameters(statement, step) if statement.bulk else statement.values(step)
+    await cursor.execute(_encoded(statement.sql), arguments)
     if cursor.pgresult is None:
-        async with cursor.connection.pipeline():
+        async with driver.pipeline():
             pass  # The caller has a pipeline open; leaving the inner one fetches the results.
-    return await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+    rows = await cursor.fetchall() if cursor.pgresult is not None and cursor.pgresult.nfields else []
+    if len(rows) <= _SMALL:
+        kept[step.heading] = cursor
+    return rows
 
 
 @cache

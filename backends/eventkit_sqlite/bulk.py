@@ -38,7 +38,7 @@ def arrow(url: str) -> Iterator[Callable[[Operation[Any], Sequence[str]], Any]]:
         def fetch(operation: Operation[Any], columns: Sequence[str]) -> Any:
             statement = STATEMENTS[operation.heading]
             names = ", ".join(f'"{name}"' for name in columns)
-            cursor.execute(f"SELECT {names} FROM ({statement.sql})", bound(statement, operation))
+            cursor.execute(f"SELECT {names} FROM ({statement.sql})", bound(statement, statement.values(operation)))
             return cursor.fetch_arrow_table()
 
         yield fetch

@@ -111,7 +111,8 @@ class Connection(BaseConnection):
                 raise
         if operation.writes:
             answer: T = self._group_commit.run(operation)
-            self._file.watcher.committed()
+            if self._file.watcher.waiters:
+                self._file.watcher.committed()
             return answer
         return self._read(operation)
 
@@ -150,7 +151,8 @@ class Connection(BaseConnection):
             writer.end(commit=True)
         finally:
             self._transactions.give_back(writer)
-        self._file.watcher.committed()
+        if self._file.watcher.waiters:
+            self._file.watcher.committed()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""

@@ -124,7 +124,8 @@ class AsyncConnection(BaseConnection):
                 await worker.aclose()
             else:
                 self._spares.append((worker, writer))
-        self._file.watcher.committed()
+        if self._file.watcher.waiters:
+            self._file.watcher.committed()
 
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False."""
@@ -204,7 +205,8 @@ class AsyncConnection(BaseConnection):
                 except Exception as error:
                     job.finish(error=error)
             self._loop.call_soon_threadsafe(self._deliver, [job for job in batch if job.done])
-            self._file.watcher.committed()
+            if self._file.watcher.waiters:
+                self._file.watcher.committed()
             with self._mutex:
                 self._queue[:0] = [job for job in batch if not job.done]
 

@@ -42,15 +42,13 @@ def fetch(connection: Connection, step: Operation[Any]) -> Rows:
     statement = STATEMENTS[step.heading]
     if not statement.sql:
         return NO_STATEMENT
-    rows: Rows = connection.execute(statement.sql, bound(statement, step)).fetchall()
+    values = statement.values(step)
+    rows: Rows = connection.execute(statement.sql, bound(statement, values) if statement.bulk else values).fetchall()
     return rows
 
 
-def bound(statement: Statement, step: Operation[Any]) -> tuple[Any, ...]:
-    """Return the parameters of *step*."""
-    values = statement.values(step)
-    if not statement.bulk:
-        return values
+def bound(statement: Statement, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the parameters of a step, bulk ones as JSON."""
     return tuple(
         [
             _encode(value).decode() if place in statement.bulk and isinstance(value, list | tuple) else value

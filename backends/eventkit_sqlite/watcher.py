@@ -146,7 +146,8 @@ class Watcher:
         self._address = address
         self._file = file
         self._mutex = threading.Lock()
-        self._waiters: dict[Probe, set[Waiter]] = {}
+        self.waiters: dict[Probe, set[Waiter]] = {}
+        """The waiters of each probe."""
         self._alarm: ClockAlarm | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -154,8 +155,8 @@ class Watcher:
     def add(self, waiter: Waiter) -> None:
         """Add *waiter*: from now on no change to the result of its probe is missed."""
         with self._mutex:
-            was_parked = not self._waiters
-            self._waiters.setdefault(waiter.probe, set()).add(waiter)
+            was_parked = not self.waiters
+            self.waiters.setdefault(waiter.probe, set()).add(waiter)
             if self._alarm is not None:
                 if was_parked:
                     self._alarm.poke()
@@ -171,16 +172,15 @@ class Watcher:
             self._forget(waiter)
 
     def committed(self) -> None:
-        """Poll at once after a commit of this process, if there are waiters."""
-        if self._waiters:
-            with self._mutex:
-                if self._alarm is not None:
-                    self._alarm.poke()
+        """Poll at once after a commit of this process."""
+        with self._mutex:
+            if self._alarm is not None:
+                self._alarm.poke()
 
     def wake_all(self) -> None:
         """Wake all waiters, to check again or to find that their kit is closed."""
         with self._mutex:
-            for waiter in chain(*self._waiters.values()):
+            for waiter in chain(*self.waiters.values()):
                 waiter.wake()
 
     def stop(self) -> None:
@@ -219,16 +219,16 @@ class Watcher:
             self._alarm = None
             alarm.close()
             if failure is not None:
-                for waiter in chain(*self._waiters.values()):
+                for waiter in chain(*self.waiters.values()):
                     waiter.error = self._known(failure)
                     waiter.wake()
         connection.close()
 
     def _forget(self, waiter: Waiter) -> None:
-        waiters = self._waiters.get(waiter.probe, set())
+        waiters = self.waiters.get(waiter.probe, set())
         waiters.discard(waiter)
         if not waiters:
-            self._waiters.pop(waiter.probe, None)
+            self.waiters.pop(waiter.probe, None)
 
     def _known(self, error: Exception) -> EventkitError:
         """Return a new error for one waiter: an error raised in several threads would collect all tracebacks."""
@@ -242,7 +242,7 @@ class Watcher:
         poll_at = monotonic() + self._address.fallback_poll
         while not self._stopped:
             now = monotonic()
-            if not self._waiters:
+            if not self.waiters:
                 alarm.wait(None, parked=True)
                 rang = True
             else:
@@ -265,7 +265,7 @@ class Watcher:
 
     def _ask_probes(self, connection: Connection) -> None:
         with self._mutex:
-            probes = list(self._waiters)
+            probes = list(self.waiters)
         try:
             connection.execute("BEGIN")
             # The latest waiter has been active most recently; it is woken before the other probes are evaluated.
@@ -280,7 +280,7 @@ class Watcher:
 
     def _wake_changed(self, probe: Probe, answer: Outlook) -> None:
         with self._mutex:
-            for waiter in self._waiters.get(probe, ()):
+            for waiter in self.waiters.get(probe, ()):
                 if waiter.seen != answer:
                     waiter.answer = answer
                     waiter.wake()

@@ -322,7 +322,7 @@ class Writer:
         return self._with_lock(_Rest(plan, step), caller)
 
     def _with_lock(self, operation: Operation[Any], caller: object) -> Any:
-        self.together([job := self.job(operation, caller)])
+        self.together([job := Job(operation, caller, monotonic() + self._busy_timeout)])
         return job.result()
 
     def together(self, jobs: list[Job]) -> None:
@@ -336,7 +336,7 @@ class Writer:
             if not self._begin(jobs):
                 return
             if len(jobs) == 1:
-                jobs[0].finish(run(jobs[0].operation.plan(), self._fetch))
+                jobs[0].answer, jobs[0].done = run(jobs[0].operation.plan(), self._fetch), True
             else:
                 for job in jobs:
                     self._run_in_savepoint(job)

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
 from ..operations import Operation, finish
-from ..operations.claim import Claim, ReadOutlook, fresh_token
+from ..operations.claim import AckMany, Claim, ReadOutlook, fresh_token
 from ..operations.queue import CreateQueue, FindQueues
 from ..queue import changes_of
 from ..retry import Policy
@@ -323,7 +323,7 @@ async def ack(
     await service.known(queue)
     held = data if isinstance(data, list) else [data]
     own = await _own(service, queue, held)
-    done = set(await service.execute(finish.AckMany(sorted({(one.id, token(one.token)) for one in own}))))
+    done = set(await service.execute(AckMany(sorted({(one.id, token(one.token)) for one in own}))))
     return [Outcome(one.id, one.id in done) for one in held]
 
 

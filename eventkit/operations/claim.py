@@ -1,4 +1,4 @@
-"""Operations that hand out tasks.
+"""Operations that hand out tasks, and that ack them.
 
 A claim takes the first ready tasks in one statement if it can.  Otherwise it reads the *gate* (may any be handed out,
 are any due?), moves due tasks, and leases as many as the gate allows.  Only a claim, a sweep and plain SQL ever move
@@ -14,10 +14,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Task
-from . import Operation, Outlook, Plan, Probe, Procedure, Rows, all_rows, first
-from .finish import Fail, ReleaseMany, Remove, SettleDead
+from . import NO_STATEMENT, Operation, Outlook, Plan, Probe, Procedure, Rows, all_rows, column, first
+from .finish import DeleteTasks, Fail, ForgetKeys, Held, ReleaseMany, Remove, ReserveKeys, SettleDead
 
 MOVED_AT_ONCE = 1000
+
+Ended = tuple[int, int, str | None]
+"""A `Held`, followed by the result as JSON text."""
 
 _due_then_id = itemgetter(8, 0)
 _priority = itemgetter(5)
@@ -176,7 +179,9 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
         return ReleaseMany([(task.id, task.token) for task in answer]) if answer else None
 
     def _take(self, wanted: int) -> Plan[Rows]:
-        return Take(self.queue, self.worker, wanted, self.lease, self.token).rows()
+        take = Take(self.queue, self.worker, wanted, self.lease, self.token)
+        rows = yield take
+        return (yield from take.steps()) if rows is NO_STATEMENT else rows
 
     def _decode_into(self, tasks: list[Task[Any]], rows: Rows) -> Plan[int]:
         """Append the tasks of *rows*, in order; mark those dead that do not decode, and return their number."""
@@ -198,6 +203,80 @@ class Claim(Operation[list[Task[Any]]], frozen=True):
                 poisonous += 1
                 yield from Fail(row[0], self.token, str(error), "poison").rows()
         return poisonous
+
+
+class Ack(Operation[bool], frozen=True):
+    """Finish a task.  The statement deletes it if no row has to stay, which is the common case."""
+
+    first_alone: ClassVar[bool] = True
+    id: int
+    token: int
+
+    def plan(self) -> Plan[bool]:
+        """Delete the task; or finish one with a key, or one of a queue that keeps done tasks."""
+        if (yield self):
+            return True
+        return bool((yield from Finish([(self.id, self.token, None)]).rows()))
+
+
+class AckMany(Operation[list[int]], frozen=True):
+    """Finish tasks; return the ids of those whose lease was still held, in ascending order."""
+
+    first_alone: ClassVar[bool] = True
+    held: list[Held]
+
+    def plan(self) -> Plan[list[int]]:
+        """Delete the tasks that leave no row, and finish the others."""
+        done = [id for (id,) in (yield self)]
+        if len(done) < len(self.held):
+            gone = set(done)
+            done += yield from Finish([(id, token, None) for id, token in self.held if id not in gone]).plan()
+        return sorted(done)
+
+
+class FinishMany(Operation[list[int]], frozen=True):
+    """`AckMany` where some of the tasks have keys, or in a caller's transaction.
+
+    It locks all tasks in the order of their ids first, because a deadlock in the caller's transaction cannot be
+    retried.
+    """
+
+    held: list[Held]
+
+    def plan(self) -> Plan[list[int]]:
+        return sorted((yield from Finish([(id, token, None) for id, token in self.held]).plan()))
+
+
+class Finish(Procedure[list[int]], frozen=True):
+    """Finish tasks, each with its result; return the ids of those whose lease was still held."""
+
+    held: list[Ended]
+    decode = column
+
+    def steps(self) -> Plan[Rows]:
+        """Mark the tasks done, then delete those that no queue keeps."""
+        rows = yield MarkDone(self.held)
+        ids = [id for id, _ in rows]
+        if ids:
+            yield ReserveKeys(ids)
+            yield ForgetKeys(2 * len(ids))
+            if loose := [id for id, kept in rows if not kept]:
+                yield DeleteTasks(loose)
+            if len(loose) < len(ids):
+                yield ForgetDone(ids)
+        return [(id,) for id in ids]
+
+
+class MarkDone(Operation[None], frozen=True):
+    """Mark tasks done, each with its result; return their ids, and whether their queue keeps them."""
+
+    held: list[Ended]
+
+
+class ForgetDone(Operation[None], frozen=True):
+    """Delete a few done tasks of these tasks' queues whose retention has ended."""
+
+    ids: list[int]
 
 
 class Receive(Operation[list[Task[Any]]], frozen=True):

@@ -16,8 +16,8 @@ from ..checks import as_datetime
 from ..errors import TaskFailed
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
 from . import Operation, Outlook, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, outlook, step
-from .claim import Claim, ReadOutlook, Sweep, through_the_gate
-from .finish import Ack, AckMany, Ended, Finish, Held, unblock
+from .claim import Ack, AckMany, Claim, Ended, Finish, ReadOutlook, Sweep, through_the_gate
+from .finish import Held, unblock
 
 
 class AcquireLock(Operation[int | None], frozen=True):

@@ -1,4 +1,4 @@
-"""Operations on claimed tasks, and operations that delete tasks.
+"""Operations that end claims otherwise than by an ack, and operations that delete tasks.
 
 Each statement of a worker about its task is fenced by the claim's token: once the lease has run out, it does not find
 the row.
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ..retry import delay_after
-from . import Operation, Plan, Procedure, Rows, column, flag, nothing
+from . import Operation, Plan, Procedure, Rows, flag, nothing
 
 _LANES = 1000
 """The maximum number of lanes to unblock in one transaction, because a database may lock each of them.
@@ -20,83 +20,6 @@ After a purge, the tasks of further lanes become ready without a wake.
 
 Held = tuple[int, int]
 """The id of a claimed task, and the token of the claim."""
-
-Ended = tuple[int, int, str | None]
-"""A `Held`, followed by the result as JSON text."""
-
-
-class Ack(Operation[bool], frozen=True):
-    """Finish a task.  The statement deletes it if no row has to stay, which is the common case."""
-
-    first_alone: ClassVar[bool] = True
-    id: int
-    token: int
-
-    def plan(self) -> Plan[bool]:
-        """Delete the task; or finish one with a key, or one of a queue that keeps done tasks."""
-        if (yield self):
-            return True
-        return bool((yield from Finish([(self.id, self.token, None)]).rows()))
-
-
-class AckMany(Operation[list[int]], frozen=True):
-    """Finish tasks; return the ids of those whose lease was still held, in ascending order."""
-
-    first_alone: ClassVar[bool] = True
-    held: list[Held]
-
-    def plan(self) -> Plan[list[int]]:
-        """Delete the tasks that leave no row, and finish the others."""
-        done = [id for (id,) in (yield self)]
-        if len(done) < len(self.held):
-            gone = set(done)
-            done += yield from Finish([(id, token, None) for id, token in self.held if id not in gone]).plan()
-        return sorted(done)
-
-
-class FinishMany(Operation[list[int]], frozen=True):
-    """`AckMany` where some of the tasks have keys, or in a caller's transaction.
-
-    It locks all tasks in the order of their ids first, because a deadlock in the caller's transaction cannot be
-    retried.
-    """
-
-    held: list[Held]
-
-    def plan(self) -> Plan[list[int]]:
-        return sorted((yield from Finish([(id, token, None) for id, token in self.held]).plan()))
-
-
-class Finish(Procedure[list[int]], frozen=True):
-    """Finish tasks, each with its result; return the ids of those whose lease was still held."""
-
-    held: list[Ended]
-    decode = column
-
-    def steps(self) -> Plan[Rows]:
-        """Mark the tasks done, then delete those that no queue keeps."""
-        rows = yield MarkDone(self.held)
-        ids = [id for id, _ in rows]
-        if ids:
-            yield ReserveKeys(ids)
-            yield ForgetKeys(2 * len(ids))
-            if loose := [id for id, kept in rows if not kept]:
-                yield DeleteTasks(loose)
-            if len(loose) < len(ids):
-                yield ForgetDone(ids)
-        return [(id,) for id in ids]
-
-
-class MarkDone(Operation[None], frozen=True):
-    """Mark tasks done, each with its result; return their ids, and whether their queue keeps them."""
-
-    held: list[Ended]
-
-
-class ForgetDone(Operation[None], frozen=True):
-    """Delete a few done tasks of these tasks' queues whose retention has ended."""
-
-    ids: list[int]
 
 
 class Remove(Procedure[None], frozen=True):

@@ -16,7 +16,7 @@ from sqlalchemy.util import await_only
 
 from .. import checks
 from ..checks import Duration, Headers
-from ..codec import Codec, encode_headers
+from ..codec import Codec, traced_headers
 from ..kit import AsyncKit, Kit
 from ..operations import Operation
 from ..operations.bulk import CollectedEvent, CollectedTask, enqueue, notify, publish
@@ -436,7 +436,7 @@ class CollectedChannel(_Handle, Generic[P]):
 
     def notify(self, payload: P, *, headers: Headers = None) -> None:
         """Send a notification to all listeners when the session commits."""
-        self._collect((self.name, self._codec.encode(payload), encode_headers(with_trace(headers))))
+        self._collect((self.name, self._codec.encode(payload), traced_headers(headers)))
 
 
 def _session(session: Any) -> Session:

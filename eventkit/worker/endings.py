@@ -10,8 +10,9 @@ from ..app.declarations import Hook, Refused
 from ..codec import encode_json
 from ..handling import Retry, failure
 from ..operations import Operation, finish
+from ..operations.claim import AckMany, FinishMany
 from ..operations.coordination import AckManyWithResults, SaveTaskResult
-from ..operations.finish import AckMany, FinishMany, ReleaseMany
+from ..operations.finish import ReleaseMany
 from ..values import Task
 from .claims import Leases
 from .lifecycle import Shared
