@@ -55,16 +55,16 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
     stream.publish_many(range(3))
     for task in queue.claim("worker", 2):
         queue.fail(task, "no")
-    cli.text("dlq", "requeue", "emails", first)
-    cli.text("dlq", "purge", "emails", "--yes")
-    cli.text("message", "remove", "emails", first)
+    cli.text("dead", "requeue", "emails", first)
+    cli.text("dead", "purge", "emails", "--yes")
+    cli.text("task", "remove", "emails", first)
     cli.text("queue", "purge", "emails", "--yes")
     cli.text("stream", "seek", "orders", "search", "earliest")
     cli.text("stream", "prune", "orders", "--max-keep", 1, "--unconsumed")
     assert audited(kit) == [
-        {"action": "dlq.requeue", "queue": "emails", "ids": [first]},
-        {"action": "dlq.purge", "queue": "emails", "older_than": None},
-        {"action": "message.remove", "queue": "emails", "id": first},
+        {"action": "dead.requeue", "queue": "emails", "ids": [first]},
+        {"action": "dead.purge", "queue": "emails", "older_than": None},
+        {"action": "task.remove", "queue": "emails", "id": first},
         {"action": "queue.purge", "queue": "emails", "state": "ready"},
         {"action": "stream.seek", "topic": "orders", "consumer": "search", "to": "earliest"},
         {"action": "stream.prune", "topic": "orders", "older_than": None, "max_keep": 1},
@@ -74,7 +74,7 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
 @proves("E19")
 def test_what_was_not_done_is_not_told(cli: Commands, kit: EventKit) -> None:
     """Reading and working are not recorded either."""
-    cli.text("message", "enqueue", "emails", "1")
+    cli.text("task", "enqueue", "emails", "1")
     cli.text("stream", "publish", "orders", "1")
     cli.json("queue", "list")
     cli.refusal(1, "queue", "rm", "emails")

@@ -232,8 +232,8 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
         if stats.dead:
             yield (
                 "doubtful",
-                f"queue {name} has {stats.dead:,} dead letters",
-                f"eventkit dlq list {name} --by-error shows the errors; then eventkit dlq requeue or purge {name}",
+                f"queue {name} has {stats.dead:,} dead tasks",
+                f"eventkit dead list {name} --by-error shows the errors; then eventkit dead requeue or purge {name}",
             )
     for topic, statistics in overview.topics.items():
         for consumer in statistics.consumers:

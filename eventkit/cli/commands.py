@@ -23,7 +23,7 @@ app = typer.Typer(
 
 for top in (processes, admin, data, sql, demo):
     app.add_typer(top.commands)
-for group in (tasks.queues, tasks.messages, tasks.dead_letters, streams.streams, streams.channels):
+for group in (tasks.queues, tasks.tasks, tasks.dead_tasks, streams.streams, streams.channels):
     app.add_typer(group)
 for group in (coordination.schedules, coordination.locks, coordination.pipelines, admin.keys):
     app.add_typer(group)
