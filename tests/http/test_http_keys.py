@@ -68,7 +68,7 @@ def guarded(url: str) -> Iterator[Callable[..., Guarded]]:
 
 
 ASKED = (
-    ("produce", "POST", "/queues/emails/messages", {"payload": 1}),
+    ("produce", "POST", "/queues/emails/tasks", {"payload": 1}),
     ("consume", "GET", "/queues/emails", None),
     ("admin", "PATCH", "/queues/emails", {"max_attempts": 5}),
     ("consume", "GET", "/queues", None),
@@ -116,7 +116,7 @@ def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarde
     time.sleep(0.05)
     wrong = f"{key[:-1]}{'0' if key[-1] != '0' else '1'}"
     other = f"ek_{'0' * 16}_{key[-64:]}"
-    for method, path in (("GET", "/queues"), ("POST", "/queues/emails/messages"), ("DELETE", "/queues/emails")):
+    for method, path in (("GET", "/queues"), ("POST", "/queues/emails/tasks"), ("DELETE", "/queues/emails")):
         for text in (wrong, other, revoked, expired, "", "ek_", key.upper(), "é" * 5):
             answer = service.ask(method, path, headers={"Authorization": f"Bearer {text}".encode()})
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), text
@@ -183,7 +183,7 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     """A signature covers method, path and idempotency key, and expires; reading calls need none."""
     service = guarded(body_secrets=["one", "two"], open_without_keys=True)
     service.do(lambda: service.kit.queue("emails").configure(max_attempts=3))
-    body, path = b'{"payload": 1}', "/queues/emails/messages"
+    body, path = b'{"payload": 1}', "/queues/emails/tasks"
 
     def answer(signature: str | None, body: bytes = body, path: str = path, **more: str) -> int:
         headers = {"Content-Type": "application/json"} | ({"X-Eventkit-Signature": signature} if signature else {})
@@ -198,7 +198,7 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     assert answer(sign(body, secrets=["three"], subject=f"POST {path}")) == 401
     assert answer(sign(body, secrets=["one"], subject=f"POST {path}", at=time.time() - 301)) == 401
     assert answer(signed, body=body + b" ") == 401
-    assert answer(signed, path="/queues/orders/messages") == 401
+    assert answer(signed, path="/queues/orders/tasks") == 401
     assert answer(signed, path=f"{path}?more=1") == 401
     keyed = sign(body, secrets=["one"], subject=f"POST {path}\norder-7\n")
     assert answer(keyed, idempotency_key="order-7") == 201
@@ -220,12 +220,12 @@ def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pyt
     service = Started(url, tmp_path, "--webhooks", "default", "--canary")
     try:
         body = b'{"payload": "PAYLOAD"}'
-        signature = sign(body, secrets=["BODYSECRET"], subject="POST /queues/emails/messages")
+        signature = sign(body, secrets=["BODYSECRET"], subject="POST /queues/emails/tasks")
         headers = {"Authorization": f"Bearer {key}", "X-Eventkit-Signature": signature}
         with httpx.Client(base_url=service.address, headers=headers) as client:
             for content in (body, body + b" ", b"\xff PAYLOAD"):
                 headers = {"Content-Type": "application/json"}
-                statuses.append(client.post("/queues/emails/messages", content=content, headers=headers).status_code)
+                statuses.append(client.post("/queues/emails/tasks", content=content, headers=headers).status_code)
             client.get("/queues/emails/PAYLOAD?token=PAYLOAD")
             client.get("/queues", headers={"Authorization": f"Bearer {key[:-1]}"})
         assert statuses == [201, 401, 401]
@@ -265,7 +265,7 @@ def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None
         ("POST", "/queues", {"name": "emails"}, 201),
         ("POST", "/queues", {"name": "emails"}, 409),
         ("PATCH", "/queues/emails", {"max_attempts": 5}, 200),
-        ("POST", "/queues/emails/messages", {"payload": 1}, 201),
+        ("POST", "/queues/emails/tasks", {"payload": 1}, 201),
         ("GET", "/queues/emails", None, 200),
         ("POST", "/queues/emails/pause", None, 200),
         ("POST", "/schedules", schedule, 201),
@@ -295,7 +295,7 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 
 @proves("E18")
 def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
-    """Without the right to produce to a queue, a key cannot fill it by a job, a schedule or dead letters."""
+    """Without the right to produce to a queue, a key cannot fill it by a job, a schedule or dead tasks."""
     service = guarded()
     key = service.key("produce:job", "admin:schedule", "admin:queue:hooks")
     boss = service.key("admin")
@@ -347,7 +347,7 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
         ("GET", "/streams/eventkit.tasks/events", None),
         ("POST", "/locks/eventkit:schedules/acquire", {}),
         ("POST", "/limits/eventkit.key:1/window", {"limit": 1, "per_s": 60}),
-        ("POST", "/queues/eventkit.x/messages", {"payload": 1}),
+        ("POST", "/queues/eventkit.x/tasks", {"payload": 1}),
         ("POST", "/channels/eventkit:ready", {"payload": 1}),
     ]
     key = service.key("produce", "consume", "admin:queue", "admin:stream:eventkit.*", "admin:lock", "admin:limit")
@@ -364,7 +364,7 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
 
 @proves("E1", "E18")
 def test_a_lease_is_ended_by_way_of_its_own_queue(guarded: Callable[..., Guarded]) -> None:
-    """A right to another queue includes neither its messages nor the results of its tasks."""
+    """A right to another queue includes neither its tasks nor the results of its tasks."""
     service = guarded()
     for name in ("emails", "orders"):
         service.do(lambda name=name: service.kit.queue(name).enqueue(name))

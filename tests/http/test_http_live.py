@@ -89,13 +89,13 @@ def test_a_poll_answers_as_soon_as_there_is_something(shared: Started, kit: even
         time.sleep(0.5)
         kit.queue(name).enqueue("now")
         began = time.monotonic()
-        assert [message["payload"] for message in poll.result(20).json()] == ["now"]
+        assert [task["payload"] for task in poll.result(20).json()] == ["now"]
         assert time.monotonic() - began < 5
 
 
 @proves("E4")
-def test_a_client_that_is_gone_has_no_message(shared: Started, kit: eventkit.EventKit, name: str) -> None:
-    """A message claimed for a closed poll goes to the next one, with no attempt spent."""
+def test_a_client_that_is_gone_has_no_task(shared: Started, kit: eventkit.EventKit, name: str) -> None:
+    """A task claimed for a closed poll goes to the next one, with no attempt spent."""
     kit.queue(name).configure(lease=600)
     rest = "Host: localhost\r\nContent-Length: 0"
     for _ in range(5):
@@ -104,8 +104,8 @@ def test_a_client_that_is_gone_has_no_message(shared: Started, kit: eventkit.Eve
             time.sleep(0.2)
     time.sleep(0.3)
     kit.queue(name).enqueue("kept")
-    [message] = httpx.post(f"{shared.address}/queues/{name}/poll?wait_s=10", timeout=30).json()
-    assert (message["payload"], message["attempt"]) == ("kept", 1)
+    [task] = httpx.post(f"{shared.address}/queues/{name}/poll?wait_s=10", timeout=30).json()
+    assert (task["payload"], task["attempt"]) == ("kept", 1)
 
 
 @proves("E5")

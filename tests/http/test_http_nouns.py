@@ -75,7 +75,7 @@ def test_a_job_is_a_task_that_calls(served: Served) -> None:
 
 
 def test_schedules_are_kept(served: Served) -> None:
-    """Messages or calls come at the scheduled times, and each field can be changed."""
+    """Tasks or calls come at the scheduled times, and each field can be changed."""
     made = served("POST", "/schedules", json={"name": "nightly", "cron_expression": "0 3 * * *", "queue_name": "q"})
     assert (made.status_code, made.json()["when"], made.json()["payload"]) == (201, "0 3 * * *", None)
     assert served("POST", "/schedules", json={"name": "nightly", "cron_expression": "@daily"}).status_code == 409
@@ -172,7 +172,7 @@ def test_a_name_may_have_a_slash(served: Served) -> None:
     for name in ("a/b", "/", "a/b%2Fc/", "ü/ ?#"):
         path = quote(name, safe="")
         assert served("POST", "/queues", json={"name": name}).status_code == 201
-        assert served("POST", f"/queues/{path}/messages", json={"payload": name}).status_code == 201
+        assert served("POST", f"/queues/{path}/tasks", json={"payload": name}).status_code == 201
         assert [task.payload for task in served.ask(served.kit.queue(name).peek())] == [name]
         assert served("GET", f"/queues/{path}").json()["name"] == name
         assert served("POST", f"/streams/{path}/consumers/{path}/ack", json={"offset": 3}).json() == {"moved": True}
@@ -233,9 +233,9 @@ def test_an_unknown_query_parameter_is_refused(served: Served) -> None:
         ("POST", "/queues/q/poll?lease_ms="),
         ("POST", "/queues/q/poll?wait_s="),
         ("POST", "/queues/q/poll?batch="),
-        ("DELETE", "/queues/q/dlq?older_than_s="),
+        ("DELETE", "/queues/q/dead?older_than_s="),
         ("GET", "/queues/q/peek?limit="),
-        ("GET", "/queues/q/messages/"),
+        ("GET", "/queues/q/tasks/"),
         ("GET", "/streams/s/events?after="),
         ("GET", "/streams/s/sse?after="),
         ("GET", "/jobs/"),

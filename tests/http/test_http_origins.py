@@ -50,9 +50,9 @@ def asked(tmp_path: Path) -> Iterator[Asked]:
 
 
 def preflight(asked: Asked, origins: list[str], origin: str, method: str = "POST") -> httpx.Response:
-    """Return the answer to a browser's preflight request for a message with a key."""
+    """Return the answer to a browser's preflight request for a task with a key."""
     wanted = {"access_control_request_method": method, "access_control_request_headers": "authorization, content-type"}
-    return asked(origins, "OPTIONS", "/queues/q/messages", origin=origin, **wanted)
+    return asked(origins, "OPTIONS", "/queues/q/tasks", origin=origin, **wanted)
 
 
 @proves("E21")
