@@ -318,7 +318,7 @@ def add(
 ) -> Result:
     """Add a key and print it. It cannot be shown again.
 
-    Rights are produce, consume and admin, which includes both. Kinds are queue, stream, channel, job,
+    Rights are produce, consume and admin, which includes both. Kinds are queue, stream, channel, webhook,
     schedule, result, lock and limit. A scope without kind or names covers all.
     """
     return _secret(_keys(kit).add(name, scope, rate=rate, burst=burst, quota=quota, expires=expires))

@@ -80,16 +80,16 @@ class ListDead(_ManyTasks, frozen=True):
         return self.decode((yield self))
 
 
-class GetJob(Read[TaskInfo[Any] | None], frozen=True):
-    """Read a job by its task's id, in any queue and state."""
+class GetWebhook(Read[TaskInfo[Any] | None], frozen=True):
+    """Read a webhook by its task's id, in any queue and state."""
 
     id: int
     codec: Codec = _PLAIN
     decode = _task
 
 
-class ListJobs(Read[list[TaskInfo[Any]]], frozen=True):
-    """Read jobs of all queues by id, all or those in one state, after the first *skip* of them."""
+class ListWebhooks(Read[list[TaskInfo[Any]]], frozen=True):
+    """Read webhooks of all queues by id, all or those in one state, after the first *skip* of them."""
 
     state: str | None
     limit: int
@@ -98,8 +98,8 @@ class ListJobs(Read[list[TaskInfo[Any]]], frozen=True):
     decode = _tasks
 
 
-class ListJobsOf(Read[list[TaskInfo[Any]]], frozen=True):
-    """Read jobs of one queue as `ListJobs` does, by another index."""
+class ListWebhooksOf(Read[list[TaskInfo[Any]]], frozen=True):
+    """Read webhooks of one queue as `ListWebhooks` does, by another index."""
 
     queue: str
     state: str | None

@@ -294,14 +294,14 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 
 
 @proves("E18")
-def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
-    """Without the right to produce to a queue, a key cannot fill it by a job, a schedule or dead tasks."""
+def test_webhooks_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
+    """Without the right to produce to a queue, a key cannot fill it by a webhook, a schedule or dead tasks."""
     service = guarded()
-    key = service.key("produce:job", "admin:schedule", "admin:queue:hooks")
+    key = service.key("produce:webhook", "admin:schedule", "admin:queue:hooks")
     boss = service.key("admin")
     for queue, status in (("hooks", 201), ("emails", 403)):
-        job = {"callback_url": "https://example.com/", "queue_name": queue}
-        assert service.ask("POST", "/jobs", key, json=job).status_code == status
+        webhook = {"callback_url": "https://example.com/", "queue_name": queue}
+        assert service.ask("POST", "/webhooks", key, json=webhook).status_code == status
         schedule = {"name": queue, "cron_expression": "@every 1h", "queue_name": queue}
         assert service.ask("POST", "/schedules", key, json=schedule).status_code == status
         assert service.ask("POST", "/schedules", boss, json=schedule).status_code in (201, 409)
@@ -316,25 +316,26 @@ def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[...,
 
 
 @proves("E18")
-def test_a_job_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[..., Guarded]) -> None:
-    """It is readable with the right to its jobs or its queue, or by the key that made it; admins can end it."""
+def test_a_webhook_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[..., Guarded]) -> None:
+    """It is readable with the right to its webhooks or its queue, or by the key that made it; admins can end it."""
     service = guarded()
-    maker, other = (service.key("produce:job", "produce:queue") for _ in range(2))
+    maker, other = (service.key("produce:webhook", "produce:queue") for _ in range(2))
     made = {}
     for queue in ("hooks", "emails"):
-        job = {"callback_url": "https://example.com/", "queue_name": queue, "payload": queue}
-        made[queue] = service.ask("POST", "/jobs", maker, json=job).json()["id"]
-    for scope in ("consume:job:hooks", "consume:queue:hooks", "admin:queue:ho*"):
+        webhook = {"callback_url": "https://example.com/", "queue_name": queue, "payload": queue}
+        made[queue] = service.ask("POST", "/webhooks", maker, json=webhook).json()["id"]
+    for scope in ("consume:webhook:hooks", "consume:queue:hooks", "admin:queue:ho*"):
         key = service.key(scope)
-        assert statuses(service, key, *(("GET", f"/jobs/{id}", None) for id in made.values())) == [200, 403]
-        lists = [("GET", f"/jobs{query}", None) for query in ("?queue=hooks", "?queue=emails", "")]
+        assert statuses(service, key, *(("GET", f"/webhooks/{id}", None) for id in made.values())) == [200, 403]
+        lists = [("GET", f"/webhooks{query}", None) for query in ("?queue=hooks", "?queue=emails", "")]
         assert statuses(service, key, *lists) == [200, 403, 403]
-    asked = [("GET", f"/jobs/{id}", None) for id in made.values()]
+    asked = [("GET", f"/webhooks/{id}", None) for id in made.values()]
     assert [statuses(service, key, *asked) for key in (maker, other)] == [[200, 200], [403, 403]]
-    for key, status in ((maker, 403), (service.key("consume:job"), 403), (service.key("admin:job:hooks"), 204)):
-        assert statuses(service, key, ("DELETE", f"/jobs/{made['hooks']}", None)) == [status]
-    assert statuses(service, service.key("admin:job:hooks"), ("POST", f"/jobs/{made['emails']}/retry", None)) == [403]
-    assert statuses(service, service.key("produce:job:hooks", "produce:queue"), ("POST", "/jobs", job)) == [403]
+    for key, status in ((maker, 403), (service.key("consume:webhook"), 403), (service.key("admin:webhook:hooks"), 204)):
+        assert statuses(service, key, ("DELETE", f"/webhooks/{made['hooks']}", None)) == [status]
+    admin, producer = service.key("admin:webhook:hooks"), service.key("produce:webhook:hooks", "produce:queue")
+    assert statuses(service, admin, ("POST", f"/webhooks/{made['emails']}/retry", None)) == [403]
+    assert statuses(service, producer, ("POST", "/webhooks", webhook)) == [403]
 
 
 @proves("E18")
@@ -354,10 +355,10 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
     assert statuses(service, key, *asked) == [403] * len(asked)
     others = [(method, path.replace("eventkit", "eventki"), body) for method, path, body in asked]
     assert statuses(service, key, *others) == [201, 200, 200, 200, 404, 201]
-    job = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
+    webhook = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
     schedule = {"name": "s", "cron_expression": "@every 1h", "queue_name": "eventkit.x"}
     may = service.key("produce", "admin:schedule", "admin:queue")
-    more: list[tuple[str, str, Any]] = [("POST", "/jobs", job), ("POST", "/schedules", schedule)]
+    more: list[tuple[str, str, Any]] = [("POST", "/webhooks", webhook), ("POST", "/schedules", schedule)]
     assert statuses(service, may, *more, ("PATCH", "/queues/q", {"dead_letter_to": "eventkit.x"})) == [403] * 3
     assert statuses(service, service.key("admin"), *more, *asked[1:]) == [201, 201, 200, 200, 200, 201, 201]
 

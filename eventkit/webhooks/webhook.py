@@ -1,4 +1,4 @@
-"""`Job`: a task that calls a URL."""
+"""`Webhook`: a task that calls a URL."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from .. import checks
 from ..retry import Exponential, Fixed, Linear, Policy, policy
 from ..values import NewTask
 
-CALL = "eventkit.webhook"  # The name of the task that workers run for a job.
+CALL = "eventkit.webhook"  # The name of the task that workers run for a webhook.
 
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000
@@ -35,7 +35,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: Policy | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call that a worker makes: it posts *payload* to *callback_url*, and tries again when that fails.
 
     *max_retries* is the number of runs after the first; *retry_backoff*, *base_delay_ms* and *max_delay_ms* set the
@@ -66,7 +66,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return {"task": CALL, "args": msgspec.to_builtins(call) | {"payload": self.payload}}
 
     def task(self) -> NewTask:
-        """Return the task, for ``kit.queue(job.queue_name).enqueue_many([job.task()])``."""
+        """Return the task, for ``kit.queue(webhook.queue_name).enqueue_many([webhook.task()])``."""
         return NewTask(
             self.task_payload,
             delay=self.delay_ms / 1000 if self.delay_ms else None,
@@ -77,7 +77,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         )
 
     def _retry(self) -> Policy | None:
-        """Return the job's own retry policy, if it sets one."""
+        """Return the webhook's own retry policy, if it sets one."""
         given = {"base": self.base_delay_ms, "cap": self.max_delay_ms}
         delays = {name: value / 1000 for name, value in given.items() if value is not None}
         if self.retry_backoff is None and not delays:
@@ -114,7 +114,7 @@ def callable_url(url: str) -> tuple[str, str, int]:
     if parts.scheme not in ("http", "https"):
         raise ValueError("callback_url must begin with http:// or https://")
     if "@" in parts.netloc:
-        raise ValueError("callback_url contains a user or password, which would be stored and shown: sign jobs instead")
+        raise ValueError("callback_url contains a user or password, which would be stored and shown: sign it instead")
     if not parts.hostname or "\\" in url or port == 0:
         raise ValueError("callback_url has no valid host: use, for example, https://example.com/hook")
     if len(url) > _LONGEST_URL:
