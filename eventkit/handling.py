@@ -104,10 +104,10 @@ class Snooze(Exception):
 
 
 class Permanent(Exception):
-    """Raised in `handling`: no further attempt can succeed; the task is a dead letter now."""
+    """Raised in `handling`: no further attempt can succeed; the task is dead now."""
 
     reason = "failed"
-    """The reason of the dead letter."""
+    """The reason of the dead task."""
 
 
 def outcome(task: Task[object], error: BaseException | None, done: Operation[bool] | None = None) -> Operation[bool]:

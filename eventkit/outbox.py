@@ -35,7 +35,7 @@ from .telemetry import with_trace
 from .values import Message, Task
 
 MESSAGE_ID = "message-id"
-"""The header with a message's id, which stays with the task, also as a dead letter and when requeued."""
+"""The header with a message's id, which stays with the task, also when it is dead or requeued."""
 
 PREFIX = "outbox:"
 """The prefix of the names of outboxes' queues."""

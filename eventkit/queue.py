@@ -273,7 +273,7 @@ def changes_of(queue: str, **given: Any) -> dict[str, Any]:
 
     def other_queue(setting: str, name: Any) -> str:
         if checks.name("queue", name) == queue:
-            raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
+            raise ValueError(f"dead tasks of queue {name!r} cannot be copied to itself: name another queue")
         return str(name)
 
     parsers: dict[str, Callable[[str, Any], Any]] = {

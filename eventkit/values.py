@@ -323,7 +323,7 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-class DeadLetters(msgspec.Struct, frozen=True):
+class DeadTasks(msgspec.Struct, frozen=True):
     """The dead tasks of a queue with the same *reason* and *error*: their *number*, and the id of the last."""
 
     reason: str

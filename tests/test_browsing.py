@@ -71,7 +71,7 @@ def test_what_is_long_is_told_by_its_beginning(kit: EventKit, ask: Any) -> None:
         assert look.payload_length == 100_011
 
 
-def test_dead_letters_are_found_by_what_they_died_of(kit: EventKit, ask: Any) -> None:
+def test_dead_tasks_are_found_by_what_they_died_of(kit: EventKit, ask: Any) -> None:
     """They can be deleted, or edited and requeued; only dead tasks of this queue are affected."""
     queue = kit.queue("jobs")
     for name in ("jobs", "other"):

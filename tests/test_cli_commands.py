@@ -88,7 +88,7 @@ def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -
     assert cli.json("task", "peek", "jobs") == []
 
 
-def test_dead_letters_are_listed_by_error_shown_and_requeued(cli: Commands, kit: EventKit) -> None:
+def test_dead_tasks_are_listed_by_error_shown_and_requeued(cli: Commands, kit: EventKit) -> None:
     queue = kit.queue("jobs")
     assert cli.json("dead", "list") == []
     ids = [queue.enqueue(n).id for n in range(3)]
@@ -97,7 +97,7 @@ def test_dead_letters_are_listed_by_error_shown_and_requeued(cli: Commands, kit:
     ):
         queue.fail(task, error)
     assert cli.json("dead", "list") == [{"queue": "jobs", "dead": 3}]
-    assert [letter["id"] for letter in cli.json("dead", "list", "jobs")] == ids[::-1]
+    assert [task["id"] for task in cli.json("dead", "list", "jobs")] == ids[::-1]
     assert "ValueError: no" in cli.text("dead", "list", "jobs")
     groups = cli.json("dead", "list", "--by-error")
     assert [(group["queue"], group["number"], group["summary"]) for group in groups] == [

@@ -260,7 +260,7 @@ def nack(
     token: Token,
     delay: Annotated[float | None, period("Delay before the next attempt.")] = None,
     error: Annotated[str | None, option("TEXT", "Error message.")] = None,
-    dead: Annotated[bool, flag("Make it a dead task instead.", "--dead")] = False,
+    dead: Annotated[bool, flag("Mark it dead instead.", "--dead")] = False,
 ) -> Result:
     """Return a task for another attempt.
 

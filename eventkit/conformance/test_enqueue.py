@@ -112,7 +112,7 @@ def test_expires_in_the_past_gives_an_expired_task(kit: EventKit) -> None:
     queue.enqueue("delta", expires=-hour)
     queue.enqueue_many([NewTask("moment", expires=datetime.now(UTC) - hour), NewTask("delayed", delay=60, expires=-60)])
     assert queue.claim("worker", 9) == []
-    assert [(letter.payload, letter.reason) for letter in sorted(queue.dead(), key=attrgetter("id"))] == [
+    assert [(task.payload, task.reason) for task in sorted(queue.dead(), key=attrgetter("id"))] == [
         ("number", "expired"),
         ("delta", "expired"),
         ("moment", "expired"),

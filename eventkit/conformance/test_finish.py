@@ -281,7 +281,7 @@ def test_an_exception_means_another_attempt(kit: EventKit, caplog: pytest.LogCap
 
 
 @proves("Q17", "Q3", "Q11")
-def test_the_last_attempt_leaves_a_dead_letter(kit: EventKit) -> None:
+def test_the_last_attempt_leaves_a_dead_task(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     task = _claimed_one(queue, max_attempts=1)
     with queue.handling(task):

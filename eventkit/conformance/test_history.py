@@ -194,7 +194,7 @@ def test_poison_has_failed(kit: EventKit) -> None:
 
 @proves("T2")
 def test_a_long_error_is_cut(kit: EventKit, logged: TaskQueue[Any]) -> None:
-    """The dead letter keeps the whole error."""
+    """The dead task keeps the whole error."""
     logged.fail(_held(logged), "é" * 5_000)
     assert {step["error"] for step in history(kit)} == {None, "é" * 2_000}
     assert logged.dead()[0].error == "é" * 5_000
@@ -202,7 +202,7 @@ def test_a_long_error_is_cut(kit: EventKit, logged: TaskQueue[Any]) -> None:
 
 @proves("T3")
 def test_every_way_in_is_told(kit: EventKit, logged: TaskQueue[Any], engine: Any) -> None:
-    """Batches, keys, tasks enqueued by an ack or a session, fires, copies of dead letters and messages are recorded."""
+    """Batches, keys, tasks enqueued by an ack or a session, fires, copies of dead tasks and messages are recorded."""
     logged.enqueue_many([1, NewTask(2, key="k"), NewTask(3, key="k")])
     logged.enqueue_many([4, 5])
     other = kit.queue("other")

@@ -169,7 +169,7 @@ def test_what_deliver_gives_is_awaited_or_refused(kit: EventKit, flavour: str, c
 
 @proves("O1", "G9", "Q14")
 def test_messages_have_a_type(kit: EventKit) -> None:
-    """A message that does not decode is a dead letter, and the others are delivered."""
+    """A message that does not decode is a dead task, and the others are delivered."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target, type=int)
     with kit.transaction() as tx:

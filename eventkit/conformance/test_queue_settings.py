@@ -67,7 +67,7 @@ def test_fewer_attempts_apply_to_tasks_that_wait_for_another(kit: EventKit) -> N
     assert queue.dead() == []
     queue.configure(max_attempts=2)
     dead = sorted(queue.dead(), key=attrgetter("id"))
-    assert [(letter.payload, letter.reason, letter.error, letter.attempt) for letter in dead] == [
+    assert [(task.payload, task.reason, task.error, task.attempt) for task in dead] == [
         ("later", "exhausted", "later 1", 2),
         ("now", "exhausted", "now 1", 2),
     ]

@@ -162,7 +162,7 @@ def test_an_inbox_forgets_when_it_was_told_to(kit: EventKit) -> None:
 
 
 @proves("H4", "Q11", "Q7")
-def test_dead_letters_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> None:
+def test_dead_tasks_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> None:
     """The default is for ever.  A key stays reserved for the rest of its time."""
     first: dict[str, int] = {}
     for name in ("jobs", "others"):

@@ -90,7 +90,7 @@ class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def _given(request: HTTPRequest, changes: QueueChanges) -> dict[str, Any]:
-    """Return the settings that were sent; refuse a caller who may not produce into the dead-letter queue."""
+    """Return the settings that were sent; refuse a caller who may not produce into *dead_letter_to*."""
     if isinstance(changes.dead_letter_to, str):
         require(request, "produce", "queue", name=changes.dead_letter_to)
     return sent(changes)

@@ -48,7 +48,7 @@ class BrowseTasks(Read[list[TaskLook]], frozen=True):
 
 
 class BrowseDead(Read[list[TaskLook]], frozen=True):
-    """Read the queue's dead letters of one reason and error, the latest first."""
+    """Read the queue's dead tasks of one reason and error, the latest first."""
 
     queue: str
     reason: str
@@ -128,7 +128,7 @@ class CountDeaths(Read[tuple[int, list[Deaths]]], frozen=True):
 
 
 class FindDead(Read[list[int]], frozen=True):
-    """Find the ids of dead letters of one reason and error."""
+    """Find the ids of dead tasks of one reason and error."""
 
     queue: str
     reason: str

@@ -137,7 +137,7 @@ class ForgetKeys(Operation[None], frozen=True):
 
 
 class Fail(Procedure[bool], frozen=True):
-    """Make a held task a dead letter, and copy it to the queue's dead_letter_to."""
+    """Mark a held task dead, and copy it to the queue's dead_letter_to."""
 
     id: int
     token: int
@@ -154,7 +154,7 @@ class Fail(Procedure[bool], frozen=True):
 
 
 class MarkDead(Operation[None], frozen=True):
-    """Make a held task a dead letter; return its queue and lane, or no row if the lease was lost."""
+    """Mark a held task dead; return its queue and lane, or no row if the lease was lost."""
 
     id: int
     token: int

@@ -10,7 +10,7 @@ import msgspec
 from .. import retry
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
-from ..values import ChannelSettings, DeadLetters, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
+from ..values import ChannelSettings, DeadTasks, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
 from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, step
 from .channel import Notify
 from .claim import Sweep
@@ -71,7 +71,7 @@ class PeekTasks(_ManyTasks, frozen=True):
 
 
 class ListDead(_ManyTasks, frozen=True):
-    """Read the queue's dead letters, newest first, after a sweep, which marks expired tasks dead."""
+    """Read the queue's dead tasks, newest first, after a sweep, which marks expired tasks dead."""
 
     writes: ClassVar[bool] = True
 
@@ -232,14 +232,14 @@ class Drop(Operation[bool], frozen=True):
         return True
 
 
-class ListDeadByError(Operation[list[DeadLetters]], frozen=True):
+class ListDeadByError(Operation[list[DeadTasks]], frozen=True):
     """Count the queue's dead tasks by reason and error, highest first, after a sweep."""
 
     queue: str
     limit: int
-    decode = each(DeadLetters)
+    decode = each(DeadTasks)
 
-    def plan(self) -> Plan[list[DeadLetters]]:
+    def plan(self) -> Plan[list[DeadTasks]]:
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
 
