@@ -67,7 +67,7 @@ def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -
     made = cli.json("task", "enqueue", "jobs", '{"a": [1, "é"]}', "--priority", 3, "--key", "k", "--header", "x=y=z")
     assert made["created"]
     assert not cli.json("task", "enqueue", "jobs", "1", "--key", "k")["created"]
-    [seen] = cli.json("task", "peek", "jobs")
+    [seen] = cli.json("queue", "peek", "jobs")
     assert (seen["payload"], seen["priority"], seen["headers"]) == ({"a": [1, "é"]}, 3, {"x": "y=z"})
     [task] = cli.json("task", "poll", "jobs", "--worker", "me", "--lease", "1m")
     assert (task["id"], task["attempt"], task["lease"]) == (made["id"], 1, 60.0)
@@ -85,7 +85,7 @@ def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -
     other = cli.json("task", "enqueue", "jobs", "2", "--delay", "1h30m")["id"]
     assert cli.json("task", "get", "jobs", other)["state"] == "scheduled"
     cli.text("task", "remove", "jobs", other)
-    assert cli.json("task", "peek", "jobs") == []
+    assert cli.json("queue", "peek", "jobs") == []
 
 
 def test_dead_tasks_are_listed_by_error_shown_and_requeued(cli: Commands, kit: EventKit) -> None:
@@ -109,7 +109,7 @@ def test_dead_tasks_are_listed_by_error_shown_and_requeued(cli: Commands, kit: E
     assert cli.json("dead", "requeue", "jobs", ids[0])["requeued"] == 1
     assert "not dead" in cli.refusal(1, "dead", "show", "jobs", ids[0])
     assert cli.json("dead", "purge", "jobs", "--older-than", "1h", "--yes")["deleted"] == 0
-    assert cli.json("queue", "requeue-dlq", "jobs")["requeued"] == 2
+    assert cli.json("dead", "requeue", "jobs")["requeued"] == 2
     assert cli.json("queue", "purge", "jobs", "--yes")["deleted"] == 3
 
 

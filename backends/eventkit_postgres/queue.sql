@@ -10,8 +10,8 @@
 -- name: GetTask
 SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
--- name: FindQueues
-SELECT id, queue FROM eventkit_task WHERE id = ANY (:ids::bigint[])
+-- name: FindTokens
+SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id = ANY (:ids::bigint[])
 
 -- name: ListTasks
 SELECT :info

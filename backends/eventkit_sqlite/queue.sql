@@ -9,8 +9,8 @@
 -- name: GetTask
 SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
--- name: FindQueues
-SELECT id, queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
+-- name: FindTokens
+SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListTasks
 SELECT :info

@@ -157,9 +157,7 @@ def _check(queues: Sequence[str], address: str | None) -> None:
         return  # The worker waits for its database.
     for name in queues:
         if name not in known:
-            raise Failed(
-                f"queue {name!r} has no task in the app, and does not exist in the database: see eventkit queue list"
-            )
+            raise Failed(f"queue {name!r} has no task in the app, and is not in the database: see eventkit queue list")
 
 
 def _weighted(text: str) -> tuple[str, float]:

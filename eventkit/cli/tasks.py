@@ -21,7 +21,7 @@ dead_tasks = group("dead", "Dead tasks: tasks that failed for good.")
 Queue = Annotated[str, argument("QUEUE", "The name of the queue.")]
 Id = Annotated[int, argument("ID", "The id of the task.")]
 Ids = Annotated[list[int] | None, argument("ID", "Only these tasks.")]
-Token = Annotated[int, argument("TOKEN", "The token that poll printed with the task.")]
+Token = Annotated[str, argument("TOKEN", "The token that poll printed with the task, or current.")]
 Force = Annotated[bool, flag("Also delete tasks that are not done.", "--force")]
 State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, leased, dead or done.")]
 Running = Annotated[bool, flag("Also if a worker runs it.", "--running")]
@@ -163,7 +163,7 @@ def compact(address: str) -> Result:
     return answer(text, {"before": before, "after": after, "cleared": cleared})
 
 
-@command(queues, "requeue-dlq")
+@command(dead_tasks)
 def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Result:
     """Make dead tasks ready again, all or those given.
 
@@ -249,7 +249,7 @@ def poll(
 def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: ResultOption = None) -> Result:
     """Finish a task."""
     extra = {} if result is None else {"result": settings.json_value(result, "result")}
-    return _ended(kit.queue(queue).ack(_claimed(queue, id, token), **extra), id, f"task {id} is done")
+    return _ended(kit.queue(queue).ack(_claimed(kit, queue, id, token), **extra), id, f"task {id} is done")
 
 
 @command(tasks)
@@ -266,7 +266,7 @@ def nack(
 
     By default the queue's retry policy sets the delay.
     """
-    handle, task = kit.queue(queue), _claimed(queue, id, token)
+    handle, task = kit.queue(queue), _claimed(kit, queue, id, token)
     if dead:
         return _ended(handle.fail(task, error or "failed manually"), id, f"task {id} is dead")
     return _ended(handle.retry(task, delay=delay, error=error), id, f"task {id} will be retried")
@@ -281,7 +281,7 @@ def extend_lease(
     time: Annotated[float, typer.Argument(metavar="TIME", parser=settings.duration, help="New lease, from now.")],
 ) -> Result:
     """Extend the lease of a task."""
-    extended = kit.queue(queue).extend(_claimed(queue, id, token), time)
+    extended = kit.queue(queue).extend(_claimed(kit, queue, id, token), time)
     return _ended(extended, id, f"the lease of task {id} was extended by {span(time)}")
 
 
@@ -289,9 +289,6 @@ def extend_lease(
 def get(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a task in any state."""
     return details(_found(kit, queue, id))
-
-
-command(tasks, help="Show the tasks that poll would return next.")(peek)
 
 
 @command(tasks)
@@ -304,10 +301,15 @@ def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> R
     return answer(f"task {id} removed", {"id": id, "removed": True})
 
 
-def _claimed(queue: str, id: int, token: int) -> Any:
+def _claimed(kit: "EventKit", queue: str, id: int, token: str) -> Any:
     from eventkit.functions import Claimed
+    from eventkit.operations.queue import FindTokens
 
-    return Claimed(id, queue, token)
+    if token == "current":
+        token = str(kit._connection.execute(FindTokens([id])).get(id, ("", 0))[1])  # type: ignore[attr-defined]
+    if not token.isdecimal():
+        raise Refused(f"{token!r} is not a token: pass the number that poll printed, or current")
+    return Claimed(id, queue, int(token))
 
 
 def _found(kit: "EventKit", queue: str, id: int) -> Any:
@@ -369,9 +371,6 @@ def purge_dead(kit: "EventKit", queue: Queue, older_than: OlderThan = None, yes:
     confirm(f"Delete the dead tasks of queue {queue} ({which})?", yes)
     number = audited(kit, "dead.purge", queue=queue, older_than=older_than).queue(queue).purge_dead(older_than)
     return answer(f"{number:,} dead tasks deleted", {"queue": queue, "deleted": number})
-
-
-command(dead_tasks)(requeue)
 
 
 def _summary(error: str | None) -> str | None:

@@ -28,7 +28,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Message, Middleware
 
 from ..logs import REQUEST
 from ..protocols import AsyncEventKit
-from . import coordination, ops, streams, tasks, webhooks
+from . import coordination, ops, spellings, streams, tasks, webhooks
 from .dashboard.pages import router as dashboard
 from .keys import caller, is_at
 from .routing import ACCESS, Access, Connection, Refusal, Route, answer_problem, hide_slashes, show_slashes
@@ -232,7 +232,7 @@ def app(
     state: dict[str, Any] = {"context": context, "guard": guard, "proxies": _proxies(context.settings), "sessions": {}}
     return Application(
         state=State(state),
-        route_handlers=[*routes, dashboard(), *pages],
+        route_handlers=[*routes, *spellings.deprecated_routes(), dashboard(), *pages],
         dependencies={"service": Provide(service, sync_to_thread=False)},
         guards=[ask],
         middleware=[partial(observed, metrics=context.metrics), *middleware],

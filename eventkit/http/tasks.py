@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from .. import checks, values
 from ..operations import Operation, finish
 from ..operations.claim import Claim, ReadOutlook, fresh_token
-from ..operations.queue import CreateQueue, FindQueues
+from ..operations.queue import CreateQueue, FindTokens
 from ..queue import changes_of
 from ..retry import Policy
 from ..values import Enqueued, QueueSettings, QueueStats, Task, TaskInfo
@@ -247,6 +247,9 @@ class ClaimedTask(msgspec.Struct, frozen=True):
     lease_expires_at: datetime
 
 
+_SAME = {*ClaimedTask.__struct_fields__} & {*Task.__struct_fields__} - {"token"}
+
+
 @route("POST", "/queues/{queue:str}/poll", "consume", 404)
 async def poll(
     request: HTTPRequest,
@@ -267,21 +270,10 @@ async def poll(
     tasks = await service.awaited(request, claim, ReadOutlook(queue), wait_s, release)
     # Tasks of one claim share a lease.
     until = {milliseconds: checks.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
+    same = ({name: getattr(task, name) for name in _SAME} for task in tasks)
     return [
-        ClaimedTask(
-            task.id,
-            str(task.token),
-            task.payload,
-            task.key,
-            task.headers,
-            task.priority,
-            task.attempt,
-            task.max_attempts,
-            task.enqueued_ms,
-            task.expires_ms,
-            until[task.lease_expires_ms],
-        )
-        for task in tasks
+        ClaimedTask(token=str(task.token), lease_expires_at=until[task.lease_expires_ms], **fields)
+        for task, fields in zip(tasks, same, strict=True)
     ]
 
 
@@ -356,8 +348,8 @@ async def extend(
 
 async def _own(service: ServiceContext, queue: str, held: Sequence[H]) -> list[H]:
     """Return the tasks that belong to the queue of the path, to which the caller has a right."""
-    queues = await service.execute(FindQueues([one.id for one in held]))
-    return [one for one in held if queues.get(one.id) == queue]
+    found = await service.execute(FindTokens([one.id for one in held]))
+    return [one for one in held if one.id in found and found[one.id][0] == queue]
 
 
 async def _each(

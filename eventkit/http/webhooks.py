@@ -129,23 +129,15 @@ async def _task(service: ServiceContext, id: int) -> TaskInfo[Any]:
 def _info(task: TaskInfo[Any]) -> WebhookInfo:
     call = call_of(task.payload)
     assert call is not None
+    same = {name: getattr(task, name) for name in WebhookInfo.__struct_fields__ if name in TaskInfo.__struct_fields__}
     return WebhookInfo(
-        id=task.id,
+        **same | {"payload": call.payload},
         queue_name=task.queue,
         status=task.state,
         callback_url=call.url,
-        payload=call.payload,
-        priority=task.priority,
-        attempt=task.attempt,
         max_retries=task.max_attempts - 1,
         timeout_ms=call.timeout_ms,
         idempotency_key=task.key,
-        run_ms=task.run_ms,
-        enqueued_ms=task.enqueued_ms,
-        finished_ms=task.finished_ms,
-        reason=task.reason,
-        error=task.error,
-        result=task.result,
     )
 
 

@@ -109,13 +109,13 @@ class ListWebhooksOf(Read[list[TaskInfo[Any]]], frozen=True):
     decode = _tasks
 
 
-class FindQueues(Read[dict[int, str]], frozen=True):
-    """Find the queues of tasks by their ids, for existing tasks in any state."""
+class FindTokens(Read[dict[int, tuple[str, int]]], frozen=True):
+    """Find queue and token of the latest claim of tasks by their ids, for existing tasks in any state."""
 
     ids: list[int]
 
-    def decode(self, rows: Rows) -> dict[int, str]:
-        return dict(rows)
+    def decode(self, rows: Rows) -> dict[int, tuple[str, int]]:
+        return {id: (queue, token) for id, queue, token in rows}
 
 
 class ReadStats(Read[QueueStats], frozen=True):

@@ -238,9 +238,7 @@ async def act(request: HTTPRequest, service: Service) -> Response[Any]:
     """Perform the action of a form, and redirect to its page."""
     form = await _checked_form(request)
     if service.settings.read_only:
-        raise Refusal(
-            403, "read_only", "the service is read-only: start it without --read-only to change anything here"
-        )
+        raise Refusal(403, "read_only", "the service is read-only: start it without --read-only to change anything")
     action = ACTIONS.get(str(form.get("do")))
     if action is None:
         raise Refusal(422, "invalid", "unknown action: reload the page and try again")

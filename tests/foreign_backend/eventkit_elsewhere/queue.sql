@@ -316,8 +316,8 @@ RETURNING id
 -- name: GetTask
 SELECT :info FROM elsewhere_task_now WHERE queue = :queue AND id = :id
 
--- name: FindQueues
-SELECT id, queue FROM elsewhere_task WHERE id IN (SELECT value FROM json_each(:ids))
+-- name: FindTokens
+SELECT id, queue, coalesce(token, 0) FROM elsewhere_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListTasks
 SELECT :info
