@@ -11,7 +11,7 @@ from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
-from .handling import Rota
+from .handling import QueueOrder
 from .locks import AsyncLock, Lock
 from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
@@ -120,8 +120,8 @@ class _Handles:
         lease: Duration | None = None,
     ) -> Any:
         weights = _weights(queues)
-        rota = Rota.of(weights, worker, batch, lease, self._codec(None), strict)
-        return self._loops.iterate(Tasks(rota, ReadOutlooks(tuple(weights))))
+        order = QueueOrder.of(weights, worker, batch, lease, self._codec(None), strict)
+        return self._loops.iterate(Tasks(order, ReadOutlooks(tuple(weights))))
 
     def outbox(
         self,

@@ -13,7 +13,7 @@ from . import checks, protocols
 from .checks import KEEP, Duration, Headers
 from .codec import Codec, encode_headers
 from .errors import PASSING, Closed
-from .handling import Rota
+from .handling import QueueOrder
 from .loops import END
 from .operations.claim import Claim, fresh_token
 from .operations.coordination import (
@@ -232,9 +232,9 @@ class Outbox:
                 raise Closed(f"outbox {self.name!r} was stopped")
             return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
-        return self._deliveries.loops.run(self._work(Rota({queue: 1}, claim)))
+        return self._deliveries.loops.run(self._work(QueueOrder({queue: 1}, claim)))
 
-    def _work(self, rota: Rota) -> Plan[None]:
+    def _work(self, order: QueueOrder) -> Plan[None]:
         deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
         while not connection.closing:
             try:
@@ -242,7 +242,7 @@ class Outbox:
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
-        tasks, ended = deliveries.loops.iterate(Tasks(rota, Lookout(queue, self._stopped))), deliveries.event()
+        tasks, ended = deliveries.loops.iterate(Tasks(order, Lookout(queue, self._stopped))), deliveries.event()
         deliveries.running[tasks] = deliveries.caller(), ended
         try:
             while (task := (yield Call(tasks.take))) is not END:

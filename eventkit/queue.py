@@ -12,7 +12,7 @@ from . import checks, protocols, retry
 from .checks import NO_RESULT, Duration, Headers
 from .codec import Codec, Encoded, encode_headers
 from .errors import PASSING, QueueFull
-from .handling import Lease, Rota, logger
+from .handling import Lease, QueueOrder, logger
 from .loops import Feed
 from .operations import Operation, Probe, finish
 from .operations import queue as operations
@@ -187,8 +187,8 @@ class Queue:
         return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
-        rota = Rota.of({self.name: 1}, worker, batch, lease, self._codec)
-        return self._loops.iterate(Tasks(rota, ReadOutlook(self.name)))
+        order = QueueOrder.of({self.name: 1}, worker, batch, lease, self._codec)
+        return self._loops.iterate(Tasks(order, ReadOutlook(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
         return self._loops.handling(task)
@@ -303,15 +303,15 @@ def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any
 
 
 class Tasks(Feed[Task[Any]]):
-    """The tasks of the queues of *rota*, claimed as needed.
+    """The tasks of the queues of *order*, claimed as needed.
 
     While the first tasks of a batch are processed, the leases of the others are renewed; a task whose lease may have
     run out, because this process was suspended, is not handed out.
     """
 
-    def __init__(self, rota: Rota, probe: Probe) -> None:
+    def __init__(self, order: QueueOrder, probe: Probe) -> None:
         super().__init__()
-        self._rota = rota
+        self._order = order
         self._probe = probe
         self._lease: _BatchLease | None = None
 
@@ -336,9 +336,9 @@ class Tasks(Feed[Task[Any]]):
             yield finish.ReleaseMany(held)
 
     def _claim(self) -> Plan[None]:
-        for claim in self._rota:
+        for claim in self._order:
             tasks = yield claim
-            self._rota.note(claim, len(tasks))
+            self._order.record(claim, len(tasks))
             if tasks:
                 self._end_lease()
                 self._lease = _BatchLease(self, tasks[0].lease_ms)
