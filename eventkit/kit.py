@@ -15,7 +15,7 @@ from .handling import QueueOrder
 from .locks import AsyncLock, Lock
 from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
-from .operations.claim import ReadOutlooks, fresh_token
+from .operations.claim import TasksAheadInQueues, fresh_token
 from .operations.coordination import AcquireLock, ListWorkers, LockAhead
 from .operations.schedule import SchedulesAhead
 from .operations.tables import upkeep
@@ -121,7 +121,7 @@ class _Handles:
     ) -> Any:
         weights = _weights(queues)
         order = QueueOrder.of(weights, worker, batch, lease, self._codec(None), strict)
-        return self._loops.iterate(Tasks(order, ReadOutlooks(tuple(weights))))
+        return self._loops.iterate(Tasks(order, TasksAheadInQueues(tuple(weights))))
 
     def outbox(
         self,

@@ -21,12 +21,12 @@ from .operations.coordination import (
     AddMessage,
     ClaimInOrder,
     ConfigureInbox,
-    Lookout,
     OpenOutbox,
     PruneInbox,
     ReadInboxSettings,
     ReadOutbox,
     See,
+    TasksOrStop,
 )
 from .plans import Call, Plan
 from .queue import Tasks
@@ -242,7 +242,10 @@ class Outbox:
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
-        tasks, ended = deliveries.loops.iterate(Tasks(order, Lookout(queue, self._stopped))), deliveries.event()
+        tasks, ended = (
+            deliveries.loops.iterate(Tasks(order, TasksOrStop(queue, self._stopped))),
+            deliveries.event(),
+        )
         deliveries.running[tasks] = deliveries.caller(), ended
         try:
             while (task := (yield Call(tasks.take))) is not END:

@@ -17,7 +17,7 @@ from .loops import Feed
 from .operations import Operation, Probe, finish
 from .operations import queue as operations
 from .operations.bulk import AckThen, CollectedTask
-from .operations.claim import Claim, ReadOutlook, Receive, Sweep, fresh_token
+from .operations.claim import Claim, Receive, Sweep, TasksAhead, fresh_token
 from .operations.coordination import AckManyWithResults, AckWithResult, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
@@ -140,7 +140,7 @@ class Queue:
         if tx is not None:
             raise ValueError("wait= cannot be combined with tx=: the task waited for may depend on that transaction")
         seconds = checks.milliseconds("wait", wait) / 1000
-        return self._loops.attempt(operation, ReadOutlook(self.name), seconds)
+        return self._loops.attempt(operation, TasksAhead(self.name), seconds)
 
     def receive(self, limit: int = 1, tx: Any = None) -> Any:
         checks.count("limit", limit, least=1)
@@ -188,7 +188,7 @@ class Queue:
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
         order = QueueOrder.of({self.name: 1}, worker, batch, lease, self._codec)
-        return self._loops.iterate(Tasks(order, ReadOutlook(self.name)))
+        return self._loops.iterate(Tasks(order, TasksAhead(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
         return self._loops.handling(task)

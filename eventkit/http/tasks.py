@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks, values
 from ..operations import Operation, finish
-from ..operations.claim import Claim, ReadOutlook, fresh_token
+from ..operations.claim import Claim, TasksAhead, fresh_token
 from ..operations.queue import CreateQueue, FindTokens
 from ..queue import changes_of
 from ..retry import Policy
@@ -267,7 +267,7 @@ async def poll(
         await service.execute(finish.ReleaseMany([(task.id, task.token) for task in late]))
 
     claim = Claim(queue, checks.name("worker", worker), batch, lease_ms, fresh_token(), service.raw)
-    tasks = await service.awaited(request, claim, ReadOutlook(queue), wait_s, release)
+    tasks = await service.awaited(request, claim, TasksAhead(queue), wait_s, release)
     # Tasks of one claim share a lease.
     until = {milliseconds: checks.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
     same = ({name: getattr(task, name) for name in _SAME} for task in tasks)

@@ -15,8 +15,8 @@ import msgspec
 from ..checks import as_datetime
 from ..errors import TaskFailed
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
-from . import Operation, Outlook, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, outlook, step
-from .claim import Claim, ReadOutlook, Sweep, through_the_gate
+from . import Operation, Plan, Probe, Read, Readiness, Rows, count, first_or_none, flag, nothing, one, readiness, step
+from .claim import Claim, Sweep, TasksAhead, through_the_gate
 from .finish import Ack, AckMany, Ended, Finish, Held, unblock
 
 
@@ -70,9 +70,9 @@ class LockAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"lock:{self.name}",)
 
-    def decode(self, rows: Rows) -> Outlook:
+    def decode(self, rows: Rows) -> Readiness:
         expires_at, now = rows[0]
-        return Outlook(expires_at is None, expires_at, now)
+        return Readiness(expires_at is None, expires_at, now)
 
 
 class CountCall(Operation[bool], frozen=True):
@@ -252,8 +252,8 @@ class AckInLane(Operation[bool], frozen=True):
         return done
 
 
-class Lookout(Probe, frozen=True):
-    """`ReadOutlook` for a worker that may be stopped, and then has to check as well."""
+class TasksOrStop(Probe, frozen=True):
+    """`TasksAhead` for a worker that may be stopped, and then has to check as well."""
 
     queue: str
     stopped: threading.Event
@@ -262,10 +262,10 @@ class Lookout(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"task:{self.queue}",)
 
-    def plan(self) -> Plan[Outlook]:
-        """Return the queue's outlook, or ready after a stop."""
-        rows = yield ReadOutlook(self.queue)
-        return Outlook(True) if self.stopped.is_set() else ReadOutlook(self.queue).decode(rows)
+    def plan(self) -> Plan[Readiness]:
+        """Return the queue's readiness, or ready after a stop."""
+        rows = yield TasksAhead(self.queue)
+        return Readiness(True) if self.stopped.is_set() else TasksAhead(self.queue).decode(rows)
 
 
 class ReadOutbox(Read[OutboxStats], frozen=True):
@@ -403,4 +403,4 @@ class ResultAhead(Probe, frozen=True):
         """The result.  A dying task announces itself under it too."""
         return (f"result:{self.id}",)
 
-    decode = outlook
+    decode = readiness

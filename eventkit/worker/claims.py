@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..codec import Codec
 from ..errors import EventkitError
 from ..handling import QueueOrder
-from ..operations.claim import Claim, ReadOutlooks, fresh_token
+from ..operations.claim import Claim, TasksAheadInQueues, fresh_token
 from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..values import Task
@@ -125,7 +125,7 @@ class Intake:
         self._asked_at = 0.0
         self._codec = Codec(None, shared.connection.max_payload)
         self._order = QueueOrder(shared.weights, self._claim)
-        self._probe = ReadOutlooks(tuple(shared.weights))
+        self._probe = TasksAheadInQueues(tuple(shared.weights))
         counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
         self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in shared.weights}
 
