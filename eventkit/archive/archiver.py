@@ -15,7 +15,7 @@ from ..arrow import Fetch, compute, headers, moment, opened, pages, repeated, sa
 from ..checks import Duration
 from ..errors import EventkitError, Truncated
 from ..kit import backend_of
-from ..operations.bulk import LakeFile, PruneArchived, ReadLake
+from ..operations.bulk import ArchiveFile, PruneArchived, ReadArchive
 from ..operations.position import Position, ReadPosition
 from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
@@ -69,7 +69,7 @@ class NewFile:
         if self._held_rows >= _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
             self._flush()
 
-    def finish(self) -> LakeFile:
+    def finish(self) -> ArchiveFile:
         """Complete the file on the disk under its name, and return its entry for the manifest."""
         self._flush()
         self._writer.close()
@@ -77,7 +77,7 @@ class NewFile:
         name = new_path(self._topic, self._date, self._first, self._last, self._epoch)
         size = self._store.finish(self._begun, name)
         oldest, newest = (microseconds // 1000 for microseconds in self._times)
-        return LakeFile(name, self._date, self._first, self._last, self._rows, size, oldest, newest)
+        return ArchiveFile(name, self._date, self._first, self._last, self._rows, size, oldest, newest)
 
     def discard(self) -> None:
         """Delete the unfinished file."""
@@ -103,7 +103,7 @@ class Days:
         self._topic = topic
         self._epoch = epoch
         self._open: dict[str, NewFile] = {}
-        self._done: list[LakeFile] = []
+        self._done: list[ArchiveFile] = []
 
     def write(self, events: Any) -> None:
         """Add events to the files of their days."""
@@ -116,7 +116,7 @@ class Days:
             self._open[date] = file
             file.write(some)
 
-    def finish(self) -> list[LakeFile]:
+    def finish(self) -> list[ArchiveFile]:
         """Complete all files and return them."""
         while self._open:
             self._finish_oldest()
@@ -182,7 +182,7 @@ def compact(turn: Turn) -> int:
     return replaced
 
 
-def crowds(files: list[LakeFile]) -> Iterator[list[LakeFile]]:
+def crowds(files: list[ArchiveFile]) -> Iterator[list[ArchiveFile]]:
     """Yield files to merge: the newest ones of a day, when they are many, and four times their largest together.
 
     So an event is rewritten a few times at most until its file is large, and a day has few files at any time.
@@ -365,18 +365,18 @@ class Checked(NamedTuple):
 def check(url: str, topic: str, *, progress: Progress | None = None) -> Checked:
     """Read all files of a topic's archive from beginning to end; raise `EventkitError` for the first damaged one."""
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(checks.name("topic", topic)))
-    if lake is None:
+        found = connection.execute(ReadArchive(checks.name("topic", topic)))
+    if found is None:
         raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
-    store, events, total = Store(lake.location), 0, sum(file.rows for file in lake.files)
-    for file in lake.files:
+    store, events, total = Store(found.location), 0, sum(file.rows for file in found.files)
+    for file in found.files:
         last = file.first - 1
         for table in tables(store, file):
             first, last_before = table["offset"][0].as_py(), last
             last = table["offset"][-1].as_py()
             if not last_before < first <= last <= file.last:
-                raise EventkitError(f"{file.path} in {lake.location} has other offsets than the manifest: restore it")
+                raise EventkitError(f"{file.path} in {found.location} has other offsets than the manifest: restore it")
             events += table.num_rows
             if progress is not None:
                 progress(events, total)
-    return Checked(topic, lake.location, len(lake.files), events, lake.covered)
+    return Checked(topic, found.location, len(found.files), events, found.covered)

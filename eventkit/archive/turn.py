@@ -11,14 +11,14 @@ import msgspec
 from ..errors import EventkitError
 from ..kit import backend_of
 from ..operations.bulk import (
-    AdoptLake,
-    ExtendLake,
+    AdoptArchive,
+    ArchiveFile,
+    ExtendArchive,
     FindRetired,
     ForgetFiles,
-    LakeFile,
     ListPaths,
-    OpenLake,
-    ReadLake,
+    OpenArchive,
+    ReadArchive,
     SwapFiles,
 )
 from ..operations.position import FindFork, Position, VerifyPosition
@@ -52,7 +52,7 @@ class Table(Protocol):
         """Return the files of the table, relative to the archive's folder, and the number of rows in each."""
         ...
 
-    def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
+    def commit(self, new: list[ArchiveFile], gone: list[str], same: bool) -> None:
         """Replace the files *gone* by the files *new*; raise `Conflict` if the table has changed since it was read.
 
         With *same*, the rows are the same.
@@ -80,7 +80,7 @@ class Listing:
                 f"an archive with a table of {format} takes {error.name}: pip install 'eventkit-db[{format}]'"
             ) from None
 
-    def follow(self, manifest: Callable[[], list[LakeFile]]) -> None:
+    def follow(self, manifest: Callable[[], list[ArchiveFile]]) -> None:
         """Commit the manifest's files to the table.
 
         The manifest is read after the table: a process with an older manifest has an older table, and commits nothing.
@@ -140,33 +140,33 @@ class Turn:
     ) -> None:
         self._connection = connection
         self.topic = topic
-        lake = connection.execute(ReadLake(topic))
-        if location is None and lake is None:
+        archive = connection.execute(ReadArchive(topic))
+        if location is None and archive is None:
             raise ValueError(f"topic {topic!r} has no archive yet: pass the folder for it with to=")
-        self.store = Store(lake.location if location is None and lake is not None else location or "")
-        chosen = format or (lake.format if lake is not None else "parquet")
+        self.store = Store(archive.location if location is None and archive is not None else location or "")
+        chosen = format or (archive.format if archive is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
         with self.store.explained("cannot be written"):
-            if lake is None:
+            if archive is None:
                 self._try()
-            self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location, format))
+            self.epoch, self.covered = connection.execute(OpenArchive(topic, self.store.location, format))
             self._claim()
             self._sweep()
         self._list()
 
-    def files(self) -> list[LakeFile]:
+    def files(self) -> list[ArchiveFile]:
         """Return the files in the manifest, in the order of offsets."""
-        lake = self._connection.execute(ReadLake(self.topic))
-        return lake.files if lake is not None else []
+        archive = self._connection.execute(ReadArchive(self.topic))
+        return archive.files if archive is not None else []
 
-    def extend(self, last: int, files: list[LakeFile], read: Position) -> None:
+    def extend(self, last: int, files: list[ArchiveFile], read: Position) -> None:
         """Add the files that cover the topic up to *last*, if the database still has the events *read* for them."""
-        if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files, read)):
+        if not self._connection.execute(ExtendArchive(self.topic, self.epoch, self.covered, last, files, read)):
             raise self._ended(files)
         self.covered = last
         self._list()
 
-    def swap(self, old: list[LakeFile], new: list[LakeFile]) -> None:
+    def swap(self, old: list[ArchiveFile], new: list[ArchiveFile]) -> None:
         """Replace the files *old* by *new*."""
         if not self._connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
             raise self._ended(new)
@@ -214,7 +214,7 @@ class Turn:
             for path in left.difference(self._connection.execute(ListPaths(self.topic))):
                 self.store.remove(path)
 
-    def _ended(self, files: list[LakeFile]) -> EventkitError:
+    def _ended(self, files: list[ArchiveFile]) -> EventkitError:
         """Return the error for *files* that were not added, and never will be."""
         for file in files:
             with suppress(OSError):
@@ -265,19 +265,19 @@ def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adop
     names the archive's folder if the database is older than the archive.
     """
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(topic))
-        if lake is None:
+        archive = connection.execute(ReadArchive(topic))
+        if archive is None:
             if to is None:
                 raise ValueError(f"topic {topic!r} has no archive in this database: pass the archive's folder with to=")
-            connection.execute(OpenLake(topic, Store(to).location, None))
-            lake = connection.execute(ReadLake(topic))
-            assert lake is not None
-        store = Store(to or lake.location)
+            connection.execute(OpenArchive(topic, Store(to).location, None))
+            archive = connection.execute(ReadArchive(topic))
+            assert archive is not None
+        store = Store(to or archive.location)
         with store.explained("cannot be adopted"):
             claim = claim_in(store, topic)
             if claim is not None and claim.database != connection.execute(ReadIdentity()):
                 raise EventkitError(f"the archive of topic {topic!r} in {store.location} is one of another database")
-            missing = [file.path for file in lake.files if store.size(file.path) is None]
+            missing = [file.path for file in archive.files if store.size(file.path) is None]
             if missing:
                 raise EventkitError(
                     f"{len(missing)} files of the manifest are not in {store.location}, such as "
@@ -288,9 +288,9 @@ def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adop
             for path in lost:
                 store.move(path, f"{topic_folder(topic)}/_lost/{posixpath.basename(path)}")
             if claim is not None:
-                connection.execute(AdoptLake(topic, claim.turn))
-        reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=lake.covered)
-    return Adopted(topic, store.location, reached, lake.covered, len(lost))
+                connection.execute(AdoptArchive(topic, claim.turn))
+        reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=archive.covered)
+    return Adopted(topic, store.location, reached, archive.covered, len(lost))
 
 
 def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[str, Adopted]) -> str:

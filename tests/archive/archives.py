@@ -7,13 +7,13 @@ from pyarrow import parquet
 
 import eventkit
 from eventkit.archive.files import topic_folder
-from eventkit.operations.bulk import Lake, ListPaths, ReadLake
+from eventkit.operations.bulk import Archive, ListPaths, ReadArchive
 
 
-def manifest(kit: Any, topic: str = "orders") -> Lake:
+def manifest(kit: Any, topic: str = "orders") -> Archive:
     """Return the database's manifest of the archive."""
-    lake: Lake = kit._connection.execute(ReadLake(topic))
-    return lake
+    archive: Archive = kit._connection.execute(ReadArchive(topic))
+    return archive
 
 
 def archived(kit: Any, location: Path, topic: str = "orders") -> list[tuple[Any, ...]]:

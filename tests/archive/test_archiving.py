@@ -17,7 +17,7 @@ from eventkit import EventkitError, Truncated, archive, arrow
 from eventkit.archive import archiver
 from eventkit.archive.turn import Turn
 from eventkit.conformance.clauses import proves
-from eventkit.operations.bulk import ExtendLake, LakeFile
+from eventkit.operations.bulk import ArchiveFile, ExtendArchive
 from eventkit.operations.position import ReadPosition
 from eventkit.testing import advance
 
@@ -115,9 +115,9 @@ def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) 
     publish(kit, 3)
     turn = Turn(kit._connection, "orders", location)
     files = manifest(kit).files
-    one = LakeFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
+    one = ArchiveFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
     read = kit._connection.execute(ReadPosition("orders", 0))
-    assert kit._connection.execute(ExtendLake("orders", turn.epoch, 5, 9, [one], read)) is False
+    assert kit._connection.execute(ExtendArchive("orders", turn.epoch, 5, 9, [one], read)) is False
     with pytest.raises(EventkitError, match="1 of the files to be replaced were retired meanwhile: compact again"):
         turn.swap([one], [one._replace(path="b")])
     assert (manifest(kit).covered, manifest(kit).files) == (0, files)
