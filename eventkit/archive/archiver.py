@@ -21,7 +21,7 @@ from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, Lis
 from ..protocols import Connection
 from ..rollup import Report, reported
 from .files import SCHEMA, Store, check_file, date_of, new_path, tables
-from .turn import FORMATS, Format, Turn
+from .lease import FORMATS, ArchiveLease, Format
 
 _GROUP_ROWS = 131_072
 _GROUP_BYTES = 32 * 2**20
@@ -163,21 +163,21 @@ _SMALL = 2**20
 _MANY = 8
 
 
-def compact(turn: Turn) -> int:
+def compact(lease: ArchiveLease) -> int:
     """Merge small files into larger ones; return how many were replaced."""
     replaced = 0
-    for files in crowds(turn.files()):
-        made = NewFile(turn.store, turn.topic, files[0].date, turn.epoch)
+    for files in crowds(lease.files()):
+        made = NewFile(lease.store, lease.topic, files[0].date, lease.epoch)
         try:
-            with turn.store.explained("cannot be written"):
+            with lease.store.explained("cannot be written"):
                 for file in files:
-                    for events in tables(turn.store, file):
+                    for events in tables(lease.store, file):
                         made.write(events)
                 new = made.finish()
         except BaseException:
             made.discard()
             raise
-        turn.swap(files, [new])
+        lease.swap(files, [new])
         replaced += len(files)
     return replaced
 
@@ -244,7 +244,7 @@ def archive(
     """Write the events of a topic that its archive lacks to files of Parquet in the folder *to*; each event once.
 
     After an interruption, the next call continues.  A topic's archive is in one folder, so *to* may be omitted once
-    there is one.  The call ends the turn of another process that archives the topic.
+    there is one.  The call ends the lease of another process that archives the topic.
 
     With *format* ``"delta"`` or ``"iceberg"``, the topic's folder is also a table of Delta Lake or Apache Iceberg, from
     then on.
@@ -260,28 +260,28 @@ def archive(
     age = None if older_than is None else checks.milliseconds("older_than", older_than)
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
         extent = _extent(connection, topic)
-        turn = Turn(connection, topic, to, format)
-        with reported(connection, f"archive:{topic}", topic, turn.store.location) as report:
-            events, files = _write(connection, fetch, turn, extent.head, on_truncated == "skip", report, progress)
-            compacted = compact(turn)
-            pruned = _prune(connection, turn, age, keep_unconsumed) if prune else 0
-            turn.clear()
-    return Archived(topic, turn.store.location, events, files, compacted, pruned, turn.covered)
+        lease = ArchiveLease(connection, topic, to, format)
+        with reported(connection, f"archive:{topic}", topic, lease.store.location) as report:
+            events, files = _write(fetch, lease, extent.head, on_truncated == "skip", report, progress)
+            compacted = compact(lease)
+            pruned = _prune(lease, age, keep_unconsumed) if prune else 0
+            lease.clear()
+    return Archived(topic, lease.store.location, events, files, compacted, pruned, lease.covered)
 
 
 def _write(
-    connection: Connection, fetch: Fetch, turn: Turn, head: int, skip: bool, report: Report, progress: Progress | None
+    fetch: Fetch, lease: ArchiveLease, head: int, skip: bool, report: Report, progress: Progress | None
 ) -> tuple[int, int]:
     """Archive the events up to *head*; return how many, and in how many files."""
     events = files = 0
-    read = connection.execute(ReadPosition(turn.topic, turn.covered))
-    _, total = connection.execute(FindEnd(turn.topic, turn.covered, head, _MOST))
-    while turn.covered < head:
-        days, last, rows, size = Days(turn.store, turn.topic, turn.epoch), head, 0, 0
+    read = lease.connection.execute(ReadPosition(lease.topic, lease.covered))
+    _, total = lease.connection.execute(FindEnd(lease.topic, lease.covered, head, _MOST))
+    while lease.covered < head:
+        days, last, rows, size = Days(lease.store, lease.topic, lease.epoch), head, 0, 0
         try:
-            with turn.store.explained("cannot be written"):
-                for reached, found in _pages(fetch, turn.topic, turn.covered, head):
-                    last, table = reached, _events(found, turn.topic)
+            with lease.store.explained("cannot be written"):
+                for reached, found in _pages(fetch, lease.topic, lease.covered, head):
+                    last, table = reached, _events(found, lease.topic)
                     read = _after(read, found, table)
                     days.write(table)
                     rows, size = rows + table.num_rows, size + table.nbytes
@@ -291,11 +291,11 @@ def _write(
                         break
                 new = days.finish()
             if not skip:
-                _check_loss(fetch, turn.topic, turn.covered, last)
+                _check_loss(fetch, lease.topic, lease.covered, last)
         except BaseException:
             days.discard()
             raise
-        turn.extend(last, new, read)
+        lease.extend(last, new, read)
         events, files = events + rows, files + len(new)
         report(rows, last, max(total - events, 0))
     return events, files
@@ -344,12 +344,12 @@ def _events(found: Any, topic: str) -> Any:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _prune(connection: Connection, turn: Turn, older_than: int | None, keep_unconsumed: bool) -> int:
+def _prune(lease: ArchiveLease, older_than: int | None, keep_unconsumed: bool) -> int:
     """Delete events that the files have; return their number."""
-    for file in turn.files():
-        check_file(turn.store, file)
-    operation = PruneArchived(turn.topic, turn.store.location, older_than, keep_unconsumed, _PRUNED)
-    return sum(iter(lambda: connection.execute(operation), 0))
+    for file in lease.files():
+        check_file(lease.store, file)
+    operation = PruneArchived(lease.topic, lease.store.location, older_than, keep_unconsumed, _PRUNED)
+    return sum(iter(lambda: lease.connection.execute(operation), 0))
 
 
 class Checked(NamedTuple):

@@ -13,7 +13,7 @@ from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 from ..errors import EventkitError
 from ..operations.bulk import ArchiveFile
 from .files import SCHEMA, Store, topic_folder
-from .turn import Conflict
+from .lease import Conflict
 
 _SCHEMA = pa.schema([*SCHEMA, pa.field("date", pa.date32())])
 """The day is in the name of the folder, and in no file."""

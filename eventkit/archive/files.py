@@ -2,7 +2,7 @@
 
 An archive is a folder of this machine, or one that Arrow reaches by a URI (``s3://…``, ``gs://…``).  In it, each
 topic has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
-number of the turn that wrote it, and a token, so that no two ever have the same name::
+number of the lease that wrote it, and a token, so that no two ever have the same name::
 
     topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-7-1f0c9a6be2d04a57.parquet
 
@@ -66,7 +66,7 @@ def new_path(topic: str, date: str, first: int, last: int, epoch: int) -> str:
 
 
 def epoch_of(path: str) -> int | None:
-    """Return the turn in which the file was written; None for a file that is not of an archive."""
+    """Return the lease in which the file was written; None for a file that is not of an archive."""
     found = _NAME.search(path)
     return int(found[1]) if found else None
 

@@ -26,7 +26,7 @@ from pyiceberg.types import LongType, MapType, NestedField, StringType, Timestam
 
 from ..operations.bulk import ArchiveFile
 from .files import Store, topic_folder
-from .turn import Conflict
+from .lease import Conflict
 
 _SCHEMA = Schema(
     NestedField(1, "offset", LongType(), required=True),

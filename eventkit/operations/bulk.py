@@ -286,7 +286,7 @@ class ArchiveFile(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A turn of writing to an archive, whose files have everything up to *covered*."""
+    """A lease for writing to an archive, whose files have everything up to *covered*."""
 
     epoch: int
     covered: int
@@ -340,7 +340,7 @@ class OpenArchive(Operation[Opened], frozen=True):
 
 
 class AdoptArchive(Operation[None], frozen=True):
-    """Make the next turn of a topic's archive later than *epoch*."""
+    """Make the next lease of a topic's archive later than *epoch*."""
 
     topic: str
     epoch: int
@@ -367,7 +367,7 @@ class ListArchives(Read[list[ArchiveStats]], frozen=True):
 
 
 class ExtendArchive(Operation[bool], frozen=True):
-    """Add the files that have everything after *after* up to *last*; return False if another writer has the turn.
+    """Add the files that have everything after *after* up to *last*; return False if another writer has the lease.
 
     The database must still have the events that were *read* for them.
     """
@@ -393,7 +393,7 @@ class ExtendArchive(Operation[bool], frozen=True):
 
 
 class SwapFiles(Operation[bool], frozen=True):
-    """Replace the files *old* by the files *new*, which hold the same events; False if another writer has the turn."""
+    """Replace the files *old* by the files *new*, which hold the same events; False if another writer has the lease."""
 
     topic: str
     epoch: int

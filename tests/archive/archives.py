@@ -66,7 +66,7 @@ def published(kit: Any, topic: str = "orders") -> list[tuple[Any, ...]]:
 def assert_nothing_else(kit: Any, location: Path, topic: str = "orders") -> None:
     """Check that the folder has the manifest's files and replaced ones, and nothing else."""
     there = {str(file.relative_to(location)) for file in location.rglob("*") if file.is_file()}
-    there = {path for path in there if not path.endswith("_turn.json")}
+    there = {path for path in there if not path.endswith("_lease.json")}
     known = set(kit._connection.execute(ListPaths(topic)))
     # A compaction killed after removing replaced files has not updated the manifest yet.
     assert {file.path for file in manifest(kit, topic).files} <= there <= known

@@ -15,7 +15,7 @@ from archive.archives import archived, assert_nothing_else, manifest, publish, p
 import eventkit
 from eventkit import EventkitError, Truncated, archive, arrow
 from eventkit.archive import archiver
-from eventkit.archive.turn import Turn
+from eventkit.archive.lease import ArchiveLease
 from eventkit.conformance.clauses import proves
 from eventkit.operations.bulk import ArchiveFile, ExtendArchive
 from eventkit.operations.position import ReadPosition
@@ -100,8 +100,8 @@ def test_large_events_are_read_few_at_a_time(
 def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Path) -> None:
     """Later writes of the earlier one are refused, and its files removed."""
     publish(kit, 3)
-    earlier = Turn(kit._connection, "orders", location)
-    later = Turn(kit._connection, "orders", location)
+    earlier = ArchiveLease(kit._connection, "orders", location)
+    later = ArchiveLease(kit._connection, "orders", location)
     read = kit._connection.execute(ReadPosition("orders", 0))
     for operation in (lambda: earlier.extend(9, [], read), lambda: earlier.swap([], [])):
         with pytest.raises(EventkitError, match="another process has begun to archive topic 'orders'"):
@@ -113,13 +113,13 @@ def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Pa
 def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) -> None:
     """Any other start is refused, for every caller: no range is left out, and no file replaces a different one."""
     publish(kit, 3)
-    turn = Turn(kit._connection, "orders", location)
+    lease = ArchiveLease(kit._connection, "orders", location)
     files = manifest(kit).files
     one = ArchiveFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
     read = kit._connection.execute(ReadPosition("orders", 0))
-    assert kit._connection.execute(ExtendArchive("orders", turn.epoch, 5, 9, [one], read)) is False
+    assert kit._connection.execute(ExtendArchive("orders", lease.epoch, 5, 9, [one], read)) is False
     with pytest.raises(EventkitError, match="1 of the files to be replaced were retired meanwhile: compact again"):
-        turn.swap([one], [one._replace(path="b")])
+        lease.swap([one], [one._replace(path="b")])
     assert (manifest(kit).covered, manifest(kit).files) == (0, files)
 
 

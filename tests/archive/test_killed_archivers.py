@@ -73,7 +73,7 @@ def steps_to(dying: Dying, before: Callable[[], object], share: int) -> Iterator
 @proves("D11")
 @pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, location: Path, share: int) -> None:
-    """It is killed at each step of taking a turn, writing files, and adding them to the manifest."""
+    """It is killed at each step of taking the lease, writing files, and adding them to the manifest."""
     with dying_at(url, location, "archive") as dying:
         kills = list(steps_to(dying, lambda: publish(kit, 12), share))
     assert kills[-1] > 30
