@@ -17,7 +17,7 @@ from .handling import QueueOrder
 from .loops import END
 from .operations.claim import Claim, fresh_token
 from .operations.coordination import (
-    AckInLane,
+    AckInOrder,
     AddMessage,
     ClaimInOrder,
     ConfigureInbox,
@@ -262,7 +262,7 @@ class Outbox:
     def _handle(self, task: Task[Any]) -> Plan[None]:
         done = None
         if self._ordered and task.key is not None:
-            done = AckInLane(task.id, task.token, task.queue, task.key)
+            done = AckInOrder(task.id, task.token, task.queue, task.key)
         # One enqueued by plain SQL has no message id, and gets its task's.
         headers = dict(task.headers)
         message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")

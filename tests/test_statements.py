@@ -27,7 +27,7 @@ FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {
-    "AckInLane": {"lane"},
+    "AckInOrder": {"key"},
     "AddMessage": {"message_id"},
     "GetResult": {"default"},
     "ReadEvents": {"skip"},

@@ -137,7 +137,7 @@ class FindDead(Read[list[int]], frozen=True):
     decode = column
 
 
-class PurgeLetters(Operation[int], frozen=True):
+class PurgeDeadTasks(Operation[int], frozen=True):
     """Delete those of the tasks that are dead; return their number."""
 
     queue: str
@@ -148,7 +148,7 @@ class PurgeLetters(Operation[int], frozen=True):
         yield from Sweep(self.queue).plan()
         found = yield self
         yield from Remove([id for id, _ in found]).plan()
-        yield from unblock(self.queue, [lane for _, lane in found])
+        yield from unblock(self.queue, [key for _, key in found])
         return len(found)
 
 

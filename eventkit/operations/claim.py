@@ -89,14 +89,14 @@ class Promote(Procedure[int], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Move the tasks, and copy the dead ones to the queue's dead_letter_to."""
         rows = yield UpdateDue(self.queue, self.limit)
-        if died := [(id, lane) for id, state, lane in rows if state == "dead"]:
-            ids, lanes = zip(*died, strict=True)
-            yield from SettleDead(self.queue, list(ids), list(lanes)).rows()
+        if died := [(id, key) for id, state, key in rows if state == "dead"]:
+            ids, keys = zip(*died, strict=True)
+            yield from SettleDead(self.queue, list(ids), list(keys)).rows()
         return [(len(rows),)]
 
 
 class UpdateDue(Operation[None], frozen=True):
-    """Move due tasks; return their ids, new states and lanes."""
+    """Move due tasks; return their ids, new states and ordered keys."""
 
     queue: str
     limit: int

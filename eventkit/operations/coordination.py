@@ -183,7 +183,7 @@ class AddMessage(Operation[str], frozen=True):
     queue: str
     payload: str
     headers: str | None
-    lane: str | None
+    key: str | None
     message_id: str
 
     def decode(self, rows: Rows) -> str:
@@ -201,7 +201,7 @@ class OpenOutbox(Operation[None], frozen=True):
 
 
 class ClaimInOrder(Claim, frozen=True):
-    """`Claim`, with one task of a lane at a time, and none before those that were enqueued earlier."""
+    """`Claim`, with one task of a key at a time, and none before those that were enqueued earlier."""
 
     first_alone: ClassVar[bool] = False
 
@@ -215,20 +215,20 @@ class ClaimInOrder(Claim, frozen=True):
             tickets = yield step("DrawTickets", queue=self.queue, limit=wanted - len(leased))
             if not tickets:
                 break
-            loose = [id for id, lane, _ in tickets if lane is None]
-            lanes = sorted({lane for _, lane, ours in tickets if lane is not None and ours})
+            loose = [id for id, key, _ in tickets if key is None]
+            keys = sorted({key for _, key, ours in tickets if key is not None and ours})
             leased += yield step(
                 "LeaseFirst",
                 queue=self.queue,
                 worker=self.worker,
                 ids=loose,
-                lanes=lanes,
+                keys=keys,
                 lease=lease,
                 token=self.token,
                 max_attempts=max_attempts,
             )
-            if lanes:
-                yield step("HoldBack", queue=self.queue, lanes=lanes, limit=_HELD_BACK_AT_ONCE)
+            if keys:
+                yield step("HoldBack", queue=self.queue, keys=keys, limit=_HELD_BACK_AT_ONCE)
             if busy := [id for id, _, ours in tickets if not ours]:
                 yield step("PutOff", ids=busy)
             if len(leased) >= wanted:
@@ -236,19 +236,19 @@ class ClaimInOrder(Claim, frozen=True):
         return leased
 
 
-class AckInLane(Operation[bool], frozen=True):
-    """Finish a task of a lane and unblock the next one."""
+class AckInOrder(Operation[bool], frozen=True):
+    """Finish a task of a key and unblock the next one."""
 
     id: int
     token: int
     queue: str
-    lane: str
+    key: str
 
     def plan(self) -> Plan[bool]:
         """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
         done = bool((yield self) or (yield from Finish([(self.id, self.token, None)]).rows()))
         if done:
-            yield from unblock(self.queue, [self.lane])
+            yield from unblock(self.queue, [self.key])
         return done
 
 

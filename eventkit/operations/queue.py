@@ -164,17 +164,17 @@ class Cancel(Procedure[bool], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Lock the task, delete it, and notify its worker."""
         found = yield FindToCancel(self.queue, self.id, self.running)
-        for lane, leased in found:
+        for key, leased in found:
             yield Revoke(self.id)
             yield from Remove([self.id]).rows()
-            yield from unblock(self.queue, [lane])
+            yield from unblock(self.queue, [key])
             if leased:
                 yield Notify(CANCELLED, encode_json({"queue": self.queue, "id": self.id}), None)
         return found
 
 
 class FindToCancel(Operation[None], frozen=True):
-    """Lock a waiting task, or with *running* a leased one; return its lane, and whether it is leased."""
+    """Lock a waiting task, or with *running* a leased one; return its ordered key, and whether it is leased."""
 
     writes: ClassVar[bool] = False
     queue: str
@@ -197,7 +197,7 @@ class Purge(Operation[int], frozen=True):
         yield step("ReserveKeysOfState", queue=self.queue, state=self.state, older_than=self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
-        yield from unblock(self.queue, [lane for lane, *_ in rows])
+        yield from unblock(self.queue, [key for key, *_ in rows])
         return len(rows)
 
 
@@ -335,7 +335,7 @@ class Configure(Operation[None], frozen=True):
         if most < (settings.max_attempts or MAX_ATTEMPTS):
             died = yield step("Exhaust", queue=self.queue, most=most)
             if died:
-                yield from SettleDead(self.queue, [id for id, _ in died], [lane for _, lane in died]).rows()
+                yield from SettleDead(self.queue, [id for id, _ in died], [key for _, key in died]).rows()
 
 
 class CreateQueue(Operation[bool], frozen=True):

@@ -16,7 +16,7 @@ from litestar.utils.scope.state import ScopeState
 from ...access import fresh_session
 from ...codec import Codec
 from ...operations import Operation
-from ...operations.admin import FindDead, PurgeLetters, RequeueEdited
+from ...operations.admin import FindDead, PurgeDeadTasks, RequeueEdited
 from ...operations.queue import Cancel, Purge, Requeue, SetPaused
 from ...operations.schedule import ChangeSchedule
 from ..keys import SESSION_LASTS, Keys, caller, is_at, to_this_machine
@@ -229,7 +229,7 @@ ACTIONS: dict[str, Callable[[Form], Awaitable[Done]]] = {
     "requeue": lambda form: _dead(
         form, "requeued", lambda name, ids: Requeue(name, False, ids), lambda name: Requeue(name, True, [])
     ),
-    "purge": lambda form: _dead(form, "purged", PurgeLetters, lambda name: Purge(name, "dead", None)),
+    "purge": lambda form: _dead(form, "purged", PurgeDeadTasks, lambda name: Purge(name, "dead", None)),
 }
 
 
