@@ -124,7 +124,7 @@ SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings
 
 CHANGING = (
     "eventkit_append",
-    "eventkit_tell",
+    "eventkit_add_notification",
     "eventkit_add",
     "eventkit_mark_dead",
     "eventkit_cancel",
