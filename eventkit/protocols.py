@@ -26,10 +26,10 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar, overload
 
+from .backend import Admin as Admin
 from .backend import AsyncConnection as AsyncConnection
 from .backend import Backend as Backend
 from .backend import Bulk as Bulk
-from .backend import Care as Care
 from .backend import Connection as Connection
 from .checks import KEEP, NO_RESULT, Duration, Headers
 from .protocols_async import AsyncEventKit as AsyncEventKit

@@ -212,7 +212,7 @@ def test_half_of_a_database_is_refused(places: Places, kind: str, what: str, ste
     ]:
         with pytest.raises(eventkit.Unavailable, match=remedies):
             opened()
-    assert [finding for finding in examine(target) if finding.level == "bad" and re.search(remedies, finding.what)]
+    assert [one for one in examine(target) if one.level == "bad" and re.search(remedies, one.what)]
     if what == "copy":
         eventkit.copy(source, target)
     else:

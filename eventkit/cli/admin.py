@@ -19,7 +19,7 @@ from .tasks import QUEUE_COLUMNS, check_queues, queue_rows
 
 if TYPE_CHECKING:
     from eventkit import EventKit, Overview
-    from eventkit.values import Finding
+    from eventkit.values import Diagnostic
 
 commands = group()
 keys = group("key", "API keys of the HTTP service.")
@@ -187,7 +187,7 @@ def doctor(address: str, json: Json = False) -> None:
     diagnostics = examine(address)
     bad = sum(diagnostic.level == "bad" for diagnostic in diagnostics)
     if json:
-        document({"ok": not bad, "findings": diagnostics})
+        document({"ok": not bad, "diagnostics": diagnostics})
     else:
         for diagnostic in diagnostics:
             mark = {"good": "ok  ", "doubtful": "warn", "bad": "BAD "}[diagnostic.level]
@@ -198,15 +198,15 @@ def doctor(address: str, json: Json = False) -> None:
         raise Failed(f"{bad} {'problem' if bad == 1 else 'problems'} found")
 
 
-def examine(address: str) -> "list[Finding]":
+def examine(address: str) -> "list[Diagnostic]":
     """Return all diagnostics, in reading order."""
     from importlib.metadata import packages_distributions
 
     from eventkit.errors import EventkitError
-    from eventkit.values import Finding
+    from eventkit.values import Diagnostic
 
     found = [
-        Finding(
+        Diagnostic(
             "bad",
             f"the distribution {name} also installs a package named eventkit: one has overwritten files of the other",
             f"pip uninstall {name} eventkit-db, then pip install eventkit-db",
@@ -216,9 +216,9 @@ def examine(address: str) -> "list[Finding]":
     found += backend_function(address, "diagnose")(address)
     try:
         with opened(address) as kit:
-            found += [Finding(*diagnostic) for diagnostic in _diagnostics(kit)]
+            found += [Diagnostic(*diagnostic) for diagnostic in _diagnostics(kit)]
     except EventkitError as error:
-        found.append(Finding("bad", f"eventkit.connect() failed: {error}"))
+        found.append(Diagnostic("bad", f"eventkit.connect() failed: {error}"))
     return found
 
 
