@@ -74,10 +74,10 @@ _MAINTENANCE = "eventkit:maintenance"
 """The holder of this lock does the maintenance.  The lock expires instead of being released, once in each interval."""
 
 
-def _take_turn(every: int) -> Plan[None]:
+def _maintain_if_due(every: int) -> Plan[None]:
     """Maintain, unless a process has begun that in the last *every* milliseconds."""
-    turn = AcquireLock(_MAINTENANCE, fresh_token(), checks.default_worker(), every)
-    if (yield turn) is not None:
+    due = AcquireLock(_MAINTENANCE, fresh_token(), checks.default_worker(), every)
+    if (yield due) is not None:
         yield from upkeep()
 
 
@@ -165,7 +165,7 @@ class _Handles:
 
     def run_maintenance(self, every: Duration = 60) -> Any:
         interval = checks.milliseconds("every", every, least=1)
-        return self._loops.run(repeat(self._connection, lambda: _take_turn(interval), LockAhead(_MAINTENANCE)))
+        return self._loops.run(repeat(self._connection, lambda: _maintain_if_due(interval), LockAhead(_MAINTENANCE)))
 
     def overview(self) -> Any:
         return self._connection.execute(ReadOverview())

@@ -71,7 +71,7 @@ def test_an_invalid_delay_keeps_no_task_from_its_outcome(delay: Any, millisecond
 
 
 @proves("A4")
-def test_what_nobody_can_run_is_a_dead_task(app: Any, kit: Any, drained: Callable[..., Any]) -> None:
+def test_a_task_that_cannot_be_run_is_dead(app: Any, kit: Any, drained: Callable[..., Any]) -> None:
     @app.task
     def send(to: str) -> None: ...
 
@@ -128,7 +128,7 @@ def test_a_result_that_cannot_be_saved_is_a_death(
 
 
 @proves("A4")
-def test_hooks_are_told(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
+def test_hooks_are_called(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
     """Those of the task run first; a snooze is neither success nor failure."""
     calls: list[tuple[str, Any]] = []
     app.on_success(lambda ctx, result: calls.append(("app", result)))

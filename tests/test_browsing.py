@@ -60,7 +60,7 @@ def test_a_page_has_what_is_of_interest_first(kit: EventKit, ask: Any) -> None:
     assert set(page("ready")) == {task.id for task in queue.peek(100)} >= {later[1]}
 
 
-def test_what_is_long_is_told_by_its_beginning(kit: EventKit, ask: Any) -> None:
+def test_long_texts_are_cut_off(kit: EventKit, ask: Any) -> None:
     long = {"text": "x" * 100_000}
     kit.queue("jobs").enqueue(long)
     kit.stream("topic").publish(long)
@@ -106,7 +106,7 @@ def test_tasks_are_found_by_their_key(kit: EventKit, ask: Any) -> None:
     assert len(ask(FindTasksOfKey("outbox:mail", "lane", 10))) == 3
 
 
-def test_events_are_told_backwards(kit: EventKit, ask: Any) -> None:
+def test_events_are_read_backwards(kit: EventKit, ask: Any) -> None:
     """The latest events come first, all of them or those of a key, down to an offset."""
     stream = kit.stream("topic")
     offsets = [stream.publish(number, key="even" if number % 2 == 0 else None) for number in range(10)]

@@ -12,7 +12,7 @@ from eventkit import EventKit
 url, kit, cli = command_line.url, command_line.kit, command_line.cli
 
 
-def test_migrate_makes_the_tables_and_current_tells_of_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_makes_the_tables_and_current_shows_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli = Commands(capsys, url)
     assert cli.text("current") == "none\n"
     assert "eventkit_migrations upgrade" in cli.refusal(1, "health")
@@ -63,7 +63,7 @@ def test_a_table_is_aligned_and_plain_in_a_pipe(cli: Commands, kit: EventKit) ->
     assert len(cli.text("stats", "reports").splitlines()) == 2
 
 
-def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -> None:
+def test_a_task_is_enqueued_claimed_and_acked_by_hand(cli: Commands, kit: EventKit) -> None:
     made = cli.json("task", "enqueue", "jobs", '{"a": [1, "é"]}', "--priority", 3, "--key", "k", "--header", "x=y=z")
     assert made["created"]
     assert not cli.json("task", "enqueue", "jobs", "1", "--key", "k")["created"]

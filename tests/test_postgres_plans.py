@@ -51,7 +51,7 @@ def test_a_claim_that_was_planned_for_an_empty_queue_suits_a_full_one(postgres_u
     assert max(looks(explained["Plan"]), default=0) <= 100
 
 
-def test_whoever_was_asleep_claims_at_once(postgres_url: str) -> None:
+def test_a_worker_that_slept_claims_at_once(postgres_url: str) -> None:
     """The next claim refreshes where ready tasks begin; a sleeper that woke does so first."""
     [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
     driver = psycopg.connect(postgres_url.partition("?")[0], autocommit=True, options=f"-c search_path={schema}")

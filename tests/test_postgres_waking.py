@@ -169,7 +169,7 @@ def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: i
                 stage.play(CHANGES[what], isolation, commit, True, seed)
 
 
-def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
+def test_a_waiter_probes_again_after_another_has_registered(stage: Stage) -> None:
     """Two wait for the same; a commit between the look of one and the registration of the other wakes both."""
     early, late = stage.sleeper(EventsAhead("t", 0)), stage.sleeper(EventsAhead("t", 0))
     for _ in range(2):  # has looked, and not processed the answer yet
@@ -212,7 +212,7 @@ def _ask(url: str, sql: LiteralString) -> int:
         return int(number)
 
 
-def test_nobody_is_notified_when_all_have_left(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_notification_is_sent_when_all_have_left(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds also after two registered the same at once."""
     monkeypatch.setattr(waking, "_REFRESH", 1.0)
     stage = Stage(postgres_url)

@@ -82,9 +82,7 @@ class Names:
 
 
 @proves("E15")
-def test_a_name_that_comes_to_something_else_the_second_time(
-    kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_resolved_only_once(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is resolved once, and the connection goes to the checked address."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
@@ -101,7 +99,7 @@ def test_a_name_that_comes_to_something_else_the_second_time(
 
 
 @proves("E15")
-def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_a_private_address_is_refused(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is not called at all, in any order of its addresses."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])

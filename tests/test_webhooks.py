@@ -122,7 +122,7 @@ def waits(kit: EventKit, id: int) -> float:
 
 
 @proves("E14")
-def test_who_says_when_it_is_tried_again(kit: EventKit, url: str) -> None:
+def test_the_webhook_or_its_queue_sets_the_delay(kit: EventKit, url: str) -> None:
     """The webhook decides, else its queue; the receiver may ask for a later time."""
     soon = datetime.now(UTC).replace(microsecond=0)
     replies = {

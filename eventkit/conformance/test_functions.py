@@ -38,7 +38,7 @@ def test_events_are_published_and_read(kit: EventKit, caller: Caller) -> None:
 
 
 @proves("P2", "S8")
-def test_a_reader_behind_a_pruned_gap_is_told(kit: EventKit, caller: Caller) -> None:
+def test_a_reader_behind_a_pruned_gap_gets_an_error(kit: EventKit, caller: Caller) -> None:
     """The function reports the same gap as the handle's `Truncated`."""
     stream = kit.stream("t")
     first, *_, last = stream.publish_many([1, 2, 3])

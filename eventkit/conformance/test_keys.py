@@ -227,7 +227,7 @@ def test_cancel_deletes_a_task_that_waits(kit: EventKit) -> None:
 
 
 @proves("Q9", "Q5")
-def test_cancel_leaves_a_running_task_unless_told_otherwise(kit: EventKit) -> None:
+def test_cancel_leaves_a_running_task_by_default(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     id = queue.enqueue(1).id
     [task] = queue.claim("worker")
@@ -324,7 +324,7 @@ def test_a_queue_with_tasks_is_forgotten_only_by_force(kit: EventKit, state: str
 
 
 @proves("Q21", "W2")
-def test_who_waits_for_room_is_let_in_when_the_queue_is_forgotten(kit: EventKit) -> None:
+def test_a_wait_for_room_ends_when_the_queue_is_dropped(kit: EventKit) -> None:
     queue: Any = kit.queue("jobs")
     queue.configure(max_size=1)
     queue.enqueue("first")

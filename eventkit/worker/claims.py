@@ -148,7 +148,7 @@ class Intake:
                 self._executor.changed.clear()
                 await self._executor.changed.wait()
                 continue
-            tasks = await self._recovery.through(self._claim_in_turn)
+            tasks = await self._recovery.through(self._claim_in_order)
             if tasks:
                 self._executor.take(tasks, self._asked_at)
                 # Let finished tasks be processed before the next claim.
@@ -156,7 +156,7 @@ class Intake:
             else:
                 await self._recovery.through(self._connection.sleep, self._probe, self._poll)
 
-    async def _claim_in_turn(self) -> list[Task[Any]]:
+    async def _claim_in_order(self) -> list[Task[Any]]:
         for claim in self._order:
             self._asked_at = monotonic()
             tasks = await self._connection.execute(claim)

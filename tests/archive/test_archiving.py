@@ -174,7 +174,7 @@ def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path
 
 
 @proves("D13")
-def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, location: Path) -> None:
+def test_events_pruned_before_they_were_archived_are_an_error(kit: Any, url: str, location: Path) -> None:
     """The error has the range; an option continues without it."""
     publish(kit, 3)
     archive.archive(url, "orders", to=location)
@@ -253,7 +253,7 @@ def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) 
     assert state() == ("archive:orders", "done", 3, 0, None)
 
 
-def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:
+def test_bad_input_is_an_error_of_one_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:
     """The line names the remedy."""
     publish(kit, 1)
     file = tmp_path / "file"

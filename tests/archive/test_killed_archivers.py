@@ -104,7 +104,7 @@ def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, locat
     ("what", "share"), [("list", 2), *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("list", "compact"))]
 )
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_a_table_has_everything_once_whoever_is_killed(
+def test_a_table_has_everything_once_after_a_kill(
     kit: Any, url: str, location: Path, format: Any, what: str, share: int
 ) -> None:
     """Between the commits of the manifest and the table it is unchanged, and the next run updates it."""

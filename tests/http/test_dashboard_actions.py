@@ -121,7 +121,7 @@ async def guard(connection: Any, access: Access) -> None:
 
 
 @proves("E13")
-def test_the_key_says_who_may_look_and_who_may_act(served: Served, filled: dict[str, Any]) -> None:
+def test_the_key_permits_reading_or_acting(served: Served, filled: dict[str, Any]) -> None:
     """The service asks for a missing key, hides it from scripts, and accepts it for pages alone."""
     browser = entered(served, guard=guard)
     asked = served("GET", "/dashboard/queue?name=emails")

@@ -108,7 +108,7 @@ def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope
 
 
 @proves("E18")
-def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarded]) -> None:
+def test_a_request_without_a_valid_key_is_refused(guarded: Callable[..., Guarded]) -> None:
     """The answer is 401 without a reason; open paths are open to all."""
     service = guarded()
     key, revoked, expired = service.key("admin"), service.key("admin"), service.key("admin", expires=0.001)
@@ -255,7 +255,7 @@ def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
 
 
 @proves("E19")
-def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None:
+def test_actions_of_administrators_are_recorded(guarded: Callable[..., Guarded]) -> None:
     """Each action has one event with its key; reading, producing and refused calls have none."""
     service = guarded()
     key = service.key("admin", "produce", "consume")

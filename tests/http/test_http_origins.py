@@ -56,7 +56,7 @@ def preflight(asked: Asked, origins: list[str], origin: str, method: str = "POST
 
 
 @proves("E21")
-def test_nobody_else_may_ask_by_default(asked: Asked) -> None:
+def test_other_origins_are_refused_by_default(asked: Asked) -> None:
     """Answers lack the headers that permit other origins; only browsers check."""
     for answer in (preflight(asked, [], SHOP), asked([], "GET", "/queues", origin=SHOP)):
         assert answer.is_success

@@ -92,7 +92,7 @@ def test_tasks_are_put_back_and_held_longer(served: Served, queue: str) -> None:
     assert served("DELETE", f"{queue}/dead").json() == {"count": 0}
 
 
-def test_who_only_looks_takes_nothing(served: Served, queue: str) -> None:
+def test_reading_tasks_claims_none(served: Served, queue: str) -> None:
     """Peeking, getting and counting leave the task unchanged; deleting does not."""
     id = served("POST", f"{queue}/tasks", json={"payload": "look"}).json()["id"]
     [seen] = served("GET", f"{queue}/peek").json()
