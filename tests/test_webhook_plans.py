@@ -14,6 +14,7 @@ from eventkit_sqlite.statements import bound
 from psycopg.sql import SQL, Literal
 
 import eventkit
+from eventkit.codec import Codec
 from eventkit.conformance.clauses import proves
 from eventkit.operations.queue import ListWebhooks, ListWebhooksOf
 from eventkit.webhooks import Webhook
@@ -22,8 +23,8 @@ OTHERS = 3_000
 LISTS = [
     (ListWebhooks(None, 10, 0), "eventkit_task_job", 10),
     (ListWebhooks("ready", 10, 0), "eventkit_task_job", 10),
-    (ListWebhooksOf("calls", None, 10, 0), "eventkit_task_queue_job", 2),
-    (ListWebhooksOf("calls", "ready", 10, 0), "eventkit_task_queue_job", 2),
+    (ListWebhooksOf("calls", 10, Codec(), None, 0), "eventkit_task_queue_job", 2),
+    (ListWebhooksOf("calls", 10, Codec(), "ready", 0), "eventkit_task_queue_job", 2),
 ]
 
 

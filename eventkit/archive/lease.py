@@ -135,9 +135,7 @@ def _claim_path(topic: str) -> str:
 class ArchiveLease:
     """A lease that has begun.  Every method raises `EventkitError` when another process has begun the next."""
 
-    def __init__(
-        self, connection: Connection, topic: str, location: str | Path | None, format: str | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, topic: str, location: str | Path | None, format: str | None) -> None:
         self.connection = connection
         self.topic = topic
         archive = connection.execute(ReadArchive(topic))

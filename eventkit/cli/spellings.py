@@ -32,12 +32,8 @@ def rewritten(arguments: Sequence[str]) -> list[list[str]]:
     words = list(arguments)
     json = words[:1] == ["--json"]
     words = words[json:]
-    for length in (2, 1):
-        if (ours := SPELLINGS.get(" ".join(words[:length]))) is not None:
-            commands = _filled(ours, words[length:])
-            break
-    else:
-        commands = [words]
+    name = next((name for name in (" ".join(words[:2]), *words[:1]) if name in SPELLINGS), None)
+    commands = [words] if name is None else _filled(SPELLINGS[name], words[len(name.split()) :])
     return [[*command, "--json"] if json else command for command in commands]
 
 

@@ -17,6 +17,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
+from ..codec import Codec
 from ..operations.queue import GetWebhook, ListWebhooks, ListWebhooksOf
 from ..plans import completed
 from ..values import Schedule, TaskInfo
@@ -86,7 +87,7 @@ async def list_webhooks(
     if queue is None:
         tasks = await service.execute(ListWebhooks(status, limit, offset))
     else:
-        tasks = await service.execute(ListWebhooksOf(checks.name("queue", queue), status, limit, offset))
+        tasks = await service.execute(ListWebhooksOf(checks.name("queue", queue), limit, Codec(), status, offset))
     return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 

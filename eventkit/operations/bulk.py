@@ -285,13 +285,6 @@ class ArchiveFile(NamedTuple):
     newest: int
 
 
-class Opened(NamedTuple):
-    """A lease for writing to an archive, whose files have everything up to *covered*."""
-
-    epoch: int
-    covered: int
-
-
 class Archive(NamedTuple):
     """The archive of a topic: its *files*, in order, have every event up to the offset *covered* once.
 
@@ -317,8 +310,8 @@ class ArchiveStats(NamedTuple):
     updated_ms: int
 
 
-class OpenArchive(Operation[Opened], frozen=True):
-    """Begin to write to a topic's archive; create it if there is none.
+class OpenArchive(Operation[tuple[int, int]], frozen=True):
+    """Begin a lease for writing to a topic's archive; create it if there is none.
 
     Files of Parquet may become another *format*; None keeps the format.
     """
@@ -327,15 +320,13 @@ class OpenArchive(Operation[Opened], frozen=True):
     location: str
     format: str | None
 
-    def plan(self) -> Plan[Opened]:
-        """Return the next epoch; raise an error if the archive has another location or format."""
+    def plan(self) -> Plan[tuple[int, int]]:
+        """Return the next epoch and the covered offset; raise an error for another location or format."""
         if rows := (yield self):
-            return Opened(*rows[0])
+            return rows[0][0], rows[0][1]
         [(location, format, *_), *_] = yield ReadArchive(self.topic)
         if location != self.location:
-            raise EventkitError(
-                f"the archive of topic {self.topic!r} is in {location}, not in {self.location}: pass that one"
-            )
+            raise EventkitError(f"the archive {self.topic!r} is in {location}, not in {self.location}: pass that one")
         raise EventkitError(f"the archive of topic {self.topic!r} has format {format}, not {self.format}: pass that")
 
 

@@ -98,15 +98,11 @@ class ListWebhooks(Read[list[TaskInfo[Any]]], frozen=True):
     decode = _tasks
 
 
-class ListWebhooksOf(Read[list[TaskInfo[Any]]], frozen=True):
+class ListWebhooksOf(_ManyTasks, frozen=True):
     """Read webhooks of one queue as `ListWebhooks` does, by another index."""
 
-    queue: str
     state: str | None
-    limit: int
     skip: int
-    codec: Codec = _PLAIN
-    decode = _tasks
 
 
 class FindTokens(Read[dict[int, tuple[str, int]]], frozen=True):

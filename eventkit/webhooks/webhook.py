@@ -1,5 +1,6 @@
 """`Webhook`: a task that calls a URL."""
 
+import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -14,16 +15,9 @@ CALL = "eventkit.webhook"  # The name of the task that workers run for a webhook
 
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000
-_LONGEST_MS = checks.FOREVER
 _LONGEST_URL = 8192
 
-_POLICIES: dict[str, type[Exponential | Linear | Fixed]] = {
-    "exponential": Exponential,
-    "linear": Linear,
-    "fixed": Fixed,
-}
-
-Milliseconds = Annotated[int, Meta(ge=1, le=_LONGEST_MS)]
+Milliseconds = Annotated[int, Meta(ge=1, le=checks.FOREVER)]
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,7 +46,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_delay_ms: Milliseconds | None = None
     timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
-    delay_ms: Annotated[int, Meta(ge=0, le=_LONGEST_MS)] = 0
+    delay_ms: Annotated[int, Meta(ge=0, le=checks.FOREVER)] = 0
 
     def __post_init__(self) -> None:
         callable_url(self.callback_url)
@@ -82,7 +76,8 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         delays = {name: value / 1000 for name, value in given.items() if value is not None}
         if self.retry_backoff is None and not delays:
             return None
-        return policy(_POLICIES[self.retry_backoff or "exponential"](**delays))
+        kinds: dict[str | None, type[Linear | Fixed]] = {"linear": Linear, "fixed": Fixed}
+        return policy(kinds.get(self.retry_backoff, Exponential)(**delays))
 
 
 def call_of(payload: Any) -> Call | None:
@@ -100,11 +95,7 @@ def callable_url(url: str) -> tuple[str, str, int]:
 
     The host's addresses are checked at each call, as they may change.
     """
-    if (
-        not isinstance(url, str)
-        or not url.isascii()
-        or any(character <= " " or character == "\x7f" for character in url)
-    ):
+    if not isinstance(url, str) or not re.fullmatch("[!-~]*", url):
         raise ValueError("callback_url is not ASCII: percent-encode path and query, and write the host in punycode")
     try:
         parts = urlsplit(url)

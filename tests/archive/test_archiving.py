@@ -100,8 +100,8 @@ def test_large_events_are_read_few_at_a_time(
 def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Path) -> None:
     """Later writes of the earlier one are refused, and its files removed."""
     publish(kit, 3)
-    earlier = ArchiveLease(kit._connection, "orders", location)
-    later = ArchiveLease(kit._connection, "orders", location)
+    earlier = ArchiveLease(kit._connection, "orders", location, None)
+    later = ArchiveLease(kit._connection, "orders", location, None)
     read = kit._connection.execute(ReadPosition("orders", 0))
     for operation in (lambda: earlier.extend(9, [], read), lambda: earlier.swap([], [])):
         with pytest.raises(EventkitError, match="another process has begun to archive topic 'orders'"):
@@ -113,7 +113,7 @@ def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Pa
 def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) -> None:
     """Any other start is refused, for every caller: no range is left out, and no file replaces a different one."""
     publish(kit, 3)
-    lease = ArchiveLease(kit._connection, "orders", location)
+    lease = ArchiveLease(kit._connection, "orders", location, None)
     files = manifest(kit).files
     one = ArchiveFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
     read = kit._connection.execute(ReadPosition("orders", 0))
