@@ -32,7 +32,7 @@ def measure(settings: Settings, database: Database) -> Iterator[Table]:
 
 def _help() -> Table:
     table = Table("Commands: the help", "command | best of five | bar | reached")
-    for words in (("--help",), ("queue", "--help"), ("message", "enqueue", "--help")):
+    for words in (("--help",), ("queue", "--help"), ("task", "enqueue", "--help")):
         best = min(
             seconds(lambda: subprocess.run([*_EVENTKIT, *words], check=True, stdout=subprocess.DEVNULL))  # noqa: B023
             for _ in range(5)
@@ -51,7 +51,7 @@ def _files(settings: Settings, database: Database) -> Table:
         "Commands: files of tasks and events",
         "command | lines | lines/s | bar | reached | memory at most | bar for it | kept",
     )
-    for words in (("message", "enqueue", "jobs"), ("stream", "publish", "orders")):
+    for words in (("task", "enqueue", "jobs"), ("stream", "publish", "orders")):
         allowed = None
         for lines in (settings.count(50_000, least=2_000), most):
             file = Path(folder, f"{lines}.ndjson")

@@ -1,6 +1,6 @@
 """Other queues on Postgres, through their public calls, with their defaults.
 
-Their guarantees differ.  pgmq's messages are read and deleted, without retries or dead letters.
+Their guarantees differ.  pgmq's messages are read and deleted, without retries or dead tasks.
 """
 
 from typing import Any

@@ -39,7 +39,7 @@ def measure(settings: Settings, database: Database) -> Iterator[Table]:
 
 
 def _throughput(settings: Settings, database: Database) -> Table:
-    seconds, url, path = settings.seconds(2), database.new(), "/queues/in/messages"
+    seconds, url, path = settings.seconds(2), database.new(), "/queues/in/tasks"
     table = Table(
         "Service: messages in and out",
         "what | messages/s | beside it | ratio | p99 at half the load | bar | reached",

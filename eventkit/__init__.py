@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from .transfer import copy as copy
     from .values import ChannelSettings as ChannelSettings
     from .values import Consumer as Consumer
-    from .values import DeadLetters as DeadLetters
+    from .values import DeadTasks as DeadTasks
     from .values import Enqueued as Enqueued
     from .values import Event as Event
     from .values import Fire as Fire
@@ -121,7 +121,7 @@ _PLACES = {
     "telemetry": "tracing",
     "transfer": "copy",
     "values": (
-        "ChannelSettings Consumer DeadLetters Enqueued Event Fire HeldLock InboxSettings LimitInfo Maintained "
+        "ChannelSettings Consumer DeadTasks Enqueued Event Fire HeldLock InboxSettings LimitInfo Maintained "
         "Message NewEvent NewTask Notification OutboxStats Overview QueueSettings QueueStats Schedule "
         "ScheduleStats StreamSettings Task TaskInfo TopicStats WorkerInfo"
     ),

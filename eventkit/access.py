@@ -25,7 +25,7 @@ from .operations.admin import AUDIT, AddApiKey, Audited, FindApiKey, ListApiKeys
 __all__ = ["AUDIT", "ApiKeys", "NewKey", "permits"]
 
 RIGHTS = ("produce", "consume", "admin")
-KINDS = ("queue", "stream", "channel", "job", "schedule", "result", "lock", "limit")
+KINDS = ("queue", "stream", "channel", "webhook", "schedule", "result", "lock", "limit")
 RESERVED = "eventkit"  # The prefix of the library's own names.
 
 _KEY = re.compile(r"ek_([0-9a-f]{16})_([0-9a-f]{64})", re.ASCII)

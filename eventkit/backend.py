@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from .operations import Operation, Probe
 from .plans import Stop
-from .values import Finding
+from .values import Diagnostic
 
 T = TypeVar("T")
 
@@ -99,10 +99,10 @@ class Backend(Protocol):
         """
 
 
-class Care(Protocol):
+class Admin(Protocol):
     """Optional functions of a backend's package, used by the maintenance commands of the CLI."""
 
-    def diagnose(self, url: str) -> list[Finding]:
+    def diagnose(self, url: str) -> list[Diagnostic]:
         """Return the diagnostics of the database: what is in order, what is not, and the remedies."""
 
     def compact(self, url: str) -> tuple[int, int]:

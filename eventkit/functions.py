@@ -99,7 +99,7 @@ class Functions:
         return self._queue(held.queue).retry(held, delay=delay, error=error)
 
     def fail(self, task: Any, error: Any) -> Any:
-        """Make a task a dead letter."""
+        """Mark a task dead."""
         held = _claimed(task)
         return self._queue(held.queue).fail(held, error)
 

@@ -33,12 +33,12 @@ APPS: WeakSet[Any] = WeakSet()
 """The applications of this process, which know the queues of their declared tasks."""
 
 
-class Rota:
+class QueueOrder:
     """Queues that are claimed from by their weights, or one after the other if *strict*.
 
     A queue with twice the weight has twice as many tasks handed out, while both have any.  Each has a clock of its own,
-    which runs slower the more weight it has; the one that is furthest behind is next.  A queue that was empty when its
-    turn came is owed nothing later.
+    which runs slower the more weight it has; the one that is furthest behind is next.  A queue that was empty when it
+    was next gets no more later.
     """
 
     def __init__(self, weights: Mapping[str, float], claim: Callable[[str], Claim], strict: bool = False) -> None:
@@ -79,7 +79,7 @@ class Rota:
         names = self._weights if self._strict else sorted(self._weights, key=self._clocks.__getitem__)
         return map(self._claim, names)
 
-    def note(self, claim: Claim, found: int) -> None:
+    def record(self, claim: Claim, found: int) -> None:
         """Record that *claim* has returned so many tasks."""
         queue = claim.queue
         if found:
@@ -105,10 +105,10 @@ class Snooze(Exception):
 
 
 class Permanent(Exception):
-    """Raised in `handling`: no further attempt can succeed; the task is a dead letter now."""
+    """Raised in `handling`: no further attempt can succeed; the task is dead now."""
 
     reason = "failed"
-    """The reason of the dead letter."""
+    """The reason of the dead task."""
 
 
 def outcome(task: Task[object], error: BaseException | None, done: Operation[bool] | None = None) -> Operation[bool]:

@@ -11,11 +11,11 @@ from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
-from .handling import Rota
+from .handling import QueueOrder
 from .locks import AsyncLock, Lock
 from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
-from .operations.claim import ReadOutlooks, fresh_token
+from .operations.claim import TasksAheadInQueues, fresh_token
 from .operations.coordination import AcquireLock, ListWorkers, LockAhead
 from .operations.schedule import SchedulesAhead
 from .operations.tables import upkeep
@@ -74,10 +74,10 @@ _MAINTENANCE = "eventkit:maintenance"
 """The holder of this lock does the maintenance.  The lock expires instead of being released, once in each interval."""
 
 
-def _take_turn(every: int) -> Plan[None]:
+def _maintain_if_due(every: int) -> Plan[None]:
     """Maintain, unless a process has begun that in the last *every* milliseconds."""
-    turn = AcquireLock(_MAINTENANCE, fresh_token(), checks.default_worker(), every)
-    if (yield turn) is not None:
+    due = AcquireLock(_MAINTENANCE, fresh_token(), checks.default_worker(), every)
+    if (yield due) is not None:
         yield from upkeep()
 
 
@@ -120,8 +120,8 @@ class _Handles:
         lease: Duration | None = None,
     ) -> Any:
         weights = _weights(queues)
-        rota = Rota.of(weights, worker, batch, lease, self._codec(None), strict)
-        return self._loops.iterate(Tasks(rota, ReadOutlooks(tuple(weights))))
+        order = QueueOrder.of(weights, worker, batch, lease, self._codec(None), strict)
+        return self._loops.iterate(Tasks(order, TasksAheadInQueues(tuple(weights))))
 
     def outbox(
         self,
@@ -165,7 +165,7 @@ class _Handles:
 
     def run_maintenance(self, every: Duration = 60) -> Any:
         interval = checks.milliseconds("every", every, least=1)
-        return self._loops.run(repeat(self._connection, lambda: _take_turn(interval), LockAhead(_MAINTENANCE)))
+        return self._loops.run(repeat(self._connection, lambda: _maintain_if_due(interval), LockAhead(_MAINTENANCE)))
 
     def overview(self) -> Any:
         return self._connection.execute(ReadOverview())

@@ -13,20 +13,20 @@ from . import checks, protocols
 from .checks import KEEP, Duration, Headers
 from .codec import Codec, encode_headers
 from .errors import PASSING, Closed
-from .handling import Rota
+from .handling import QueueOrder
 from .loops import END
 from .operations.claim import Claim, fresh_token
 from .operations.coordination import (
-    AckInLane,
+    AckInOrder,
     AddMessage,
     ClaimInOrder,
     ConfigureInbox,
-    Lookout,
     OpenOutbox,
     PruneInbox,
     ReadInboxSettings,
     ReadOutbox,
     See,
+    TasksOrStop,
 )
 from .plans import Call, Plan
 from .queue import Tasks
@@ -35,7 +35,7 @@ from .telemetry import with_trace
 from .values import Message, Task
 
 MESSAGE_ID = "message-id"
-"""The header with a message's id, which stays with the task, also as a dead letter and when requeued."""
+"""The header with a message's id, which stays with the task, also when it is dead or requeued."""
 
 PREFIX = "outbox:"
 """The prefix of the names of outboxes' queues."""
@@ -232,9 +232,9 @@ class Outbox:
                 raise Closed(f"outbox {self.name!r} was stopped")
             return kind(queue, worker, batch, None, fresh_token(), self._codec)
 
-        return self._deliveries.loops.run(self._work(Rota({queue: 1}, claim)))
+        return self._deliveries.loops.run(self._work(QueueOrder({queue: 1}, claim)))
 
-    def _work(self, rota: Rota) -> Plan[None]:
+    def _work(self, order: QueueOrder) -> Plan[None]:
         deliveries, queue, connection = self._deliveries, self.queue.name, self._deliveries.loops.connection
         while not connection.closing:
             try:
@@ -242,7 +242,10 @@ class Outbox:
                 break
             except PASSING:
                 continue  # A transient error does not end a loop.
-        tasks, ended = deliveries.loops.iterate(Tasks(rota, Lookout(queue, self._stopped))), deliveries.event()
+        tasks, ended = (
+            deliveries.loops.iterate(Tasks(order, TasksOrStop(queue, self._stopped))),
+            deliveries.event(),
+        )
         deliveries.running[tasks] = deliveries.caller(), ended
         try:
             while (task := (yield Call(tasks.take))) is not END:
@@ -259,7 +262,7 @@ class Outbox:
     def _handle(self, task: Task[Any]) -> Plan[None]:
         done = None
         if self._ordered and task.key is not None:
-            done = AckInLane(task.id, task.token, task.queue, task.key)
+            done = AckInOrder(task.id, task.token, task.queue, task.key)
         # One enqueued by plain SQL has no message id, and gets its task's.
         headers = dict(task.headers)
         message_id = headers.pop(MESSAGE_ID, f"{task.queue}:{task.id}")

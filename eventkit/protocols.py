@@ -26,10 +26,10 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar, overload
 
+from .backend import Admin as Admin
 from .backend import AsyncConnection as AsyncConnection
 from .backend import Backend as Backend
 from .backend import Bulk as Bulk
-from .backend import Care as Care
 from .backend import Connection as Connection
 from .checks import KEEP, NO_RESULT, Duration, Headers
 from .protocols_async import AsyncEventKit as AsyncEventKit
@@ -46,7 +46,7 @@ from .retry import Policy
 from .values import (
     ChannelSettings,
     Consumer,
-    DeadLetters,
+    DeadTasks,
     Enqueued,
     Event,
     Fire,
@@ -370,7 +370,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool:
-        """Make a task a dead letter now; return False if its lease has run out."""
+        """Mark a task dead now; return False if its lease has run out."""
 
     def release(self, task: Task[Any], tx: Any = None) -> bool:
         """Put a task back as if it had not been claimed; return False if its lease has run out."""
@@ -406,10 +406,10 @@ class TaskQueue(Protocol[P]):
         """Return the tasks that a claim would return, in its order."""
 
     def dead(self, limit: int = 100) -> list[TaskInfo[P]]:
-        """Return dead letters, newest first."""
+        """Return dead tasks, newest first."""
 
-    def dead_by_error(self, limit: int = 100) -> list[DeadLetters]:
-        """Return the number of dead letters for each reason and error, highest first."""
+    def dead_by_error(self, limit: int = 100) -> list[DeadTasks]:
+        """Return the number of dead tasks for each reason and error, highest first."""
 
     def stats(self) -> QueueStats:
         """Return the queue's numbers."""
@@ -427,7 +427,7 @@ class TaskQueue(Protocol[P]):
         """Delete the tasks in one state; return their number."""
 
     def purge_dead(self, older_than: Duration | None = None) -> int:
-        """Delete dead letters, or only those that died longer ago than *older_than*; return their number."""
+        """Delete dead tasks, or only those that died longer ago than *older_than*; return their number."""
 
     def requeue(self, ids: Iterable[int] | None = None) -> int:
         """Make dead tasks, all or those with these ids, ready again with their attempts reset; return their number."""
@@ -512,7 +512,7 @@ class Outbox(Protocol[P]):
 
     @property
     def queue(self) -> TaskQueue[P]:
-        """The queue of the outbox's messages: its settings, its dead letters, `pause` and `resume`."""
+        """The queue of the outbox's messages: its settings, its dead tasks, `pause` and `resume`."""
 
     def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str:
         """Add a message inside the caller's transaction; return its ``message_id``."""
@@ -521,7 +521,7 @@ class Outbox(Protocol[P]):
         """Call *deliver* with each message, until `stop` or the kit is closed, claiming up to *batch* at a time.
 
         A delivery succeeds when *deliver* returns.  When it raises, the message is retried after 5, 10, 20 and 40
-        seconds, and is a dead letter after that, with the traceback, unless the queue is configured otherwise.
+        seconds, and is dead after that, with the traceback, unless the queue is configured otherwise.
         *deliver* may raise `Retry` and `Permanent`.  At the end, the delivery in progress is finished, and the other
         claimed messages are released.
         """

@@ -19,7 +19,7 @@ from .retry import Policy
 from .values import (
     ChannelSettings,
     Consumer,
-    DeadLetters,
+    DeadTasks,
     Enqueued,
     Event,
     Fire,
@@ -261,7 +261,7 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def dead(self, limit: int = 100) -> list[TaskInfo[P]]: ...
 
-    async def dead_by_error(self, limit: int = 100) -> list[DeadLetters]: ...
+    async def dead_by_error(self, limit: int = 100) -> list[DeadTasks]: ...
 
     async def stats(self) -> QueueStats: ...
 

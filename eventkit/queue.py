@@ -12,12 +12,12 @@ from . import checks, protocols, retry
 from .checks import NO_RESULT, Duration, Headers
 from .codec import Codec, Encoded, traced_headers
 from .errors import PASSING, QueueFull
-from .handling import Lease, Rota, logger
+from .handling import Lease, QueueOrder, logger
 from .loops import Feed
 from .operations import Operation, Probe, finish
 from .operations import queue as operations
 from .operations.bulk import AckThen, CollectedTask
-from .operations.claim import Ack, AckMany, Claim, FinishMany, ReadOutlook, Receive, Sweep, fresh_token
+from .operations.claim import Ack, AckMany, Claim, FinishMany, Receive, Sweep, TasksAhead, fresh_token
 from .operations.coordination import AckManyWithResults, AckWithResult, TaskResult
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
@@ -139,7 +139,7 @@ class Queue:
         if tx is not None:
             raise ValueError("wait= cannot be combined with tx=: the task waited for may depend on that transaction")
         seconds = checks.milliseconds("wait", wait) / 1000
-        return self._loops.attempt(operation, ReadOutlook(self.name), seconds)
+        return self._loops.attempt(operation, TasksAhead(self.name), seconds)
 
     def receive(self, limit: int = 1, tx: Any = None) -> Any:
         checks.count("limit", limit, least=1)
@@ -186,8 +186,8 @@ class Queue:
         return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
-        rota = Rota.of({self.name: 1}, worker, batch, lease, self._codec)
-        return self._loops.iterate(Tasks(rota, ReadOutlook(self.name)))
+        order = QueueOrder.of({self.name: 1}, worker, batch, lease, self._codec)
+        return self._loops.iterate(Tasks(order, TasksAhead(self.name)))
 
     def handling(self, task: Task[Any]) -> Any:
         return self._loops.handling(self._loops, task)
@@ -272,7 +272,7 @@ def changes_of(queue: str, **given: Any) -> dict[str, Any]:
 
     def other_queue(setting: str, name: Any) -> str:
         if checks.name("queue", name) == queue:
-            raise ValueError(f"dead letters of queue {name!r} cannot be copied to itself: name another queue")
+            raise ValueError(f"dead tasks of queue {name!r} cannot be copied to itself: name another queue")
         return str(name)
 
     parsers: dict[str, Callable[[str, Any], Any]] = {
@@ -302,15 +302,15 @@ def _result_rows(codec: Codec, tasks: list[Task[Any]], results: Mapping[int, Any
 
 
 class Tasks(Feed[Task[Any]]):
-    """The tasks of the queues of *rota*, claimed as needed.
+    """The tasks of the queues of *order*, claimed as needed.
 
     While the first tasks of a batch are processed, the leases of the others are renewed; a task whose lease may have
     run out, because this process was suspended, is not handed out.
     """
 
-    def __init__(self, rota: Rota, probe: Probe) -> None:
+    def __init__(self, order: QueueOrder, probe: Probe) -> None:
         super().__init__()
-        self._rota = rota
+        self._order = order
         self._probe = probe
         self._lease: _BatchLease | None = None
 
@@ -318,9 +318,9 @@ class Tasks(Feed[Task[Any]]):
         """Claim and hand out."""
         while True:
             try:
-                for claim in self._rota:
+                for claim in self._order:
                     tasks = yield claim
-                    self._rota.note(claim, len(tasks))
+                    self._order.record(claim, len(tasks))
                     if tasks:
                         self._hold(tasks)
                         break

@@ -34,7 +34,7 @@ Progress = Callable[[str, int], object]
 def copy(from_url: str, to_url: str, *, progress: Progress | None = None) -> dict[str, int]:
     """Copy all data of eventkit from one database to another, of any kinds; return the number of rows of each table.
 
-    Ids, offsets, leases, attempts, dead letters, keys, settings, schedules, locks and results stay as they are, and new
+    Ids, offsets, leases, attempts, dead tasks, keys, settings, schedules, locks and results stay as they are, and new
     ids are above them.  The target gets eventkit's tables if it has none, and may contain nothing but an earlier copy
     of the same source, which may have been interrupted: then this one continues after it.  Until the copy is complete,
     `connect` refuses the target with `Unavailable`.

@@ -315,7 +315,7 @@ def seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnostic(msgspec.Struct, frozen=True):
     """A diagnostic of a database: *level* is ``good``, ``doubtful`` or ``bad``, *remedy* says what to do about it."""
 
     level: str
@@ -323,7 +323,7 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-class DeadLetters(msgspec.Struct, frozen=True):
+class DeadTasks(msgspec.Struct, frozen=True):
     """The dead tasks of a queue with the same *reason* and *error*: their *number*, and the id of the last."""
 
     reason: str

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from eventkit.operations import Outlook, Plan, Probe
+from eventkit.operations import Plan, Probe, Readiness
 from eventkit.operations.bulk import EnqueueAll, NotifyAll, PublishAll
 from eventkit.operations.channel import NotificationsAhead
-from eventkit.operations.claim import ReadOutlook
+from eventkit.operations.claim import TasksAhead
 from eventkit.operations.coordination import AcquireLock, LockAhead, ReleaseLock, ResultAhead
 from eventkit.operations.enqueue import PLAIN, RoomAhead
 from eventkit.operations.schedule import SchedulesAhead
@@ -18,7 +18,7 @@ class Change(NamedTuple):
     """A change that a caller can wait for."""
 
     make: Callable[[Any, str, Any], object]
-    probe: Callable[[str], Probe] = ReadOutlook
+    probe: Callable[[str], Probe] = TasksAhead
     prepare: Callable[[Any, str], Any] = lambda kit, name: None
 
 
@@ -90,10 +90,10 @@ class AnySchedule(Probe, frozen=True):
         """Return all schedules."""
         return SchedulesAhead().subjects
 
-    def plan(self) -> Plan[Outlook]:
+    def plan(self) -> Plan[Readiness]:
         """Return ready when any schedule is going to fire."""
         rows = yield SchedulesAhead()
-        return Outlook(SchedulesAhead().decode(rows).due is not None)
+        return Readiness(SchedulesAhead().decode(rows).due is not None)
 
 
 def _any_schedule(name: str) -> Probe:

@@ -122,9 +122,9 @@ def serve(url: str) -> Recording:
             transport = httpx.ASGITransport(app(kit))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 await kit.queue("path").configure(max_attempts=3)
-                await client.post("/queues/path/messages", json={"payload": 1})
+                await client.post("/queues/path/tasks", json={"payload": 1})
                 with recorded() as path:
-                    answer = await client.post("/queues/path/messages", json={"payload": 2})
+                    answer = await client.post("/queues/path/tasks", json={"payload": 2})
                 answer.raise_for_status()
                 return path
 

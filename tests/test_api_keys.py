@@ -56,7 +56,7 @@ def test_a_key_is_kept_as_a_hash(keys: ApiKeys, kit: Any, now: Any, url: str) ->
 
 
 @proves("E18")
-def test_a_key_that_is_revoked_lets_nobody_in(keys: ApiKeys, now: Any) -> None:
+def test_a_revoked_key_is_refused(keys: ApiKeys, now: Any) -> None:
     key, other = now(keys.add("one", ["admin"])), now(keys.add("other", ["admin"]))
     assert now(keys.revoke(key.id))
     assert not now(keys.revoke(key.id))
@@ -67,7 +67,7 @@ def test_a_key_that_is_revoked_lets_nobody_in(keys: ApiKeys, now: Any) -> None:
 
 
 @proves("E18")
-def test_a_key_that_expires_lets_nobody_in(keys: ApiKeys, kit: Any, now: Any) -> None:
+def test_an_expired_key_is_refused(keys: ApiKeys, kit: Any, now: Any) -> None:
     """The database's clock decides."""
     key = now(keys.add("one", ["admin"], expires=60))
     advance(kit, 59)
@@ -92,7 +92,7 @@ def test_a_key_gets_another_secret(keys: ApiKeys, kit: Any, now: Any) -> None:
 
 
 @proves("E19")
-def test_changes_of_keys_are_told(keys: ApiKeys, kit: Any, now: Any) -> None:
+def test_changes_of_keys_are_recorded(keys: ApiKeys, kit: Any, now: Any) -> None:
     """Each change has one event with its author; a change that did nothing has none."""
     key = now(keys.add("the shop", ["produce"]))
     now(keys.rotate(key.id))

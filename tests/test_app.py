@@ -284,7 +284,7 @@ def test_a_declaration_is_a_value() -> None:
 
 
 @proves("A3")
-def test_a_handle_tells_what_became_of_the_task(
+def test_a_handle_returns_the_result_of_the_task(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
     """The result has the type that the function's annotation gives."""
@@ -307,7 +307,7 @@ def test_a_handle_tells_what_became_of_the_task(
 
 
 @proves("A3")
-def test_a_handle_tells_of_a_death_and_of_nothing(
+def test_a_handle_reports_a_death_and_a_missing_result(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
     @app.task

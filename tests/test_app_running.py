@@ -71,7 +71,7 @@ def test_an_invalid_delay_keeps_no_task_from_its_outcome(delay: Any, millisecond
 
 
 @proves("A4")
-def test_what_nobody_can_run_is_a_dead_letter(app: Any, kit: Any, drained: Callable[..., Any]) -> None:
+def test_a_task_that_cannot_be_run_is_dead(app: Any, kit: Any, drained: Callable[..., Any]) -> None:
     @app.task
     def send(to: str) -> None: ...
 
@@ -85,10 +85,10 @@ def test_what_nobody_can_run_is_a_dead_letter(app: Any, kit: Any, drained: Calla
         queue.enqueue(payload)
     ran = drained(raising=False)
     assert [one.name for one in ran] == ["sned", "send", "send"]
-    letters = sorted(queue.dead(), key=lambda letter: letter.id)
-    for letter, error in zip(letters, payloads, strict=True):
-        assert letter.error.startswith(error)
-        assert (letter.reason, letter.attempt) == ("failed", 1)
+    dead = sorted(queue.dead(), key=lambda task: task.id)
+    for task, error in zip(dead, payloads, strict=True):
+        assert task.error.startswith(error)
+        assert (task.reason, task.attempt) == ("failed", 1)
 
 
 @proves("A4", "Q11")
@@ -99,11 +99,11 @@ def test_a_plain_payload_is_no_task(app: Any, kit: Any, drained: Callable[..., A
 
     kit.queue("default").enqueue(payload)
     assert len(drained(raising=False)) == 1
-    [letter] = kit.queue("default").dead()
-    assert letter.reason == "poison"
-    assert letter.error.startswith("NOT_A_TASK: the payload is not")
-    assert "enqueue() of the declared function" in letter.error
-    assert "a queue for which no App declares tasks" in letter.error
+    [task] = kit.queue("default").dead()
+    assert task.reason == "poison"
+    assert task.error.startswith("NOT_A_TASK: the payload is not")
+    assert "enqueue() of the declared function" in task.error
+    assert "a queue for which no App declares tasks" in task.error
 
 
 @proves("A4")
@@ -128,7 +128,7 @@ def test_a_result_that_cannot_be_saved_is_a_death(
 
 
 @proves("A4")
-def test_hooks_are_told(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
+def test_hooks_are_called(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
     """Those of the task run first; a snooze is neither success nor failure."""
     calls: list[tuple[str, Any]] = []
     app.on_success(lambda ctx, result: calls.append(("app", result)))
@@ -260,7 +260,7 @@ def test_a_context_knows_its_task(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_subscriber_that_keeps_failing(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any], then: str
 ) -> None:
-    """It stops before the event, or skips it into the dead letters; the offset shows which."""
+    """It stops before the event, or publishes it to the stream of skipped events; the offset shows which."""
     seen: list[int] = []
 
     @app.subscriber("orders", consumer="search", retries=2, then=then)

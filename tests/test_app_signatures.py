@@ -146,7 +146,7 @@ def test_what_the_function_would_not_take_is_refused(args: Any, kwargs: Any, mes
 
 @proves("A2")
 @pytest.mark.parametrize("args", [None, [], {}, {"to": 1}, {"to": "ann", "too": 1}, {"to": None}])
-def test_what_somebody_else_has_enqueued_is_checked_too(args: Any) -> None:
+def test_tasks_of_other_programs_are_checked_too(args: Any) -> None:
     def send(to: str) -> None: ...
 
     with pytest.raises(msgspec.ValidationError):

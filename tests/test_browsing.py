@@ -15,7 +15,7 @@ from eventkit.operations.admin import (
     Deaths,
     FindDead,
     FindTasksOfKey,
-    PurgeLetters,
+    PurgeDeadTasks,
     ReadHistory,
     RequeueEdited,
 )
@@ -60,7 +60,7 @@ def test_a_page_has_what_is_of_interest_first(kit: EventKit, ask: Any) -> None:
     assert set(page("ready")) == {task.id for task in queue.peek(100)} >= {later[1]}
 
 
-def test_what_is_long_is_told_by_its_beginning(kit: EventKit, ask: Any) -> None:
+def test_long_texts_are_cut_off(kit: EventKit, ask: Any) -> None:
     long = {"text": "x" * 100_000}
     kit.queue("jobs").enqueue(long)
     kit.stream("topic").publish(long)
@@ -71,7 +71,7 @@ def test_what_is_long_is_told_by_its_beginning(kit: EventKit, ask: Any) -> None:
         assert look.payload_length == 100_011
 
 
-def test_dead_letters_are_found_by_what_they_died_of(kit: EventKit, ask: Any) -> None:
+def test_dead_tasks_are_found_by_what_they_died_of(kit: EventKit, ask: Any) -> None:
     """They can be deleted, or edited and requeued; only dead tasks of this queue are affected."""
     queue = kit.queue("jobs")
     for name in ("jobs", "other"):
@@ -83,7 +83,7 @@ def test_dead_letters_are_found_by_what_they_died_of(kit: EventKit, ask: Any) ->
     assert ask(FindDead("jobs", "failed", "one", 10)) == ids[:2]
     assert [look.id for look in ask(BrowseDead("jobs", "failed", "one", 10, 0))] == ids[1::-1]
     assert ask(FindDead("jobs", "failed", None, 10)) == []
-    assert ask(PurgeLetters("jobs", [*ids, *(task.id for task in kit.queue("other").list())])) == 3
+    assert ask(PurgeDeadTasks("jobs", [*ids, *(task.id for task in kit.queue("other").list())])) == 3
     assert (queue.stats().dead, queue.size(), kit.queue("other").size()) == (0, 2, 5)
     assert not queue.enqueue("again", key="key 0").created, "its key stays reserved"
     [last] = queue.claim("worker")
@@ -106,7 +106,7 @@ def test_tasks_are_found_by_their_key(kit: EventKit, ask: Any) -> None:
     assert len(ask(FindTasksOfKey("outbox:mail", "lane", 10))) == 3
 
 
-def test_events_are_told_backwards(kit: EventKit, ask: Any) -> None:
+def test_events_are_read_backwards(kit: EventKit, ask: Any) -> None:
     """The latest events come first, all of them or those of a key, down to an offset."""
     stream = kit.stream("topic")
     offsets = [stream.publish(number, key="even" if number % 2 == 0 else None) for number in range(10)]

@@ -91,7 +91,7 @@ def test_two_canaries_take_turns(url: str) -> None:
 
 
 @proves("E20")
-def test_what_does_not_come_is_told(url: str) -> None:
+def test_a_missing_arrival_is_reported(url: str) -> None:
     """On a paused queue, the event arrives and the task does not."""
 
     async def sing(kit: AsyncEventKit) -> None:

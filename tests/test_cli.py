@@ -70,8 +70,8 @@ def test_without_a_database_it_says_how_to_name_one(folder: Path) -> None:
 
 
 @proves("L2")
-def test_a_database_is_made_only_by_who_means_to(folder: Path) -> None:
-    for command in (["stats"], ["message", "enqueue", "q", "1"], ["doctor"], ["current"]):
+def test_only_migrate_creates_a_database(folder: Path) -> None:
+    for command in (["stats"], ["task", "enqueue", "q", "1"], ["doctor"], ["current"]):
         process(*command, "--url", "sqlite:///typo.db")
         assert not (folder / "typo.db").exists(), command
 
@@ -117,7 +117,7 @@ def test_a_pipe_may_be_closed_early(folder: Path) -> None:
 
 @proves("L3")
 def test_lines_come_from_stdin(folder: Path) -> None:
-    ran = process("message", "enqueue", "jobs", "--file", "-", "--url", "sqlite:///shop.db", stdin='{"a":1}\n{"a":2}\n')
+    ran = process("task", "enqueue", "jobs", "--file", "-", "--url", "sqlite:///shop.db", stdin='{"a":1}\n{"a":2}\n')
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("2 tasks enqueued in ")
     with eventkit.connect("sqlite:///shop.db") as kit:
@@ -125,7 +125,7 @@ def test_lines_come_from_stdin(folder: Path) -> None:
 
 
 @proves("L4")
-def test_a_backup_is_whole_while_somebody_writes(folder: Path) -> None:
+def test_a_backup_is_whole_while_others_write(folder: Path) -> None:
     with eventkit.connect("sqlite:///shop.db") as kit:
         kit.queue("jobs").enqueue_many(range(5000))
         ran = process("backup", "copy.db", "--url", "sqlite:///shop.db")

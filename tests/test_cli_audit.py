@@ -21,7 +21,7 @@ def audited(kit: EventKit) -> list[dict[str, Any]]:
 
 
 @proves("E19")
-def test_what_changes_how_things_are_is_told(cli: Commands, kit: EventKit) -> None:
+def test_changes_of_settings_are_recorded(cli: Commands, kit: EventKit) -> None:
     """Each command has one event with author, action and target."""
     cli.text("queue", "add", "emails", "--lease", "2m")
     cli.text("queue", "configure", "emails", "--max-size", 5)
@@ -46,7 +46,7 @@ def test_what_changes_how_things_are_is_told(cli: Commands, kit: EventKit) -> No
 
 
 @proves("E19")
-def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> None:
+def test_changes_of_tasks_and_events_are_recorded(cli: Commands, kit: EventKit) -> None:
     """Deleted and requeued tasks, skipped events and pruned events are recorded."""
     queue, stream = kit.queue("emails"), kit.stream("orders")
     queue.configure(max_attempts=1)
@@ -55,16 +55,16 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
     stream.publish_many(range(3))
     for task in queue.claim("worker", 2):
         queue.fail(task, "no")
-    cli.text("dlq", "requeue", "emails", first)
-    cli.text("dlq", "purge", "emails", "--yes")
-    cli.text("message", "remove", "emails", first)
+    cli.text("dead", "requeue", "emails", first)
+    cli.text("dead", "purge", "emails", "--yes")
+    cli.text("task", "remove", "emails", first)
     cli.text("queue", "purge", "emails", "--yes")
     cli.text("stream", "seek", "orders", "search", "earliest")
     cli.text("stream", "prune", "orders", "--max-keep", 1, "--unconsumed")
     assert audited(kit) == [
-        {"action": "dlq.requeue", "queue": "emails", "ids": [first]},
-        {"action": "dlq.purge", "queue": "emails", "older_than": None},
-        {"action": "message.remove", "queue": "emails", "id": first},
+        {"action": "dead.requeue", "queue": "emails", "ids": [first]},
+        {"action": "dead.purge", "queue": "emails", "older_than": None},
+        {"action": "task.remove", "queue": "emails", "id": first},
         {"action": "queue.purge", "queue": "emails", "state": "ready"},
         {"action": "stream.seek", "topic": "orders", "consumer": "search", "to": "earliest"},
         {"action": "stream.prune", "topic": "orders", "older_than": None, "max_keep": 1},
@@ -72,9 +72,9 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
 
 
 @proves("E19")
-def test_what_was_not_done_is_not_told(cli: Commands, kit: EventKit) -> None:
+def test_an_action_that_failed_is_not_recorded(cli: Commands, kit: EventKit) -> None:
     """Reading and working are not recorded either."""
-    cli.text("message", "enqueue", "emails", "1")
+    cli.text("task", "enqueue", "emails", "1")
     cli.text("stream", "publish", "orders", "1")
     cli.json("queue", "list")
     cli.refusal(1, "queue", "rm", "emails")
@@ -84,7 +84,7 @@ def test_what_was_not_done_is_not_told(cli: Commands, kit: EventKit) -> None:
 
 
 @proves("E19")
-def test_what_is_not_told_is_not_done(cli: Commands, kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_without_its_record_is_undone(cli: Commands, kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event is in the same transaction: if it cannot be written, the action is undone."""
     monkeypatch.setattr("eventkit.operations.admin.AUDIT", None)
     kit.queue("emails").enqueue(1)

@@ -12,7 +12,7 @@ from eventkit import EventKit
 url, kit, cli = command_line.url, command_line.kit, command_line.cli
 
 
-def test_migrate_makes_the_tables_and_current_tells_of_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_makes_the_tables_and_current_shows_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli = Commands(capsys, url)
     assert cli.text("current") == "none\n"
     assert "eventkit_migrations upgrade" in cli.refusal(1, "health")
@@ -63,53 +63,53 @@ def test_a_table_is_aligned_and_plain_in_a_pipe(cli: Commands, kit: EventKit) ->
     assert len(cli.text("stats", "reports").splitlines()) == 2
 
 
-def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -> None:
-    made = cli.json("message", "enqueue", "jobs", '{"a": [1, "é"]}', "--priority", 3, "--key", "k", "--header", "x=y=z")
+def test_a_task_is_enqueued_claimed_and_acked_by_hand(cli: Commands, kit: EventKit) -> None:
+    made = cli.json("task", "enqueue", "jobs", '{"a": [1, "é"]}', "--priority", 3, "--key", "k", "--header", "x=y=z")
     assert made["created"]
-    assert not cli.json("message", "enqueue", "jobs", "1", "--key", "k")["created"]
-    [seen] = cli.json("message", "peek", "jobs")
+    assert not cli.json("task", "enqueue", "jobs", "1", "--key", "k")["created"]
+    [seen] = cli.json("queue", "peek", "jobs")
     assert (seen["payload"], seen["priority"], seen["headers"]) == ({"a": [1, "é"]}, 3, {"x": "y=z"})
-    [task] = cli.json("message", "poll", "jobs", "--worker", "me", "--lease", "1m")
+    [task] = cli.json("task", "poll", "jobs", "--worker", "me", "--lease", "1m")
     assert (task["id"], task["attempt"], task["lease"]) == (made["id"], 1, 60.0)
     held = ("jobs", task["id"], task["token"])
-    assert cli.json("message", "get", *held[:2])["worker"] == "me"
-    assert cli.json("message", "extend-lease", *held, "10m")["ok"]
-    assert "poll it again" in cli.refusal(1, "message", "ack", "jobs", task["id"], 1)
-    assert "is leased" in cli.refusal(1, "message", "remove", *held[:2])
-    cli.text("message", "nack", *held, "--delay", 0, "--error", "not now")
+    assert cli.json("task", "get", *held[:2])["worker"] == "me"
+    assert cli.json("task", "extend-lease", *held, "10m")["ok"]
+    assert "poll it again" in cli.refusal(1, "task", "ack", "jobs", task["id"], 1)
+    assert "is leased" in cli.refusal(1, "task", "remove", *held[:2])
+    cli.text("task", "nack", *held, "--delay", 0, "--error", "not now")
     assert kit.queue("jobs").peek()[0].error == "not now"
-    [task] = cli.json("message", "poll", "jobs")
-    cli.text("message", "ack", "jobs", task["id"], task["token"], "--result", '{"ok": true}')
+    [task] = cli.json("task", "poll", "jobs")
+    cli.text("task", "ack", "jobs", task["id"], task["token"], "--result", '{"ok": true}')
     assert kit.results.get(task["id"]) == {"ok": True}
-    assert "no task" in cli.refusal(1, "message", "get", "jobs", task["id"])
-    other = cli.json("message", "enqueue", "jobs", "2", "--delay", "1h30m")["id"]
-    assert cli.json("message", "get", "jobs", other)["state"] == "scheduled"
-    cli.text("message", "remove", "jobs", other)
-    assert cli.json("message", "peek", "jobs") == []
+    assert "no task" in cli.refusal(1, "task", "get", "jobs", task["id"])
+    other = cli.json("task", "enqueue", "jobs", "2", "--delay", "1h30m")["id"]
+    assert cli.json("task", "get", "jobs", other)["state"] == "scheduled"
+    cli.text("task", "remove", "jobs", other)
+    assert cli.json("queue", "peek", "jobs") == []
 
 
-def test_dead_letters_are_listed_by_error_shown_and_requeued(cli: Commands, kit: EventKit) -> None:
+def test_dead_tasks_are_listed_by_error_shown_and_requeued(cli: Commands, kit: EventKit) -> None:
     queue = kit.queue("jobs")
-    assert cli.json("dlq", "list") == []
+    assert cli.json("dead", "list") == []
     ids = [queue.enqueue(n).id for n in range(3)]
     for task, error in zip(
         queue.claim("me", 3), ["Traceback\nValueError: no", "Traceback\nValueError: no", "bad"], strict=True
     ):
         queue.fail(task, error)
-    assert cli.json("dlq", "list") == [{"queue": "jobs", "dead": 3}]
-    assert [letter["id"] for letter in cli.json("dlq", "list", "jobs")] == ids[::-1]
-    assert "ValueError: no" in cli.text("dlq", "list", "jobs")
-    groups = cli.json("dlq", "list", "--by-error")
+    assert cli.json("dead", "list") == [{"queue": "jobs", "dead": 3}]
+    assert [task["id"] for task in cli.json("dead", "list", "jobs")] == ids[::-1]
+    assert "ValueError: no" in cli.text("dead", "list", "jobs")
+    groups = cli.json("dead", "list", "--by-error")
     assert [(group["queue"], group["number"], group["summary"]) for group in groups] == [
         ("jobs", 2, "ValueError: no"),
         ("jobs", 1, "bad"),
     ]
-    assert cli.json("dlq", "show", "jobs", ids[0])["error"] == "Traceback\nValueError: no"
-    assert "Traceback\n" in cli.text("dlq", "show", "jobs", ids[0])
-    assert cli.json("dlq", "requeue", "jobs", ids[0])["requeued"] == 1
-    assert "not dead" in cli.refusal(1, "dlq", "show", "jobs", ids[0])
-    assert cli.json("dlq", "purge", "jobs", "--older-than", "1h", "--yes")["deleted"] == 0
-    assert cli.json("queue", "requeue-dlq", "jobs")["requeued"] == 2
+    assert cli.json("dead", "show", "jobs", ids[0])["error"] == "Traceback\nValueError: no"
+    assert "Traceback\n" in cli.text("dead", "show", "jobs", ids[0])
+    assert cli.json("dead", "requeue", "jobs", ids[0])["requeued"] == 1
+    assert "not dead" in cli.refusal(1, "dead", "show", "jobs", ids[0])
+    assert cli.json("dead", "purge", "jobs", "--older-than", "1h", "--yes")["deleted"] == 0
+    assert cli.json("dead", "requeue", "jobs")["requeued"] == 2
     assert cli.json("queue", "purge", "jobs", "--yes")["deleted"] == 3
 
 
@@ -200,10 +200,10 @@ def test_bench_leaves_nothing(cli: Commands, kit: EventKit) -> None:
 
 
 def test_what_is_no_json_is_refused_with_a_hint(cli: Commands) -> None:
-    assert "needs quotes" in cli.refusal(2, "message", "enqueue", "jobs", "hello")
-    assert "not a header" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--header", "x")
-    assert "not a duration" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--delay", "soon")
-    assert "not a time" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--run-at", "soon")
-    assert "1 to 255 characters" in cli.refusal(2, "message", "enqueue", "", "1")
-    assert "--help" in cli.refusal(2, "message", "enqueue")
-    assert "--help" in cli.refusal(2, "message", "enqueue", "jobs", "1", "--nonsense")
+    assert "needs quotes" in cli.refusal(2, "task", "enqueue", "jobs", "hello")
+    assert "not a header" in cli.refusal(2, "task", "enqueue", "jobs", "1", "--header", "x")
+    assert "not a duration" in cli.refusal(2, "task", "enqueue", "jobs", "1", "--delay", "soon")
+    assert "not a time" in cli.refusal(2, "task", "enqueue", "jobs", "1", "--run-at", "soon")
+    assert "1 to 255 characters" in cli.refusal(2, "task", "enqueue", "", "1")
+    assert "--help" in cli.refusal(2, "task", "enqueue")
+    assert "--help" in cli.refusal(2, "task", "enqueue", "jobs", "1", "--nonsense")

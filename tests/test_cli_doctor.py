@@ -19,10 +19,10 @@ url, kit, cli, folder = command_line.url, command_line.kit, command_line.cli, co
 
 
 def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
-    findings = json.loads(cli.run("doctor", "--json").out)["findings"]
+    diagnostics = json.loads(cli.run("doctor", "--json").out)["diagnostics"]
     # The suite's server runs without the settings that protect from crashes of the machine.
-    assert {one["what"].split()[0] for one in findings if one["level"] == "bad"} <= {"fsync", "full_page_writes"}
-    assert "all tables and indexes are there" in {one["what"] for one in findings}
+    assert {one["what"].split()[0] for one in diagnostics if one["level"] == "bad"} <= {"fsync", "full_page_writes"}
+    assert "all tables and indexes are there" in {one["what"] for one in diagnostics}
     kit.queue("idle").enqueue(1)
     kit.queue("resting").enqueue(1)
     kit.queue("resting").pause()
@@ -61,8 +61,8 @@ def test_doctor_reports_another_distribution_of_the_import_name(folder: Path, mo
     assert "package named eventkit" not in process("doctor", "--url", "sqlite:///shop.db").stdout
     monkeypatch.setenv("PYTHONPATH", str(other.parent))
     ran = process("doctor", "--url", "sqlite:///shop.db", "--json")
-    findings = json.loads(ran.stdout)["findings"]
-    [found] = [one for one in findings if "distribution eventkit also installs" in one["what"]]
+    diagnostics = json.loads(ran.stdout)["diagnostics"]
+    [found] = [one for one in diagnostics if "distribution eventkit also installs" in one["what"]]
     assert found["remedy"] == "pip uninstall eventkit eventkit-db, then pip install eventkit-db"
     assert ran.returncode == 1
 

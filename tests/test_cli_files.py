@@ -16,14 +16,14 @@ url, kit, cli = command_line.url, command_line.kit, command_line.cli
 
 
 @proves("L3")
-@pytest.mark.parametrize("what", ["message", "stream"])
+@pytest.mark.parametrize("what", ["task", "stream"])
 def test_a_file_goes_in_line_by_line(cli: Commands, kit: EventKit, tmp_path: Path, what: str) -> None:
     """The file has several batches, and blank lines are skipped."""
     file = tmp_path / "lines.ndjson"
     file.write_text("\n".join(json.dumps({"n": n}) if n % 1000 else f'\n{{"n":{n}}}' for n in range(4500)), "utf-8")
-    command = ("message", "enqueue", "jobs") if what == "message" else ("stream", "publish", "jobs")
+    command = ("task", "enqueue", "jobs") if what == "task" else ("stream", "publish", "jobs")
     assert cli.json(*command, "--file", file)["number"] == 4500
-    found: list[Any] = kit.queue("jobs").list(limit=9999) if what == "message" else kit.stream("jobs").read(0, 9999)
+    found: list[Any] = kit.queue("jobs").list(limit=9999) if what == "task" else kit.stream("jobs").read(0, 9999)
     assert [one.payload["n"] for one in found] == list(range(4500))
 
 
@@ -32,7 +32,7 @@ def test_a_file_goes_in_line_by_line(cli: Commands, kit: EventKit, tmp_path: Pat
 def test_a_bad_line_is_named_and_those_before_it_are_in(cli: Commands, kit: EventKit, tmp_path: Path, bad: str) -> None:
     file = tmp_path / "lines.ndjson"
     file.write_text("\n".join([*map(str, range(2499)), bad, "1"]), "utf-8")
-    refusal = cli.refusal(1, "message", "enqueue", "jobs", "--file", file)
+    refusal = cli.refusal(1, "task", "enqueue", "jobs", "--file", file)
     assert refusal.startswith("line 2500 ")
     assert "tail -n +2500" in refusal
     assert kit.queue("jobs").size() == 2499
@@ -49,13 +49,13 @@ def _first_bad(folder: Path) -> Path:
 def test_options_hold_for_every_line_of_a_file(cli: Commands, kit: EventKit, tmp_path: Path) -> None:
     file = tmp_path / "lines.ndjson"
     file.write_text("1\n2\n", "utf-8")
-    cli.text("message", "enqueue", "jobs", "--file", file, "--priority", 5, "--delay", "1h", "--header", "a=b")
+    cli.text("task", "enqueue", "jobs", "--file", file, "--priority", 5, "--delay", "1h", "--header", "a=b")
     tasks = kit.queue("jobs").list()
     assert [(task.payload, task.priority, task.state) for task in tasks] == [(1, 5, "scheduled"), (2, 5, "scheduled")]
-    refusal = cli.refusal(2, "message", "enqueue", "jobs", "--file", file, "--key", "k")
+    refusal = cli.refusal(2, "task", "enqueue", "jobs", "--file", file, "--key", "k")
     assert "--key does not work with --file" in refusal
-    assert "pass either PAYLOAD" in cli.refusal(2, "message", "enqueue", "jobs")
-    assert "cannot read" in cli.refusal(2, "message", "enqueue", "jobs", "--file", tmp_path / "none")
+    assert "pass either PAYLOAD" in cli.refusal(2, "task", "enqueue", "jobs")
+    assert "cannot read" in cli.refusal(2, "task", "enqueue", "jobs", "--file", tmp_path / "none")
     cli.text("stream", "publish", "t", "--file", file, "--key", "k")
     assert [event.key for event in kit.stream("t").read()] == ["k", "k"]
 

@@ -112,7 +112,7 @@ def _rest(terminal: int) -> str:
     return seen
 
 
-def test_a_worker_runs_an_app_until_it_is_told_to_stop(folder: Path) -> None:
+def test_a_worker_runs_an_app_until_it_is_stopped(folder: Path) -> None:
     (folder / "shop.py").write_text(
         "import eventkit\n"
         "app = eventkit.App('sqlite:///shop.db')\n"
@@ -192,7 +192,7 @@ def test_a_queue_that_there_is_not_is_refused(folder: Path) -> None:
 
 @proves("J5")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_told_to_stop_before_it_has_begun_does(folder: Path, number: int) -> None:
+def test_a_worker_stops_at_a_signal_before_it_has_begun(folder: Path, number: int) -> None:
     """The first process of a container would otherwise ignore the signal, and start."""
     (folder / "shop.py").write_text(
         "import pathlib, time\npathlib.Path('imported').touch()\ntime.sleep(1000)\n", "utf-8"
@@ -281,7 +281,7 @@ def test_a_worker_that_cannot_start_says_why(folder: Path, arguments: list[str],
     assert (ran.returncode, word in line) == (2, True), line
 
 
-def test_a_scheduler_fires_until_it_is_told_to_stop(folder: Path) -> None:
+def test_a_scheduler_fires_until_it_is_stopped(folder: Path) -> None:
     with eventkit.connect("sqlite:///shop.db") as kit:
         kit.schedules.add("often", "@every 1s", "jobs")
         with subprocess.Popen(

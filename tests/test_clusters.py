@@ -232,7 +232,7 @@ def test_a_server_that_is_not_there_is_an_error_with_a_remedy(folder: Path) -> N
         resolve(folder, {VERSION: "new"})
 
 
-def test_who_shares_a_server_finds_the_one_that_was_started(folder: Path) -> None:
+def test_tests_share_the_server_that_was_started(folder: Path) -> None:
     """The requested version is started once; a failed start is not repeated by each caller."""
     major = max(MAJORS)
     server = share(folder, {VERSION: str(major)})
@@ -245,7 +245,7 @@ def test_who_shares_a_server_finds_the_one_that_was_started(folder: Path) -> Non
     owned.close()
 
 
-def test_a_database_of_ones_own_is_dropped_whoever_is_in_it(postgres: str, folder: Path) -> None:
+def test_a_database_is_dropped_while_it_has_connections(postgres: str, folder: Path) -> None:
     """The database lies beside others on the given server."""
     server = resolve(folder, {URL: postgres})
     with own_database(server, "a") as one, own_database(server, "b") as other:
@@ -263,7 +263,7 @@ def test_a_schema_of_ones_own_does_not_exist_yet(postgres: str, postgres_url: st
     assert answer(base, f"SELECT to_regnamespace('{schema}')") is None
 
 
-def test_a_schema_is_dropped_whoever_is_at_work_in_it(postgres: str) -> None:
+def test_a_schema_is_dropped_while_it_has_transactions(postgres: str) -> None:
     """Open transactions on its tables or the schema itself, and prepared ones, are ended; others are not."""
     schema = f"t_{secrets.token_hex(4)}"
     with psycopg.connect(postgres, autocommit=True) as owner:

@@ -154,7 +154,7 @@ def write_one_by_one(url: str) -> int:
         return disk.syncs
 
 
-def test_an_interrupted_thread_hurts_nobody_else(url: str) -> None:
+def test_an_interrupted_thread_does_not_affect_others(url: str) -> None:
     """After Ctrl-C in one thread at any point, the others' answers are true, and the kit works on."""
     with spawn(interrupt_the_main_thread, url) as process:
         pass

@@ -96,7 +96,7 @@ def test_a_worker_that_was_there_first_finds_what_arrives(places: Places, route:
 
 @routes
 @proves("K8")
-def test_who_writes_meanwhile_is_noticed(
+def test_a_write_during_the_copy_is_noticed(
     places: Places, route: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task claimed after it was copied shows in the final comparison, and the error names a remedy."""
@@ -212,7 +212,7 @@ def test_half_of_a_database_is_refused(places: Places, kind: str, what: str, ste
     ]:
         with pytest.raises(eventkit.Unavailable, match=remedies):
             opened()
-    assert [finding for finding in examine(target) if finding.level == "bad" and re.search(remedies, finding.what)]
+    assert [one for one in examine(target) if one.level == "bad" and re.search(remedies, one.what)]
     if what == "copy":
         eventkit.copy(source, target)
     else:

@@ -64,13 +64,13 @@ def kill_often(path: str, rounds: int) -> None:
         assert turn < 10 * rounds, f"of {FACTS} there were only {sorted(facts)}"
 
 
-def test_a_killed_process_loses_nothing_it_was_told(path: str) -> None:
+def test_a_killed_process_loses_no_call_that_returned(path: str) -> None:
     """More than a dozen processes are killed at random moments."""
     kill_often(path, rounds=5)
 
 
 @pytest.mark.slow
-def test_two_hundred_killed_processes_lose_nothing_they_were_told(path: str) -> None:
+def test_two_hundred_killed_processes_lose_no_call_that_returned(path: str) -> None:
     """More than two hundred processes are killed at random moments."""
     kill_often(path, rounds=70)
 

@@ -252,7 +252,7 @@ def test_an_interrupted_loop_prints_no_traceback(tmp_path: Path, loop: str, caug
 
 
 def test_the_readme_keeps_raw_queues_and_tasks_apart() -> None:
-    """A plain payload in a queue of declared tasks would be a dead letter."""
+    """A plain payload in a queue of declared tasks would be a dead task."""
     text = (ROOT / "README.md").read_text("utf-8")
     assert not set(re.findall(r'kit\.queue\("(\w+)"', text)) & {"default", *re.findall(r'task\(queue="(\w+)"', text)}
 

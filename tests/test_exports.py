@@ -32,7 +32,7 @@ PUBLIC = [
     "CopyDiffers",
     "DatabaseError",
     "DatabaseReplaced",
-    "DeadLetters",
+    "DeadTasks",
     "Delays",
     "Disconnected",
     "Enqueued",

@@ -113,7 +113,7 @@ def test_a_task_can_be_for_later_and_expire(kit: EventKit, session: Session) -> 
     session.run(ENDING[session.dialect])
     advance(kit, 61)
     assert queue.claim("w") == []
-    assert [letter.reason for letter in queue.dead()] == ["expired"]
+    assert [task.reason for task in queue.dead()] == ["expired"]
 
 
 OVERDUE = {
@@ -178,7 +178,7 @@ _BROKEN = {
 @proves("P1", "Q14")
 @pytest.mark.parametrize("type", [Any, msgspec.Raw], ids=["decoded", "raw"])
 def test_a_row_that_cannot_be_read_is_poison(kit: EventKit, session: Session, type: Any) -> None:
-    """Text that is not UTF-8 or not JSON is a dead letter that can be inspected; the batch around it is delivered."""
+    """Text that is not UTF-8 or not JSON is a dead task that can be inspected; the batch around it is delivered."""
     plain, queue = kit.queue("q"), kit.queue("q", type=type)
     rows = _BROKEN[session.dialect]
     if type is msgspec.Raw:

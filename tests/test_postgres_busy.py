@@ -11,7 +11,7 @@ import eventkit
 PATIENCE = 30.0
 
 
-def test_nobody_is_registered_while_several_are_busy(postgres_url: str) -> None:
+def test_no_waiter_is_registered_while_several_are_busy(postgres_url: str) -> None:
     """They have slept, so publishers notify at first; after a while of steady work they no longer do."""
     with eventkit.connect(postgres_url) as kit, eventkit.connect(postgres_url) as publisher:
         for _ in range(3):

@@ -94,7 +94,7 @@ def test_a_transaction_whose_connection_ends(cluster: Cluster, url: str, connect
 
 
 @pytest.mark.parametrize("blow", ["terminate", "crash", "restart"])
-def test_whoever_sleeps_hears_of_what_comes_later(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
+def test_a_waiter_recovers_from_a_lost_connection(cluster: Cluster, url: str, connect: Connect, blow: str) -> None:
     """Waiting resumes by itself without polls, and no later commit is missed."""
     url += "&fallback_poll=3600"
     waiting, working = connect(url), connect(url)

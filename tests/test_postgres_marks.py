@@ -236,7 +236,7 @@ def test_a_prepared_transaction_keeps_its_marks(kit: Any, driver: Any, postgres_
     assert received.result(5) == ["early", "late, and committed first"]
 
 
-def test_transactions_elsewhere_delay_nobody(kit: Any, driver: Any, postgres_url: str) -> None:
+def test_transactions_elsewhere_delay_no_reader(kit: Any, driver: Any, postgres_url: str) -> None:
     """A writer of other tables, a publisher of another topic or schema; all events arrive while they last."""
     driver.isolation_level = IsolationLevel.REPEATABLE_READ
     driver.execute("CREATE TEMPORARY TABLE unrelated AS SELECT 1")

@@ -51,7 +51,7 @@ def test_a_claim_that_was_planned_for_an_empty_queue_suits_a_full_one(postgres_u
     assert max(looks(explained["Plan"]), default=0) <= 100
 
 
-def test_whoever_was_asleep_claims_at_once(postgres_url: str) -> None:
+def test_a_worker_that_slept_claims_at_once(postgres_url: str) -> None:
     """The next claim refreshes where ready tasks begin; a sleeper that woke does so first."""
     [schema] = parse_qs(urlsplit(postgres_url).query)["schema"]
     driver = psycopg.connect(postgres_url.partition("?")[0], autocommit=True, options=f"-c search_path={schema}")
@@ -183,11 +183,11 @@ def test_moments_that_have_passed_are_not_walked_past(postgres_url: str, how: di
         while tasks := queue.claim("two", 1000, lease=2):
             assert len(queue.ack_many(tasks)) == len(tasks)
         time.sleep(3.2)
-        claims, outlooks = [], []
+        claims, probed = [], []
         for number in range(21):
             queue.enqueue(number, **how)
             time.sleep(0.01)
-            for operation in (claim.ReadOutlook("work"), Take("work", "one", 1, 1000, 1)):
+            for operation in (claim.TasksAhead("work"), Take("work", "one", 1, 1000, 1)):
                 statement = statements(schema)[operation.heading]
                 values = SQL(", ").join(map(Literal, parameters(statement, operation)))
                 ask.execute(f"PREPARE asked AS {statement.sql}".encode())
@@ -197,9 +197,9 @@ def test_moments_that_have_passed_are_not_walked_past(postgres_url: str, how: di
                 if isinstance(operation, Take):
                     claims.append(explained["Plan"]["Shared Hit Blocks"])
                 else:
-                    outlooks.append(by_wake_index(explained["Plan"]))
+                    probed.append(by_wake_index(explained["Plan"]))
         # The first claim, and one from time to time, looks up again where leases begin to end.
-        assert (sorted(claims)[10] < 150, sorted(outlooks)[10] < 50) == (True, True), (claims, outlooks)
+        assert (sorted(claims)[10] < 150, sorted(probed)[10] < 50) == (True, True), (claims, probed)
         held = {task.id for task in queue.list("leased", limit=21)}
         time.sleep(1.1)
         assert {task.id for task in queue.claim("three", 21)} == held, "leases that end are found all the same"

@@ -44,7 +44,7 @@ def german() -> Iterator[Cluster]:
             pytest.skip(f"PostgreSQL on this machine has no locale C.UTF-8: {error}")
 
 
-def test_nobody_listens_on_the_port(url: str, connect: Connect) -> None:
+def test_a_port_without_a_server(url: str, connect: Connect) -> None:
     """The error says that the server is not reachable, and where."""
     nowhere = re.sub(r":\d+/", f":{free_port()}/", url)
     with pytest.raises(Disconnected, match=r"no connection to postgresql://.*Connection refused.*is running"):

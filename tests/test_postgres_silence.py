@@ -80,7 +80,7 @@ def test_closing_a_kit_whose_listener_is_silent(cluster: Cluster, url: str, prox
     assert time.monotonic() - began < 10
 
 
-def test_a_listener_that_finds_nobody(cluster: Cluster, url: str, proxy: Proxy, connect: Connect) -> None:
+def test_a_listener_without_a_server(cluster: Cluster, url: str, proxy: Proxy, connect: Connect) -> None:
     """While the listener cannot connect, waiters poll, and no loop runs without a pause."""
     kit = connect(url.replace("fallback_poll=3600", "fallback_poll=0.2").replace(str(proxy.port), "1"))
     claimed: list[Any] = []

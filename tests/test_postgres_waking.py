@@ -23,8 +23,8 @@ from stepping import Held, Sleeper, install_halts
 from eventkit.conformance.threads import eventually
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
-from eventkit.operations import Operation, Outlook, Probe
-from eventkit.operations.claim import ReadOutlook
+from eventkit.operations import Operation, Probe, Readiness
+from eventkit.operations.claim import TasksAhead
 from eventkit.operations.coordination import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
 from eventkit.operations.stream import EventsAhead
@@ -169,7 +169,7 @@ def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: i
                 stage.play(CHANGES[what], isolation, commit, True, seed)
 
 
-def test_who_looked_before_another_registered_looks_again(stage: Stage) -> None:
+def test_a_waiter_probes_again_after_another_has_registered(stage: Stage) -> None:
     """Two wait for the same; a commit between the look of one and the registration of the other wakes both."""
     early, late = stage.sleeper(EventsAhead("t", 0)), stage.sleeper(EventsAhead("t", 0))
     for _ in range(2):  # has looked, and not processed the answer yet
@@ -199,7 +199,7 @@ def test_a_registration_that_changes_during_a_look_is_followed_by_another_look()
     assert next(plan) is probe
     waiters.invalidate()
     waiters.register(subjects, waiters.next_registration(), set())
-    nothing = Outlook(ready=False)
+    nothing = Readiness(ready=False)
     assert plan.send(nothing) is probe
     assert plan.send(nothing) == Pause(None)
 
@@ -212,7 +212,7 @@ def _ask(url: str, sql: LiteralString) -> int:
         return int(number)
 
 
-def test_nobody_is_notified_when_all_have_left(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_notification_is_sent_when_all_have_left(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds also after two registered the same at once."""
     monkeypatch.setattr(waking, "_REFRESH", 1.0)
     stage = Stage(postgres_url)
@@ -245,20 +245,20 @@ def test_a_process_that_stood_still_for_long_looks_when_it_goes_on(
 
 def test_a_task_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
     """The waiter pauses between looks, and waits no longer than the transaction that holds the task."""
-    queue, outlook = stage.kit.queue("q"), ReadOutlook("q")
+    queue, probe = stage.kit.queue("q"), TasksAhead("q")
     for prepare in (lambda: queue.enqueue("ready"), lambda: queue.enqueue("due", delay=0.001)):
         prepare()
-        eventually(lambda: stage.connection.execute(outlook).ready)
+        eventually(lambda: stage.connection.execute(probe).ready)
         with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
             assert queue.claim("worker", tx=tx)
-            held = stage.connection.execute(outlook)
+            held = stage.connection.execute(probe)
             assert not held.ready
             assert held.delay == 0.02
             raise ZeroDivisionError
-        assert stage.connection.execute(outlook).ready
+        assert stage.connection.execute(probe).ready
         [task] = queue.claim("worker")
         queue.retry(task, delay=0)
-        assert stage.connection.execute(outlook).ready
+        assert stage.connection.execute(probe).ready
         assert queue.receive()
 
 
@@ -267,36 +267,36 @@ def test_a_result_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -
     queue = stage.kit.queue("q")
     id = queue.enqueue(1, max_attempts=1).id
     [task] = queue.claim("worker", lease=0.1)
-    outlook = ResultAhead(str(id), id)
+    probe = ResultAhead(str(id), id)
     with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
         assert queue.ack(task, result=1, tx=tx)
         eventually(lambda: queue.get(id).state == "dead")  # by the clock
-        held = stage.connection.execute(outlook)
+        held = stage.connection.execute(probe)
         assert not held.ready
         assert held.delay == 0.02
         raise ZeroDivisionError
-    assert stage.connection.execute(outlook).ready
+    assert stage.connection.execute(probe).ready
 
 
 def test_a_schedule_in_other_hands_is_looked_at_every_now_and_then(stage: Stage) -> None:
     """Another tick fires the other schedules without waiting, and no loop runs without a pause."""
-    schedules, outlook = stage.kit.schedules, SchedulesAhead()
+    schedules, probe = stage.kit.schedules, SchedulesAhead()
     schedules.add("held", "@every 1h", "q")
     schedules.add("free", "@every 2h", "q")
     advance(stage.kit, 3600)
-    assert stage.connection.execute(outlook).ready
+    assert stage.connection.execute(probe).ready
     with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
         assert schedules.update("held", payload=1, tx=tx)
-        held = stage.connection.execute(outlook)
+        held = stage.connection.execute(probe)
         assert not held.ready
         assert held.delay == 0.02
         assert schedules.tick() == []
         raise ZeroDivisionError
-    assert stage.connection.execute(outlook).ready
+    assert stage.connection.execute(probe).ready
     assert [fire.schedule for fire in schedules.tick()] == ["held"]
-    assert not stage.connection.execute(outlook).ready
+    assert not stage.connection.execute(probe).ready
     with pytest.raises(ZeroDivisionError), stage.kit.transaction() as tx:
         assert schedules.pause("held", tx=tx)
         assert [fire.schedule for fire in schedules.tick(schedules.upcoming("free")[0])] == ["free"]
         raise ZeroDivisionError
-    assert stage.connection.execute(outlook).delay > 3000
+    assert stage.connection.execute(probe).delay > 3000

@@ -85,7 +85,7 @@ def test_hours_add_up() -> None:
     assert [one.rate for one in days][1] == 48 / 86400
 
 
-def test_numbers_as_somebody_reads_them() -> None:
+def test_numbers_are_short_and_have_a_unit() -> None:
     """Numbers are short, with a unit."""
     assert [count(one) for one in (0, 0.25, 7, 1234, 12_345, 1_752_345, None)] == [
         "0",

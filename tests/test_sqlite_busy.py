@@ -92,7 +92,7 @@ def test_writers_wait_and_succeed(url: str, locked: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("flavour", ["sync", "async"])
-def test_impatient_writers_are_told(url: str, locked: Callable[..., Any], flavour: str) -> None:
+def test_writers_get_busy_after_their_timeout(url: str, locked: Callable[..., Any], flavour: str) -> None:
     """After ``busy_timeout`` it is `Busy`, with the remedy; later the call succeeds."""
     url += "?busy_timeout=0.2"
 

@@ -121,7 +121,7 @@ def test_savepoints_are_honoured(kit: eventkit.EventKit, driver: Any) -> None:
 
 
 @proves("G4", "W2")
-def test_the_commit_wakes_whoever_waits_and_nothing_before_it(kit: eventkit.EventKit, driver: Any) -> None:
+def test_only_the_commit_wakes_waiters(kit: eventkit.EventKit, driver: Any) -> None:
     """The waiter wakes although eventkit does not see the commit."""
     events = kit.stream("t").subscribe()
     waiting = background(lambda: next(events).payload)

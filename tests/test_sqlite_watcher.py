@@ -172,7 +172,7 @@ def test_two_files_have_a_watcher_each(scheme: str, tmp_path: Path) -> None:
         future.result(PATIENCE)
 
 
-def test_commits_of_nobodys_concern_wake_nobody(
+def test_unrelated_commits_wake_no_waiter(
     kit: eventkit.EventKit, url: str, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred commits to other topics and queues make no waiter look once."""
@@ -310,7 +310,7 @@ def test_a_replaced_file_raises_in_async_waiters(url: str, tmp_path: Path, how: 
 @proves("W5")
 @BOTH
 @pytest.mark.parametrize("how", VANISH)
-def test_a_replaced_file_is_noticed_with_nobody_waiting(
+def test_a_replaced_file_is_noticed_without_waiters(
     kit: eventkit.EventKit, tmp_path: Path, how: str, elsewhere: Elsewhere
 ) -> None:
     """Writes that find another file at the path are refused, rather than committed to an unlinked file."""

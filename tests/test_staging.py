@@ -77,7 +77,7 @@ def test_a_batch_comes_whole_in_order_and_once(kit: Any) -> None:
     assert left(kit) == 0
 
 
-def test_a_batch_of_which_a_part_is_missing_is_not_written(kit: Any) -> None:
+def test_a_batch_with_a_missing_part_is_not_written(kit: Any) -> None:
     """It leaves neither rows nor mark, so it can be written when it is complete."""
     run = kit._connection.execute
     run(events(1, 1, 0, 0, "1"))
@@ -89,7 +89,7 @@ def test_a_batch_of_which_a_part_is_missing_is_not_written(kit: Any) -> None:
     assert payloads(kit) == [1, 2]
 
 
-def test_what_nobody_came_for_goes_after_a_day(kit: Any) -> None:
+def test_unconfirmed_rows_are_deleted_after_a_day(kit: Any) -> None:
     """They are deleted earlier if the writer confirms a batch; a mark is deleted when its time has passed."""
     run = kit._connection.execute
     for batch in (1, 2, 3):
@@ -151,7 +151,7 @@ def test_tasks_of_a_batch_keep_to_the_bound_and_to_keys(kit: Any) -> None:
     assert (scheduled.payload, scheduled.max_attempts) == (3, 7)
 
 
-def test_who_sleeps_is_woken_by_a_batch(kit: Any) -> None:
+def test_a_batch_wakes_waiters(kit: Any) -> None:
     """A subscriber and a worker wake."""
     run = kit._connection.execute
     event = asleep(next, kit.stream("t").subscribe())

@@ -27,7 +27,7 @@ FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {
-    "AckInLane": {"lane"},
+    "AckInOrder": {"key"},
     "AddMessage": {"message_id"},
     "GetResult": {"default"},
     "ReadEvents": {"skip"},
@@ -124,7 +124,7 @@ SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings
 
 CHANGING = (
     "eventkit_append",
-    "eventkit_tell",
+    "eventkit_add_notification",
     "eventkit_add",
     "eventkit_mark_dead",
     "eventkit_cancel",

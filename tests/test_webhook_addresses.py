@@ -11,7 +11,7 @@ from working import error_of, until
 
 from eventkit import App, EventKit
 from eventkit.conformance import proves
-from eventkit.webhooks import Job
+from eventkit.webhooks import Webhook
 from eventkit.webhooks.call import Webhooks
 from eventkit.webhooks.guard import AddressRefused, Guard
 
@@ -82,17 +82,15 @@ class Names:
 
 
 @proves("E15")
-def test_a_name_that_comes_to_something_else_the_second_time(
-    kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_resolved_only_once(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is resolved once, and the connection goes to the checked address."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
     with receiving_inside_and_outside() as (inside, outside):
         names = Names(monkeypatch, rebinding=[["127.0.0.2"], ["127.0.0.1"]])
         with working.working(app):
-            job = Job(callback_url=f"http://rebinding.test:{outside.port}/", max_retries=0)
-            kit.queue("default").enqueue_many([job.task()])
+            webhook = Webhook(callback_url=f"http://rebinding.test:{outside.port}/", max_retries=0)
+            kit.queue("default").enqueue_many([webhook.task()])
             until(lambda: outside.received or inside.received)
             until(lambda: kit.queue("default").size() == 0)
         assert (len(outside.received), len(inside.received)) == (1, 0)
@@ -101,27 +99,27 @@ def test_a_name_that_comes_to_something_else_the_second_time(
 
 
 @proves("E15")
-def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_a_private_address_is_refused(kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The name is not called at all, in any order of its addresses."""
     app = App(url)
     Webhooks(app, allow=["127.0.0.2"])
     with receiving_inside_and_outside() as (inside, outside):
         Names(monkeypatch, mixed=[["127.0.0.2", "127.0.0.1"]])
         with working.working(app):
-            job = Job(callback_url=f"http://mixed.test:{outside.port}/", max_retries=5)
-            [enqueued] = kit.queue("default").enqueue_many([job.task()])
+            webhook = Webhook(callback_url=f"http://mixed.test:{outside.port}/", max_retries=5)
+            [enqueued] = kit.queue("default").enqueue_many([webhook.task()])
             assert "mixed.test resolves to 127.0.0.1" in error_of(kit, enqueued.id)
         assert (outside.received, inside.received) == ([], [])
 
 
 @proves("E15")
 @pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "localhost", "[::ffff:127.0.0.1]"])
-def test_a_job_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host: str) -> None:
+def test_a_webhook_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host: str) -> None:
     app = App(url)
     Webhooks(app)
     with receiving() as inside, working.working(app):
-        job = Job(callback_url=f"http://{host}:{inside.port}/", max_retries=5)
-        [enqueued] = kit.queue("default").enqueue_many([job.task()])
+        webhook = Webhook(callback_url=f"http://{host}:{inside.port}/", max_retries=5)
+        [enqueued] = kit.queue("default").enqueue_many([webhook.task()])
         assert "is not a public address" in error_of(kit, enqueued.id)
         assert inside.received == []
         info = kit.queue("default").get(enqueued.id)
@@ -137,6 +135,6 @@ def test_redirects_are_not_followed(kit: EventKit, url: str, status: int) -> Non
     with receiving("127.0.0.2") as inside:
         reply = Reply(status, headers={"Location": f"{inside.url}/secret"})
         with receiving(reply=lambda path: reply) as outside, working.working(app):
-            [enqueued] = kit.queue("default").enqueue_many([Job(callback_url=outside.url, max_retries=5).task()])
+            [enqueued] = kit.queue("default").enqueue_many([Webhook(callback_url=outside.url, max_retries=5).task()])
             assert f"the receiver answered {status}: redirects are not followed" in error_of(kit, enqueued.id)
             assert (len(outside.received), len(inside.received)) == (1, 0)

@@ -174,7 +174,7 @@ def test_hooks_are_called(kit: EventKit, url: str, caplog: pytest.LogCaptureFixt
 
 
 @proves("J1")
-def test_tasks_enqueue_tasks_and_somebody_waits_for_them(kit: EventKit, url: str) -> None:
+def test_tasks_enqueue_tasks_and_wait_for_them(kit: EventKit, url: str) -> None:
     app = AsyncApp(url)
 
     @app.task

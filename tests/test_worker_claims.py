@@ -167,7 +167,7 @@ def test_a_claimed_task_whose_lease_has_lapsed_is_not_begun(
 
 
 @proves("J2")
-def test_whoever_loses_the_lease_is_stopped(kit: EventKit, url: str) -> None:
+def test_a_run_that_loses_its_lease_is_stopped(kit: EventKit, url: str) -> None:
     """Another worker has the task then, or will have it."""
     app, ends = App(url), list[str]()
 

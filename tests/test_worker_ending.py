@@ -135,7 +135,7 @@ eventkit.App(sys.argv[1]).worker(queues="default").run()
 
 
 @proves("J5")
-def test_a_second_signal_that_comes_too_late_stops_nothing(url: str) -> None:
+def test_a_second_signal_after_the_end_has_no_effect(url: str) -> None:
     """The worker has already ended with exit code 0."""
     command = [sys.executable, "-c", SIGNALLED_TWICE, url]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=working.PATIENCE)

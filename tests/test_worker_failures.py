@@ -147,4 +147,4 @@ def test_a_plain_payload_is_no_task(kit: EventKit, url: str) -> None:
     with working.working(app):
         id = kit.queue("default").enqueue({"to": "ann"}).id
         assert error_of(kit, id).startswith("NOT_A_TASK: ")
-    assert [letter.reason for letter in kit.queue("default").dead()] == ["poison"]
+    assert [task.reason for task in kit.queue("default").dead()] == ["poison"]

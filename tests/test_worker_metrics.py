@@ -79,7 +79,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
 
 
 @proves("J5")
-def test_the_service_manager_is_told(tmp_path: Path) -> None:
+def test_the_service_manager_is_notified(tmp_path: Path) -> None:
     """The worker reports to it that it is ready, alive, and stopping."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
@@ -106,7 +106,7 @@ def test_the_service_manager_is_told(tmp_path: Path) -> None:
 
 
 @proves("J9", "G11")
-def test_runs_are_spans_of_whoever_enqueued_them(kit: EventKit, url: str) -> None:
+def test_runs_are_spans_of_the_trace_that_enqueued_them(kit: EventKit, url: str) -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider

@@ -35,7 +35,7 @@ def test_a_worker_is_known_while_it_works(kit: EventKit, url: str) -> None:
 
 
 @proves("H5")
-def test_a_worker_that_is_not_heard_of_is_not_alive(kit: EventKit) -> None:
+def test_a_worker_without_a_heartbeat_is_not_alive(kit: EventKit) -> None:
     """It is listed for an hour, and the next worker then removes it."""
     execute = kit._connection.execute  # type: ignore[attr-defined]
     execute(Beat("killed", ["jobs"], 5, 2))

@@ -26,7 +26,7 @@ WRONG: dict[str, Any] = {
 
 
 @proves("J7")
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_wrong_settings_are_reported_at_once() -> None:
     """The error names each setting, before the worker connects."""
     with pytest.raises(ValueError, match="are invalid") as caught:
         App("nonsense://").worker(**WRONG)

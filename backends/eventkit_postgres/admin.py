@@ -1,4 +1,4 @@
-"""Diagnostics of a database, as `eventkit.protocols.Care`."""
+"""Diagnostics of a database, as `eventkit.protocols.Admin`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any
 import eventkit_migrations
 import psycopg
 
-from eventkit.values import Finding
+from eventkit.values import Diagnostic
 
 from .address import Address, parse
 from .errors import translated
@@ -19,7 +19,7 @@ _LONG = 60
 """Seconds after which a transaction is long: until it ends, VACUUM cannot remove dead rows of any table."""
 
 
-def diagnose(url: str) -> list[Finding]:
+def diagnose(url: str) -> list[Diagnostic]:
     """Return the diagnostics of the database."""
     address = parse(url)
     with _connected(address) as driver:
@@ -42,12 +42,12 @@ def compact(url: str) -> tuple[int, int]:
         return before, _size(driver, address.schema)
 
 
-def _server(driver: Any) -> Iterator[Finding]:
+def _server(driver: Any) -> Iterator[Diagnostic]:
     number, name = driver.info.server_version, _one(driver, "SHOW server_version")
     if number >= _OLDEST:
-        yield Finding("good", f"PostgreSQL {name}")
+        yield Diagnostic("good", f"PostgreSQL {name}")
     else:
-        yield Finding("bad", f"PostgreSQL {name} is too old", "upgrade the server to 13 or newer")
+        yield Diagnostic("bad", f"PostgreSQL {name} is too old", "upgrade the server to 13 or newer")
     for setting, why in (
         ("fsync", "a crash of the machine can destroy the database"),
         ("full_page_writes", "a crash of the machine can destroy the database"),
@@ -55,18 +55,18 @@ def _server(driver: Any) -> Iterator[Finding]:
         ("track_counts", "autovacuum does not know which tables to process"),
     ):
         if _one(driver, f"SHOW {setting}") == "off":
-            yield Finding("bad", f"{setting} is off: {why}", f"set {setting} = on in postgresql.conf, and reload")
+            yield Diagnostic("bad", f"{setting} is off: {why}", f"set {setting} = on in postgresql.conf, and reload")
     used = _one(driver, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")
     most = int(_one(driver, "SHOW max_connections"))
     if used * 5 > most * 4:
-        yield Finding(
+        yield Diagnostic(
             "doubtful",
             f"{used} of {most} connections are taken",
             "lower ?max_size= in the URLs of your processes, or use a connection pooler",
         )
 
 
-def _tables(driver: Any, schema: str) -> Iterator[Finding]:
+def _tables(driver: Any, schema: str) -> Iterator[Diagnostic]:
     there = {
         name: valid
         for name, valid in _ask(
@@ -81,16 +81,16 @@ def _tables(driver: Any, schema: str) -> Iterator[Finding]:
     }
     missing = sorted({name for name in eventkit_migrations.objects("postgresql") if not there.get(name)})
     if missing:
-        yield Finding(
+        yield Diagnostic(
             "bad",
             f"the schema lacks {', '.join(missing)}, or they are invalid or disabled",
             "REINDEX invalid indexes; execute missing definitions from eventkit migrate --sql for an empty schema",
         )
     else:
-        yield Finding("good", "all tables and indexes are there")
+        yield Diagnostic("good", "all tables and indexes are there")
 
 
-def _transactions(driver: Any) -> Iterator[Finding]:
+def _transactions(driver: Any) -> Iterator[Diagnostic]:
     for pid, state, seconds, who, query in _ask(
         driver,
         "SELECT pid, state, extract(epoch FROM clock_timestamp() - xact_start)::integer, "
@@ -99,7 +99,7 @@ def _transactions(driver: Any) -> Iterator[Finding]:
         "AND backend_type = 'client backend' ORDER BY xact_start",
         _LONG,
     ):
-        yield Finding(
+        yield Diagnostic(
             "doubtful",
             f"process {pid} ({who}) has had a transaction open for {seconds} s ({state}: {query}): "
             "until it ends, VACUUM cannot remove dead rows",
@@ -111,24 +111,24 @@ def _transactions(driver: Any) -> Iterator[Finding]:
         "WHERE prepared < clock_timestamp() - make_interval(secs => %s)",
         _LONG,
     ):
-        yield Finding(
+        yield Diagnostic(
             "bad",
             f"the prepared transaction {name!r} has waited for {seconds} s, and keeps its locks",
             f"COMMIT PREPARED '{name}' or ROLLBACK PREPARED '{name}'",
         )
 
 
-def _leftovers(driver: Any, schema: str) -> Iterator[Finding]:
+def _leftovers(driver: Any, schema: str) -> Iterator[Diagnostic]:
     for name, dead, alive in _ask(
         driver,
         "SELECT relname, n_dead_tup, n_live_tup FROM pg_stat_user_tables WHERE schemaname = %s "
         "AND relname LIKE 'eventkit%%' AND n_dead_tup > 100000 AND n_dead_tup > n_live_tup",
         schema,
     ):
-        yield Finding(
+        yield Diagnostic(
             "doubtful",
             f"{name} has {dead:,} dead rows beside {alive:,} live ones",
-            "eventkit queue compact removes them; the findings above show what blocks autovacuum",
+            "eventkit queue compact removes them; the diagnostics above show what blocks autovacuum",
         )
 
 

@@ -117,7 +117,7 @@ WHERE
 LIMIT :limit
 
 -- Locks in the order of ids, like every statement that locks several tasks.
--- name: PurgeLetters
+-- name: PurgeDeadTasks
 SELECT id, lane
 FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND id = ANY (:ids::bigint[])

@@ -231,7 +231,7 @@ RETURNING 1
 
 -- Archives.  Events pruned before a topic's first archive count as archived.
 
--- name: OpenLake
+-- name: OpenArchive
 INSERT INTO eventkit_lake AS l (topic, location, format, epoch, covered)
 VALUES (
     :topic, :location, coalesce(:format::text, 'parquet'), 1,
@@ -242,16 +242,16 @@ SET epoch = l.epoch + 1, format = coalesce(:format::text, l.format), updated_at 
 WHERE l.location = excluded.location AND l.format IN ('parquet', coalesce(:format::text, l.format))
 RETURNING epoch, covered
 
--- name: AdoptLake
+-- name: AdoptArchive
 UPDATE eventkit_lake SET epoch = greatest(epoch, :epoch) WHERE topic = :topic
 
--- name: ReadLake
+-- name: ReadArchive
 SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
 FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
 WHERE l.topic = :topic
 ORDER BY f.first, f.path
 
--- name: ListLakes
+-- name: ListArchives
 SELECT
     l.topic, l.location, l.format, l.covered,
     count(f.path), coalesce(sum(f.rows), 0)::bigint, coalesce(sum(f.bytes), 0)::bigint, eventkit_ms(l.updated_at)
@@ -259,7 +259,7 @@ FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic A
 GROUP BY l.topic
 ORDER BY l.topic
 
--- step: CoverLake
+-- step: CoverArchive
 UPDATE eventkit_lake
 SET covered = :last, updated_at = :now
 WHERE topic = :topic AND epoch = :epoch AND covered = :after
@@ -273,7 +273,7 @@ FROM unnest(
     :files.5::bigint[], :files.6::bigint[], :files.7::bigint[]
 ) AS f
 
--- step: HoldLake
+-- step: HoldArchive
 UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
 
 -- step: RetireFiles

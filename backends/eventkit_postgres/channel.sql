@@ -1,7 +1,7 @@
 -- Channels.  As with streams, readers ignore rows above the settled id.
 
 -- name: Notify
-SELECT eventkit_tell(:channel, :payload::json, :headers::json)
+SELECT eventkit_add_notification(:channel, :payload::json, :headers::json)
 
 -- name: ReadNotifications
 SELECT id, channel, payload, headers, created_ms

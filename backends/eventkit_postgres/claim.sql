@@ -18,7 +18,7 @@ SELECT eventkit_spend_tokens(:queue, :tokens, :refilled_at)
 
 -- A task locked by another transaction makes a waiter neither poll at once nor sleep until a notification: that
 -- transaction may release it without one.
--- name: ReadOutlook
+-- name: TasksAhead
 WITH mark AS MATERIALIZED (
     SELECT coalesce(min(wake_at), '-infinity') AS wake_at
     FROM eventkit_low_water

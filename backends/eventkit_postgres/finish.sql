@@ -45,7 +45,7 @@ SELECT eventkit_forget_keys(:limit)
 SELECT 1 WHERE eventkit_mark_dead(:id, :token, :reason, :error)
 
 -- name: SettleDead
-SELECT eventkit_settle_dead(:queue, :ids::bigint[], :lanes::text[])
+SELECT eventkit_settle_dead(:queue, :ids::bigint[], :keys::text[])
 
 -- name: Retry
 SELECT 1 WHERE eventkit_retry_held(:id, :token, :delay, :error)

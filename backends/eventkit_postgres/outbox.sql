@@ -12,7 +12,7 @@ opened AS (
     WHERE NOT EXISTS (SELECT FROM eventkit_low_water WHERE queue = :queue AND priority = 0)
 )
 INSERT INTO eventkit_task (queue, payload, headers, lane)
-SELECT :queue, :payload::json, :headers::json, :lane::text
+SELECT :queue, :payload::json, :headers::json, :key::text
 FROM woken
 
 -- name: OpenOutbox
@@ -53,7 +53,7 @@ WITH
 first AS MATERIALIZED (
     SELECT t.id
     FROM
-        unnest(:lanes::text[]) AS l (lane)
+        unnest(:keys::text[]) AS l (lane)
         CROSS JOIN LATERAL (
             SELECT least(
                 (SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = l.lane AND state = 'scheduled'),
@@ -84,7 +84,7 @@ RETURNING
 WITH waiting AS MATERIALIZED (
     SELECT t.id
     FROM
-        unnest(:lanes::text[]) AS l (lane)
+        unnest(:keys::text[]) AS l (lane)
         CROSS JOIN LATERAL (
             SELECT id FROM eventkit_task
             WHERE queue = :queue AND lane = l.lane AND state = 'ready'
@@ -117,10 +117,10 @@ SET state = 'scheduled', wake_at = eventkit_wakes_at(:now + interval '20 ms', ex
 WHERE id = ANY (:ids::bigint[])
 
 -- name: Unblock
-SELECT eventkit_unblock(:queue, :lanes::text[])
+SELECT eventkit_unblock(:queue, :keys::text[])
 
 -- As Ack, for a task whose lane stays as it is.
--- name: AckInLane
+-- name: AckInOrder
 DELETE FROM eventkit_task
 WHERE
     id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE AND key IS NULL

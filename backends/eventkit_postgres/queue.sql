@@ -10,8 +10,8 @@
 -- name: GetTask
 SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
--- name: FindQueues
-SELECT id, queue FROM eventkit_task WHERE id = ANY (:ids::bigint[])
+-- name: FindTokens
+SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id = ANY (:ids::bigint[])
 
 -- name: ListTasks
 SELECT :info
@@ -224,19 +224,19 @@ DELETE FROM eventkit_key WHERE queue = :queue
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue RETURNING eventkit_wake('task', name)
 
--- Jobs: tasks marked as such in the payload.
+-- Webhooks: tasks marked as such in the payload.
 
--- name: GetJob
+-- name: GetWebhook
 SELECT :info FROM eventkit_task_now WHERE id = :id AND job
 
--- name: ListJobs
+-- name: ListWebhooks
 SELECT :info
 FROM eventkit_task_now
 WHERE job AND (:state::text IS NULL OR state = :state)
 ORDER BY id
 LIMIT :limit OFFSET :skip
 
--- name: ListJobsOf
+-- name: ListWebhooksOf
 SELECT :info
 FROM eventkit_task_now
 WHERE job AND queue = :queue AND (:state::text IS NULL OR state = :state)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from psycopg import Connection, Error, Notify
 
 from eventkit.errors import PASSING, EventkitError, Unavailable
-from eventkit.operations import Outlook, Probe
+from eventkit.operations import Probe, Readiness
 from eventkit.plans import Stop, run
 
 from . import address as addresses
@@ -47,7 +47,7 @@ class Waiter:
 
     def begin(self) -> None:
         """Reset the notification before the probe is evaluated."""
-        self.seen: Outlook | None = None
+        self.seen: Readiness | None = None
         self.notified = False
 
     def notify(self) -> None:
@@ -474,11 +474,11 @@ def sleep(listener: Listener, waiter: Waiter, timeout: float | None, stop: Stop)
         known = waiters.registrations(waiter)
         missing, doubtful = waiters.missing(waiter), waiters.under_way(waiter)
         try:
-            outlook: Outlook = yield waiter.probe
-            waiter.seen = outlook
-            if outlook.ready:
+            readiness: Readiness = yield waiter.probe
+            waiter.seen = readiness
+            if readiness.ready:
                 return True
-            due = outlook.delay
+            due = readiness.delay
             if not listener.hearing:
                 pause = listener.fallback_poll  # It rings when it hears.
             elif missing:

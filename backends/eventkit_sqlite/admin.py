@@ -1,4 +1,4 @@
-"""Diagnostics, backup and compaction of a file, as `eventkit.protocols.Care`."""
+"""Diagnostics, backup and compaction of a file, as `eventkit.protocols.Admin`."""
 
 import os
 import sqlite3
@@ -13,7 +13,7 @@ import eventkit_migrations
 
 from eventkit.errors import Unavailable
 from eventkit.new_file import new_file
-from eventkit.values import Finding
+from eventkit.values import Diagnostic
 
 from .address import Address, parse
 from .file import reserved
@@ -26,7 +26,7 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
 _PAGES_AT_ONCE = 500
 
 
-def diagnose(url: str) -> list[Finding]:
+def diagnose(url: str) -> list[Diagnostic]:
     """Return the diagnostics of the file."""
     with _connected(url) as (address, connection):
         return [*_library(address), *_file(address, connection), *_tables(connection), *_processes(address)]
@@ -78,26 +78,26 @@ def _connected(url: str) -> Iterator[tuple[Address, Any]]:
             raise translate(error, address.path) from error
 
 
-def _library(address: Address) -> Iterator[Finding]:
+def _library(address: Address) -> Iterator[Diagnostic]:
     version = apsw.sqlite_lib_version() if address.library == "apsw" else sqlite3.sqlite_version
     if tuple(map(int, version.split("."))) >= OLDEST:
-        yield Finding("good", f"SQLite {version}, of {address.library}")
+        yield Diagnostic("good", f"SQLite {version}, of {address.library}")
     else:
-        yield Finding(
+        yield Diagnostic(
             "bad",
             f"SQLite {version}, of {address.library}, is too old",
             "write the URL as sqlite:///… without +pysqlite, which brings a newer one",
         )
 
 
-def _file(address: Address, connection: Any) -> Iterator[Finding]:
+def _file(address: Address, connection: Any) -> Iterator[Diagnostic]:
     def pragma(name: str) -> Any:
         return connection.execute(f"PRAGMA {name}").fetchall()[0][0]
 
     if (mode := pragma("journal_mode")) == "wal":
-        yield Finding("good", "the file is in WAL mode: readers and the writer do not wait for each other")
+        yield Diagnostic("good", "the file is in WAL mode: readers and the writer do not wait for each other")
     else:
-        yield Finding(
+        yield Diagnostic(
             "bad",
             f"the file is in {mode} mode, in which readers and the writer wait for each other",
             f"eventkit health --url {address.url} switches it to WAL; no other program may switch it back",
@@ -105,40 +105,40 @@ def _file(address: Address, connection: Any) -> Iterator[Finding]:
     log = Path(f"{address.path}-wal")
     size = log.stat().st_size if log.exists() else 0
     if size > _LONG_LOG:
-        yield Finding(
+        yield Diagnostic(
             "doubtful",
             f"the log {log} has grown to {size:,} bytes: a long transaction prevents checkpoints",
             "find the processes that have it open (lsof), and end their transactions",
         )
     pages, free, page = pragma("page_count"), pragma("freelist_count"), pragma("page_size")
     if free * page > 16_000_000 and free * 4 > pages:
-        yield Finding(
+        yield Diagnostic(
             "doubtful",
             f"{free * page:,} of the file's {pages * page:,} bytes are free",
             "eventkit queue compact gives them back; writers wait until it is done",
         )
     if (system := _file_system(address.path)) in _NETWORK:
-        yield Finding(
+        yield Diagnostic(
             "bad",
             f"the file is on a network ({system}), where SQLite's locks do not hold between machines",
             "put it on a local disk, or use Postgres",
         )
 
 
-def _tables(connection: Any) -> Iterator[Finding]:
+def _tables(connection: Any) -> Iterator[Diagnostic]:
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master").fetchall()}
     missing = sorted(set(eventkit_migrations.objects("sqlite")) - there)
     if missing:
-        yield Finding(
+        yield Diagnostic(
             "bad",
             f"the database lacks {', '.join(missing)}",
             "execute their definitions from eventkit migrate --sql on an empty database",
         )
     else:
-        yield Finding("good", "all tables and indexes are there")
+        yield Diagnostic("good", "all tables and indexes are there")
 
 
-def _processes(address: Address) -> Iterator[Finding]:
+def _processes(address: Address) -> Iterator[Diagnostic]:
     """Yield a diagnostic for each process that has the file open in both SQLite libraries and can be inspected.
 
     eventkit loads both libraries, so loaded libraries prove nothing.  But a library opens the file's shared memory
@@ -151,7 +151,7 @@ def _processes(address: Address) -> Iterator[Finding]:
         except OSError:
             continue
         if shared > 1:
-            yield Finding(
+            yield Diagnostic(
                 "bad",
                 f"process {process.name} ({command[:60]}) has the file open through two SQLite libraries at once: "
                 "committed rows can vanish",

@@ -109,7 +109,7 @@ FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND reason = :reason AND error IS :error
 LIMIT :limit
 
--- name: PurgeLetters
+-- name: PurgeDeadTasks
 SELECT id, lane
 FROM eventkit_task
 WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL AND id IN (SELECT value FROM json_each(:ids))

@@ -125,7 +125,7 @@ RETURNING 1
 
 -- Archives.  Events pruned before a topic's first archive count as archived.
 
--- name: OpenLake
+-- name: OpenArchive
 INSERT INTO eventkit_lake (topic, location, format, epoch, covered)
 VALUES (
     :topic, :location, coalesce(:format, 'parquet'), 1,
@@ -136,16 +136,16 @@ SET epoch = epoch + 1, format = coalesce(:format, format), updated_at = :now
 WHERE location = excluded.location AND format IN ('parquet', coalesce(:format, format))
 RETURNING epoch, covered
 
--- name: AdoptLake
+-- name: AdoptArchive
 UPDATE eventkit_lake SET epoch = max(epoch, :epoch) WHERE topic = :topic
 
--- name: ReadLake
+-- name: ReadArchive
 SELECT l.location, l.format, l.covered, f.path, f.date, f.first, f.last, f.rows, f.bytes, f.oldest, f.newest
 FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic AND f.retired_at IS NULL
 WHERE l.topic = :topic
 ORDER BY f.first, f.path
 
--- name: ListLakes
+-- name: ListArchives
 SELECT
     l.topic, l.location, l.format, l.covered,
     count(f.path), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), l.updated_at
@@ -153,7 +153,7 @@ FROM eventkit_lake AS l LEFT JOIN eventkit_lake_file AS f ON f.topic = l.topic A
 GROUP BY l.topic
 ORDER BY l.topic
 
--- step: CoverLake
+-- step: CoverArchive
 UPDATE eventkit_lake
 SET covered = :last, updated_at = :now
 WHERE topic = :topic AND epoch = :epoch AND covered = :after
@@ -165,7 +165,7 @@ SELECT
     :topic, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
 FROM json_each(:files)
 
--- step: HoldLake
+-- step: HoldArchive
 UPDATE eventkit_lake SET updated_at = :now WHERE topic = :topic AND epoch = :epoch RETURNING epoch
 
 -- step: RetireFiles

@@ -89,7 +89,7 @@ UPDATE eventkit_queue
 SET tokens = :tokens, refilled_at = :refilled_at
 WHERE name = :queue
 
--- name: ReadOutlook
+-- name: TasksAhead
 SELECT
     coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,

@@ -66,13 +66,13 @@ class BaseConnection:
                 return False
             if waiter.error is not None:
                 raise waiter.error
-            waiter.seen = outlook = yield waiter.probe
-            if outlook.ready:
+            waiter.seen = readiness = yield waiter.probe
+            if readiness.ready:
                 return True
             left = deadline - monotonic()
             if left <= 0:
                 return False
-            yield left if outlook.delay is None else min(left, outlook.delay)
+            yield left if readiness.delay is None else min(left, readiness.delay)
             # The watcher's own look justifies a read without another one.
             if waiter.answer is not None and waiter.answer.ready and not (self.closing or stop.is_set):
                 return True

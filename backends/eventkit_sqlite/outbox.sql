@@ -5,7 +5,7 @@
 
 -- name: AddMessage
 INSERT INTO eventkit_task (queue, payload, headers, lane)
-VALUES (:queue, :payload, :headers, :lane)
+VALUES (:queue, :payload, :headers, :key)
 
 -- name: OpenOutbox
 INSERT INTO eventkit_queue (name, max_attempts, retry)
@@ -39,7 +39,7 @@ WHERE
                 SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'ready'
             )
         )
-        FROM json_each(:lanes)
+        FROM json_each(:keys)
         WHERE NOT EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'leased')
     )
     AND (state = 'ready' OR state = 'scheduled' AND run_at <= :now)
@@ -57,7 +57,7 @@ SET
     wake_at = min(coalesce(expires_at, :now + 3600000), :now + min(3600000, max(1000, :now - enqueued_at)))
 WHERE id IN (
     SELECT t.id
-    FROM json_each(:lanes) AS l CROSS JOIN eventkit_task AS t
+    FROM json_each(:keys) AS l CROSS JOIN eventkit_task AS t
     WHERE
         t.queue = :queue AND t.lane = l.value AND t.state = 'ready'
         AND (
@@ -93,12 +93,12 @@ WHERE
                 SELECT min(id) FROM eventkit_task WHERE queue = :queue AND lane = value AND state = 'leased'
             )
         )
-        FROM json_each(:lanes)
+        FROM json_each(:keys)
     )
     AND state = 'scheduled' AND run_at <= :now
 
 -- As Ack, for a task whose lane stays as it is.
--- name: AckInLane
+-- name: AckInOrder
 DELETE FROM eventkit_task
 WHERE
     id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL

@@ -9,8 +9,8 @@
 -- name: GetTask
 SELECT :info FROM eventkit_task_now WHERE queue = :queue AND id = :id
 
--- name: FindQueues
-SELECT id, queue FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
+-- name: FindTokens
+SELECT id, queue, coalesce(token, 0) FROM eventkit_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListTasks
 SELECT :info
@@ -221,19 +221,19 @@ DELETE FROM eventkit_key WHERE queue = :queue
 -- step: DropSettings
 DELETE FROM eventkit_queue WHERE name = :queue
 
--- Jobs: tasks marked as such in the payload.
+-- Webhooks: tasks marked as such in the payload.
 
--- name: GetJob
+-- name: GetWebhook
 SELECT :info FROM eventkit_task_now WHERE id = :id AND job
 
--- name: ListJobs
+-- name: ListWebhooks
 SELECT :info
 FROM eventkit_task_now
 WHERE job AND (:state IS NULL OR state = :state)
 ORDER BY id
 LIMIT :limit OFFSET :skip
 
--- name: ListJobsOf
+-- name: ListWebhooksOf
 SELECT :info
 FROM eventkit_task_now
 WHERE job AND queue = :queue AND (:state IS NULL OR state = :state)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventkit.errors import EventkitError, Unavailable
-from eventkit.operations import Outlook, Probe
+from eventkit.operations import Probe, Readiness
 from eventkit.plans import run
 
 from .address import Address
@@ -134,8 +134,8 @@ class Waiter(msgspec.Struct, eq=False):
 
     probe: Probe
     wake: Callable[[], object]
-    seen: Outlook | None = None
-    answer: Outlook | None = None
+    seen: Readiness | None = None
+    answer: Readiness | None = None
     error: EventkitError | None = None
 
 
@@ -278,7 +278,7 @@ class Watcher:
                 connection.execute("ROLLBACK")
             self.wake_all()
 
-    def _wake_changed(self, probe: Probe, answer: Outlook) -> None:
+    def _wake_changed(self, probe: Probe, answer: Readiness) -> None:
         with self._mutex:
             for waiter in self.waiters.get(probe, ()):
                 if waiter.seen != answer:

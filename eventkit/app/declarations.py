@@ -30,7 +30,7 @@ _REFUSED = {
 
 
 class Refused(Permanent):
-    """Raised for a task that cannot be run, with the *reason* of its dead letter, and for an unreadable payload."""
+    """Raised for a task that cannot be run, with the *reason* of its death, and for an unreadable payload."""
 
     def __init__(self, error: str, reason: str = "failed") -> None:
         super().__init__(error)
@@ -303,7 +303,7 @@ class SubscriberDeclaration:
     dead_letters: str
 
     def dead_letter(self, event: Event[Any], error: BaseException) -> NewEvent:
-        """Return the event to publish to the stream of dead letters for a skipped *event*."""
+        """Return the event to publish to the stream *dead_letters* for a skipped *event*."""
         payload, offset = event.payload, str(event.offset)
         more = {"consumer": self.consumer, "offset": offset, "error": explained(error)}
         plain = payload.text if isinstance(payload, Undecodable) else msgspec.to_builtins(payload, str_keys=True)

@@ -10,8 +10,8 @@ is bound by one disk, which a cluster does not make faster.
 """
 
 from .archiver import Archived, Checked, archive, check
+from .lease import Adopted, adopt_archive, adopt_checkpoint
 from .replayer import Replayed, replay
-from .turn import Adopted, adopt_archive, adopt_checkpoint
 
 __all__ = [
     "Adopted",

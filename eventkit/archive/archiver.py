@@ -15,13 +15,13 @@ from ..arrow import Fetch, compute, headers, moment, opened, pages, repeated, sa
 from ..checks import Duration
 from ..errors import EventkitError, Truncated
 from ..kit import backend_of
-from ..operations.bulk import LakeFile, PruneArchived, ReadLake
+from ..operations.bulk import ArchiveFile, PruneArchived, ReadArchive
 from ..operations.position import Position, ReadPosition
 from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import Report, reported
 from .files import SCHEMA, Store, check_file, date_of, new_path, tables
-from .turn import FORMATS, Format, Turn
+from .lease import FORMATS, ArchiveLease, Format
 
 _GROUP_ROWS = 131_072
 _GROUP_BYTES = 32 * 2**20
@@ -69,7 +69,7 @@ class NewFile:
         if self._held_rows >= _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
             self._flush()
 
-    def finish(self) -> LakeFile:
+    def finish(self) -> ArchiveFile:
         """Complete the file on the disk under its name, and return its entry for the manifest."""
         self._flush()
         self._writer.close()
@@ -77,7 +77,7 @@ class NewFile:
         name = new_path(self._topic, self._date, self._first, self._last, self._epoch)
         size = self._store.finish(self._begun, name)
         oldest, newest = (microseconds // 1000 for microseconds in self._times)
-        return LakeFile(name, self._date, self._first, self._last, self._rows, size, oldest, newest)
+        return ArchiveFile(name, self._date, self._first, self._last, self._rows, size, oldest, newest)
 
     def discard(self) -> None:
         """Delete the unfinished file."""
@@ -103,7 +103,7 @@ class Days:
         self._topic = topic
         self._epoch = epoch
         self._open: dict[str, NewFile] = {}
-        self._done: list[LakeFile] = []
+        self._done: list[ArchiveFile] = []
 
     def write(self, events: Any) -> None:
         """Add events to the files of their days."""
@@ -116,7 +116,7 @@ class Days:
             self._open[date] = file
             file.write(some)
 
-    def finish(self) -> list[LakeFile]:
+    def finish(self) -> list[ArchiveFile]:
         """Complete all files and return them."""
         while self._open:
             self._finish_oldest()
@@ -163,26 +163,26 @@ _SMALL = 2**20
 _MANY = 8
 
 
-def compact(turn: Turn) -> int:
+def compact(lease: ArchiveLease) -> int:
     """Merge small files into larger ones; return how many were replaced."""
     replaced = 0
-    for files in crowds(turn.files()):
-        made = NewFile(turn.store, turn.topic, files[0].date, turn.epoch)
+    for files in crowds(lease.files()):
+        made = NewFile(lease.store, lease.topic, files[0].date, lease.epoch)
         try:
-            with turn.store.explained("cannot be written"):
+            with lease.store.explained("cannot be written"):
                 for file in files:
-                    for events in tables(turn.store, file):
+                    for events in tables(lease.store, file):
                         made.write(events)
                 new = made.finish()
         except BaseException:
             made.discard()
             raise
-        turn.swap(files, [new])
+        lease.swap(files, [new])
         replaced += len(files)
     return replaced
 
 
-def crowds(files: list[LakeFile]) -> Iterator[list[LakeFile]]:
+def crowds(files: list[ArchiveFile]) -> Iterator[list[ArchiveFile]]:
     """Yield files to merge: the newest ones of a day, when they are many, and four times their largest together.
 
     So an event is rewritten a few times at most until its file is large, and a day has few files at any time.
@@ -244,7 +244,7 @@ def archive(
     """Write the events of a topic that its archive lacks to files of Parquet in the folder *to*; each event once.
 
     After an interruption, the next call continues.  A topic's archive is in one folder, so *to* may be omitted once
-    there is one.  The call ends the turn of another process that archives the topic.
+    there is one.  The call ends the lease of another process that archives the topic.
 
     With *format* ``"delta"`` or ``"iceberg"``, the topic's folder is also a table of Delta Lake or Apache Iceberg, from
     then on.
@@ -260,28 +260,28 @@ def archive(
     age = None if older_than is None else checks.milliseconds("older_than", older_than)
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
         extent = _extent(connection, topic)
-        turn = Turn(connection, topic, to, format)
-        with reported(connection, f"archive:{topic}", topic, turn.store.location) as report:
-            events, files = _write(connection, fetch, turn, extent.head, on_truncated == "skip", report, progress)
-            compacted = compact(turn)
-            pruned = _prune(connection, turn, age, keep_unconsumed) if prune else 0
-            turn.clear()
-    return Archived(topic, turn.store.location, events, files, compacted, pruned, turn.covered)
+        lease = ArchiveLease(connection, topic, to, format)
+        with reported(connection, f"archive:{topic}", topic, lease.store.location) as report:
+            events, files = _write(fetch, lease, extent.head, on_truncated == "skip", report, progress)
+            compacted = compact(lease)
+            pruned = _prune(lease, age, keep_unconsumed) if prune else 0
+            lease.clear()
+    return Archived(topic, lease.store.location, events, files, compacted, pruned, lease.covered)
 
 
 def _write(
-    connection: Connection, fetch: Fetch, turn: Turn, head: int, skip: bool, report: Report, progress: Progress | None
+    fetch: Fetch, lease: ArchiveLease, head: int, skip: bool, report: Report, progress: Progress | None
 ) -> tuple[int, int]:
     """Archive the events up to *head*; return how many, and in how many files."""
     events = files = 0
-    read = connection.execute(ReadPosition(turn.topic, turn.covered))
-    _, total = connection.execute(FindEnd(turn.topic, turn.covered, head, _MOST))
-    while turn.covered < head:
-        days, last, rows, size = Days(turn.store, turn.topic, turn.epoch), head, 0, 0
+    read = lease.connection.execute(ReadPosition(lease.topic, lease.covered))
+    _, total = lease.connection.execute(FindEnd(lease.topic, lease.covered, head, _MOST))
+    while lease.covered < head:
+        days, last, rows, size = Days(lease.store, lease.topic, lease.epoch), head, 0, 0
         try:
-            with turn.store.explained("cannot be written"):
-                for reached, found in _pages(fetch, turn.topic, turn.covered, head):
-                    last, table = reached, _events(found, turn.topic)
+            with lease.store.explained("cannot be written"):
+                for reached, found in _pages(fetch, lease.topic, lease.covered, head):
+                    last, table = reached, _events(found, lease.topic)
                     read = _after(read, found, table)
                     days.write(table)
                     rows, size = rows + table.num_rows, size + table.nbytes
@@ -291,11 +291,11 @@ def _write(
                         break
                 new = days.finish()
             if not skip:
-                _check_loss(fetch, turn.topic, turn.covered, last)
+                _check_loss(fetch, lease.topic, lease.covered, last)
         except BaseException:
             days.discard()
             raise
-        turn.extend(last, new, read)
+        lease.extend(last, new, read)
         events, files = events + rows, files + len(new)
         report(rows, last, max(total - events, 0))
     return events, files
@@ -344,12 +344,12 @@ def _events(found: Any, topic: str) -> Any:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def _prune(connection: Connection, turn: Turn, older_than: int | None, keep_unconsumed: bool) -> int:
+def _prune(lease: ArchiveLease, older_than: int | None, keep_unconsumed: bool) -> int:
     """Delete events that the files have; return their number."""
-    for file in turn.files():
-        check_file(turn.store, file)
-    operation = PruneArchived(turn.topic, turn.store.location, older_than, keep_unconsumed, _PRUNED)
-    return sum(iter(lambda: connection.execute(operation), 0))
+    for file in lease.files():
+        check_file(lease.store, file)
+    operation = PruneArchived(lease.topic, lease.store.location, older_than, keep_unconsumed, _PRUNED)
+    return sum(iter(lambda: lease.connection.execute(operation), 0))
 
 
 class Checked(NamedTuple):
@@ -365,18 +365,18 @@ class Checked(NamedTuple):
 def check(url: str, topic: str, *, progress: Progress | None = None) -> Checked:
     """Read all files of a topic's archive from beginning to end; raise `EventkitError` for the first damaged one."""
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(checks.name("topic", topic)))
-    if lake is None:
+        found = connection.execute(ReadArchive(checks.name("topic", topic)))
+    if found is None:
         raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
-    store, events, total = Store(lake.location), 0, sum(file.rows for file in lake.files)
-    for file in lake.files:
+    store, events, total = Store(found.location), 0, sum(file.rows for file in found.files)
+    for file in found.files:
         last = file.first - 1
         for table in tables(store, file):
             first, last_before = table["offset"][0].as_py(), last
             last = table["offset"][-1].as_py()
             if not last_before < first <= last <= file.last:
-                raise EventkitError(f"{file.path} in {lake.location} has other offsets than the manifest: restore it")
+                raise EventkitError(f"{file.path} in {found.location} has other offsets than the manifest: restore it")
             events += table.num_rows
             if progress is not None:
                 progress(events, total)
-    return Checked(topic, lake.location, len(lake.files), events, lake.covered)
+    return Checked(topic, found.location, len(found.files), events, found.covered)

@@ -11,9 +11,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
 from ..errors import EventkitError
-from ..operations.bulk import LakeFile
+from ..operations.bulk import ArchiveFile
 from .files import SCHEMA, Store, topic_folder
-from .turn import Conflict
+from .lease import Conflict
 
 _SCHEMA = pa.schema([*SCHEMA, pa.field("date", pa.date32())])
 """The day is in the name of the folder, and in no file."""
@@ -58,7 +58,7 @@ class Delta:
         paths = [self._inside + path for path in found["path"].to_pylist()]
         return dict(zip(paths, found["num_records"].to_pylist(), strict=True))
 
-    def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
+    def commit(self, new: list[ArchiveFile], gone: list[str], same: bool) -> None:
         """Write one entry of the log."""
         now = time.time_ns() // 1_000_000
         actions: list[Any] = [
@@ -81,7 +81,7 @@ class Delta:
         return path.removeprefix(self._inside)
 
 
-def _statistics(file: LakeFile) -> str:
+def _statistics(file: ArchiveFile) -> str:
     """Return the statistics by which readers skip files."""
     return msgspec.json.encode(
         {

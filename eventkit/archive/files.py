@@ -2,12 +2,12 @@
 
 An archive is a folder of this machine, or one that Arrow reaches by a URI (``s3://…``, ``gs://…``).  In it, each
 topic has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
-number of the turn that wrote it, and a token, so that no two ever have the same name::
+number of the lease that wrote it, and a token, so that no two ever have the same name::
 
     topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-7-1f0c9a6be2d04a57.parquet
 
 Folders are named as by Hive, so other tools find topic and date there.  **A file counts if the manifest has it**
-(`ReadLake`): the folder may also have unfinished files, and files that were replaced.
+(`ReadArchive`): the folder may also have unfinished files, and files that were replaced.
 """
 
 import errno
@@ -31,7 +31,7 @@ from pyarrow import fs, parquet
 
 from ..arrow import compute
 from ..errors import EventkitError
-from ..operations.bulk import LakeFile
+from ..operations.bulk import ArchiveFile
 
 SCHEMA = pa.schema(
     [
@@ -66,7 +66,7 @@ def new_path(topic: str, date: str, first: int, last: int, epoch: int) -> str:
 
 
 def epoch_of(path: str) -> int | None:
-    """Return the turn in which the file was written; None for a file that is not of an archive."""
+    """Return the lease in which the file was written; None for a file that is not of an archive."""
     found = _NAME.search(path)
     return int(found[1]) if found else None
 
@@ -313,7 +313,7 @@ class Store:
                 os.close(handle)
 
 
-def tables(store: Store, file: LakeFile) -> Iterator[Any]:
+def tables(store: Store, file: ArchiveFile) -> Iterator[Any]:
     """Yield the events of a file, some at a time; each page is compared with its checksum."""
     check_file(store, file)
     try:
@@ -326,7 +326,7 @@ def tables(store: Store, file: LakeFile) -> Iterator[Any]:
         _damaged(store, file, f"cannot be read ({' '.join(str(error).split())[:200]})")
 
 
-def check_file(store: Store, file: LakeFile) -> None:
+def check_file(store: Store, file: ArchiveFile) -> None:
     """Raise `EventkitError` if a file is missing or has another size."""
     with store.explained("cannot be read"):
         size = store.size(file.path)
@@ -336,7 +336,7 @@ def check_file(store: Store, file: LakeFile) -> None:
         _damaged(store, file, f"has {size:,} bytes instead of {file.bytes:,}")
 
 
-def merged(store: Store, files: Iterable[LakeFile]) -> Iterator[Any]:
+def merged(store: Store, files: Iterable[ArchiveFile]) -> Iterator[Any]:
     """Yield the events of files in the order of offsets, even where files of two days overlap; some at a time."""
     waiting = deque(sorted(files, key=lambda file: file.first))
     under_way: list[tuple[Any, Iterator[Any]]] = []
@@ -363,7 +363,7 @@ def _safe(under_way: list[tuple[Any, Iterator[Any]]]) -> int:
     return int(min(table["offset"][-1].as_py() for table, _ in under_way))
 
 
-def _damaged(store: Store, file: LakeFile, what: str) -> NoReturn:
+def _damaged(store: Store, file: ArchiveFile, what: str) -> NoReturn:
     raise EventkitError(
         f"{file.path} of the archive in {store.location} {what}: put it back from a backup; until then, no archived "
         f"event is deleted from the database"

@@ -24,9 +24,9 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import DayTransform
 from pyiceberg.types import LongType, MapType, NestedField, StringType, TimestamptzType
 
-from ..operations.bulk import LakeFile
+from ..operations.bulk import ArchiveFile
 from .files import Store, topic_folder
-from .turn import Conflict
+from .lease import Conflict
 
 _SCHEMA = Schema(
     NestedField(1, "offset", LongType(), required=True),
@@ -89,7 +89,7 @@ class Iceberg:
         self._files = {self._inside(scan.file.file_path): scan.file for scan in self._table.scan().plan_files()}
         return {path: file.record_count for path, file in self._files.items()}
 
-    def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
+    def commit(self, new: list[ArchiveFile], gone: list[str], same: bool) -> None:
         """Commit one snapshot, and remove those that have expired."""
         table = self._table
         before = table.metadata.snapshots

@@ -16,7 +16,7 @@ from ..codec import encode_headers
 from ..errors import EventkitError
 from ..kit import backend_of
 from ..operations import Operation
-from ..operations.bulk import Lake, LakeFile, MoveMark, ReadLake, ReadMark, WriteOnward
+from ..operations.bulk import Archive, ArchiveFile, MoveMark, ReadArchive, ReadMark, WriteOnward
 from ..operations.enqueue import PLAIN, EnqueueMany
 from ..operations.stream import EventRow, PublishMany
 from ..rollup import reported
@@ -42,7 +42,7 @@ class Filter(msgspec.Struct, frozen=True):
     before: int | None = None
     keys: tuple[str, ...] | None = None
 
-    def touches(self, file: LakeFile) -> bool:
+    def touches(self, file: ArchiveFile) -> bool:
         """Return whether the file may have matching events."""
         return (
             file.last > self.after
@@ -123,17 +123,17 @@ def replay(
     )
     asked = (target, filter) if id is None else (target, checks.name("replay", id))
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(topic))
-        if lake is None:
+        archive = connection.execute(ReadArchive(topic))
+        if archive is None:
             raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
         writer = f"replay:{sha256(msgspec.json.encode(asked)).hexdigest()[:32]}"
         begun = at = connection.execute(ReadMark(writer))
-        with reported(connection, f"replay:{topic}", lake.location, target.name) as report:
+        with reported(connection, f"replay:{topic}", archive.location, target.name) as report:
             if at == checks.MOST:
                 return Replayed(0, None, ended_before=True)
             written, started = 0, monotonic()
             remaining = msgspec.structs.replace(filter, after=max(at, filter.after))
-            for events in _chunks(lake, remaining, rate, progress):
+            for events in _chunks(archive, remaining, rate, progress):
                 to = events[-1]["offset"]
                 if not connection.execute(WriteOnward(writer, at, to, target.write(events))):
                     raise EventkitError("another process runs the same replay: stop one of the two")
@@ -176,15 +176,15 @@ class _Target(NamedTuple):
 
 
 def _chunks(
-    lake: Lake, filter: Filter, rate: float | None, progress: Progress | None
+    archive: Archive, filter: Filter, rate: float | None, progress: Progress | None
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the matching events, as many at a time as fit into one transaction."""
     most = _ROWS if rate is None else max(1, min(_ROWS, int(rate * _PAUSE)))
-    files = [file for file in lake.files if filter.touches(file)]
+    files = [file for file in archive.files if filter.touches(file)]
     total, seen = sum(file.rows for file in files), 0
     chunk: list[dict[str, Any]] = []
     size = 0
-    for table in merged(Store(lake.location), files):
+    for table in merged(Store(archive.location), files):
         seen += table.num_rows
         for batch in filter.of(table).to_batches(_ROWS):
             for event in batch.to_pylist():

@@ -1,11 +1,15 @@
-"""``eventkit overview``, ``stats``, ``health``, ``check``, ``doctor``, ``migrate``, ``current`` and ``key``."""
+"""``eventkit overview``, ``stats``, ``health``, ``check``, ``doctor``, ``migrate``, ``bench``, ``demo`` and ``key``."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
 
 from . import settings
 from .output import Failed, Result, Table, Watched, answer, document, harmless, listing, note, plain
@@ -15,13 +19,16 @@ from .tasks import QUEUE_COLUMNS, check_queues, queue_rows
 
 if TYPE_CHECKING:
     from eventkit import EventKit, Overview
-    from eventkit.values import Finding
+    from eventkit.values import Diagnostic
 
 commands = group()
 keys = group("key", "API keys of the HTTP service.")
 
 Every = Annotated[float, option("SECONDS", "Refresh interval.", min=0.1)]
 Watch = Annotated[bool, flag("Refresh until interrupted.", "--watch", "-w")]
+
+_BATCH = 1000
+_WAKES = 20
 
 
 @command(commands)
@@ -180,7 +187,7 @@ def doctor(address: str, json: Json = False) -> None:
     diagnostics = examine(address)
     bad = sum(diagnostic.level == "bad" for diagnostic in diagnostics)
     if json:
-        document({"ok": not bad, "findings": diagnostics})
+        document({"ok": not bad, "diagnostics": diagnostics})
     else:
         for diagnostic in diagnostics:
             mark = {"good": "ok  ", "doubtful": "warn", "bad": "BAD "}[diagnostic.level]
@@ -191,15 +198,15 @@ def doctor(address: str, json: Json = False) -> None:
         raise Failed(f"{bad} {'problem' if bad == 1 else 'problems'} found")
 
 
-def examine(address: str) -> "list[Finding]":
+def examine(address: str) -> "list[Diagnostic]":
     """Return all diagnostics, in reading order."""
     from importlib.metadata import packages_distributions
 
     from eventkit.errors import EventkitError
-    from eventkit.values import Finding
+    from eventkit.values import Diagnostic
 
     found = [
-        Finding(
+        Diagnostic(
             "bad",
             f"the distribution {name} also installs a package named eventkit: one has overwritten files of the other",
             f"pip uninstall {name} eventkit-db, then pip install eventkit-db",
@@ -209,9 +216,9 @@ def examine(address: str) -> "list[Finding]":
     found += backend_function(address, "diagnose")(address)
     try:
         with opened(address) as kit:
-            found += [Finding(*diagnostic) for diagnostic in _diagnostics(kit)]
+            found += [Diagnostic(*diagnostic) for diagnostic in _diagnostics(kit)]
     except EventkitError as error:
-        found.append(Finding("bad", f"eventkit.connect() failed: {error}"))
+        found.append(Diagnostic("bad", f"eventkit.connect() failed: {error}"))
     return found
 
 
@@ -232,8 +239,8 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
         if stats.dead:
             yield (
                 "doubtful",
-                f"queue {name} has {stats.dead:,} dead letters",
-                f"eventkit dlq list {name} --by-error shows the errors; then eventkit dlq requeue or purge {name}",
+                f"queue {name} has {stats.dead:,} dead tasks",
+                f"eventkit dead list {name} --by-error shows the errors; then eventkit dead requeue or purge {name}",
             )
     for topic, statistics in overview.topics.items():
         for consumer in statistics.consumers:
@@ -318,7 +325,7 @@ def add(
 ) -> Result:
     """Add a key and print it. It cannot be shown again.
 
-    Rights are produce, consume and admin, which includes both. Kinds are queue, stream, channel, job,
+    Rights are produce, consume and admin, which includes both. Kinds are queue, stream, channel, webhook,
     schedule, result, lock and limit. A scope without kind or names covers all.
     """
     return _secret(_keys(kit).add(name, scope, rate=rate, burst=burst, quota=quota, expires=expires))
@@ -359,3 +366,72 @@ def _found(answer: Any, id: str) -> Any:
 
 def _secret(key: Any) -> Result:
     return answer(str(key), {"id": key.id, "key": str(key)})
+
+
+@command(commands)
+def bench(
+    address: str, seconds: Annotated[float, option(None, "Duration of each measurement.", min=0.1, max=60)] = 1.0
+) -> Result:
+    """Benchmark this database from here.
+
+    It uses a queue, a stream and a channel of its own, and removes them afterwards.
+    """
+    rows = []
+    for name, value, unit in _measured(address, seconds):
+        rows.append({"measure": name, "value": value, "unit": unit})
+        note(f"{name}: {value:,} {unit}")
+    return listing(rows, ("measure", "value", "unit"), "nothing")
+
+
+@command(commands)
+def demo(
+    part: Annotated[
+        list[str] | None, argument("PART", "With two terminals: listen in one, order ITEM in the other.")
+    ] = None,
+) -> None:
+    """Run a demonstration in a new SQLite file in this folder."""
+    from eventkit.demo import main
+
+    if code := main(part or []):
+        raise typer.Exit(code)
+
+
+def _measured(address: str, seconds: float) -> Iterator[tuple[str, float, str]]:
+    """Yield name, value and unit of each measurement when it is taken; remove its data at the end in any case."""
+    name = f"eventkit:bench:{uuid4().hex[:8]}"
+    with opened(address) as kit:
+        queue, stream, channel = kit.queue(name), kit.stream(name), kit.channel(name)
+        try:
+            for what, unit, each, act in _steps(queue, stream):
+                began, acts = time.perf_counter(), 0
+                while (took := time.perf_counter() - began) < seconds or not acts:
+                    act()
+                    acts += 1
+                yield what, round(acts * each / took), unit
+            yield "commit to listener, median", round(median(wakes(channel, _WAKES)) * 1000, 2), "ms"
+        finally:
+            queue.drop(force=True)
+            stream.prune(max_keep=0, keep_unconsumed=False)
+            channel.prune(max_keep=0)
+
+
+def _steps(queue: Any, stream: Any) -> Iterator[tuple[str, str, int, Callable[[], object]]]:
+    """Yield the name of each measurement, its unit, the number of units in a call, and the call."""
+    job, event, place = {"to": "ann@example.com", "order": 42}, {"id": 42}, 0
+    jobs, events = [job] * _BATCH, [event] * _BATCH
+
+    def work(limit: int) -> object:
+        return queue.ack_many(queue.claim("bench", limit)) or queue.enqueue_many(jobs)
+
+    def read() -> None:
+        nonlocal place
+        found = stream.read(place, _BATCH)
+        place = found[-1].offset if len(found) == _BATCH else 0
+
+    yield "enqueue, one by one", "tasks/s", 1, lambda: queue.enqueue(job)
+    yield f"enqueue_many, {_BATCH}", "tasks/s", _BATCH, lambda: queue.enqueue_many(jobs)
+    yield "claim and ack, one by one", "tasks/s", 1, lambda: work(1)
+    yield "claim and ack, 100", "tasks/s", 100, lambda: work(100)
+    yield "publish, one by one", "events/s", 1, lambda: stream.publish(event)
+    yield f"publish_many, {_BATCH}", "events/s", _BATCH, lambda: stream.publish_many(events)
+    yield f"read, {_BATCH}", "events/s", _BATCH, read

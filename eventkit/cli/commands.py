@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from . import admin, coordination, data, demo, processes, sql, streams, tasks
+from . import admin, coordination, data, processes, sql, streams, tasks
 from .output import Failed, Refused
+from .spellings import rewritten
 
 app = typer.Typer(
     name="eventkit",
@@ -21,9 +22,9 @@ app = typer.Typer(
     context_settings={"max_content_width": 100},
 )
 
-for top in (processes, admin, data, sql, demo):
+for top in (processes, admin, data, sql):
     app.add_typer(top.commands)
-for group in (tasks.queues, tasks.messages, tasks.dead_letters, streams.streams, streams.channels):
+for group in (tasks.queues, tasks.tasks, tasks.dead_tasks, streams.streams, streams.channels):
     app.add_typer(group)
 for group in (coordination.schedules, coordination.locks, coordination.pipelines, admin.keys):
     app.add_typer(group)
@@ -48,6 +49,10 @@ def options(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command of *arguments* or of the process; return its exit code."""
+    return max(map(_run, rewritten(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _run(arguments: list[str]) -> int:
     try:
         code = typer.main.get_command(app).main(args=arguments, prog_name="eventkit", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

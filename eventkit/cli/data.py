@@ -325,10 +325,10 @@ def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Result
 
 
 def _archived(address: str) -> list[str]:
-    from eventkit.operations.bulk import ListLakes
+    from eventkit.operations.bulk import ListArchives
 
     with settings.connected(address) as connection:
-        topics = [lake.topic for lake in connection.execute(ListLakes())]
+        topics = [archive.topic for archive in connection.execute(ListArchives())]
     if not topics:
         raise Refused("no topic has an archive yet: pass a TOPIC and --to FOLDER")
     return topics

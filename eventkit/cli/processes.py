@@ -157,9 +157,7 @@ def _check(queues: Sequence[str], address: str | None) -> None:
         return  # The worker waits for its database.
     for name in queues:
         if name not in known:
-            raise Failed(
-                f"queue {name!r} has no task in the app, and does not exist in the database: see eventkit queue list"
-            )
+            raise Failed(f"queue {name!r} has no task in the app, and is not in the database: see eventkit queue list")
 
 
 def _weighted(text: str) -> tuple[str, float]:
@@ -178,7 +176,7 @@ def serve(
     port: Annotated[int, option("PORT", "Port; 0 picks a free one.", min=0, max=65535)] = 8888,
     worker: Annotated[str | None, option("MODULE:APP", "Also run the tasks of an application.")] = None,
     scheduler: Annotated[bool, flag("Also fire schedules.", "--scheduler")] = False,
-    webhooks: Annotated[list[str] | None, option("QUEUE", "Also run webhook jobs of this queue; repeatable.")] = None,
+    webhooks: Annotated[list[str] | None, option("QUEUE", "Also call the webhooks of this queue; repeatable.")] = None,
     webhook_allow: Annotated[list[str] | None, option("NETWORK", "Private network that they may call.")] = None,
     canary: Annotated[bool, flag("Send canary messages and measure their latency.", "--canary")] = False,
     read_only: Annotated[bool, flag("Make the dashboard read-only.", "--read-only")] = False,

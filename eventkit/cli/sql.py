@@ -46,9 +46,7 @@ def query(
     address: str,
     sql: Annotated[
         str | None,
-        argument(
-            "SQL", "For example 'SELECT payload:to, count(*) FROM orders GROUP BY 1'; by default read from stdin."
-        ),
+        argument("SQL", "For example 'SELECT payload:to, count(*) FROM orders GROUP BY 1'; by default from stdin."),
     ] = None,
     output_format: Format = None,
     output: Output = None,

@@ -1,4 +1,4 @@
-"""``eventkit queue``, ``message`` and ``dlq``: queues, their tasks, and dead tasks."""
+"""``eventkit queue``, ``task`` and ``dead``: queues, their tasks, and dead tasks."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from eventkit import EventKit
 
 queues = group("queue", "Queues: list, settings, pause, purge.")
-messages = group("message", "Tasks of a queue: enqueue, claim, finish, show.")
-dead_letters = group("dlq", "Dead letters: tasks that failed for good.")
+tasks = group("task", "Tasks of a queue: enqueue, claim, finish, show.")
+dead_tasks = group("dead", "Dead tasks: tasks that failed for good.")
 
 Queue = Annotated[str, argument("QUEUE", "The name of the queue.")]
 Id = Annotated[int, argument("ID", "The id of the task.")]
 Ids = Annotated[list[int] | None, argument("ID", "Only these tasks.")]
-Token = Annotated[int, argument("TOKEN", "The token that poll printed with the task.")]
+Token = Annotated[str, argument("TOKEN", "The token that poll printed with the task, or current.")]
 Force = Annotated[bool, flag("Also delete tasks that are not done.", "--force")]
 State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, leased, dead or done.")]
 Running = Annotated[bool, flag("Also if a worker runs it.", "--running")]
@@ -59,7 +59,7 @@ class QueueOptions(TypedDict, total=False):
     burst: Annotated[Any, _setting("N", float, "Tasks started at once above the rate.")]
     max_running: Annotated[Any, _setting("N", int, "Maximum number of running tasks.")]
     keep_done: Annotated[Any, _setting("TIME", settings.duration, "How long finished tasks are kept.")]
-    keep_dead: Annotated[Any, _setting("TIME", settings.duration, "How long dead letters are kept.")]
+    keep_dead: Annotated[Any, _setting("TIME", settings.duration, "How long dead tasks are kept.")]
     key_ttl: Annotated[Any, _setting("TIME", settings.duration, "How long a key stays in use (24h).")]
     dead_letter_to: Annotated[Any, _setting("QUEUE", str, "The queue that gets copies of dead tasks.")]
     history: Annotated[bool | None, option(None, "Record each step of a task as an event.", show_default=False)]
@@ -163,13 +163,13 @@ def compact(address: str) -> Result:
     return answer(text, {"before": before, "after": after, "cleared": cleared})
 
 
-@command(queues, "requeue-dlq")
+@command(dead_tasks)
 def requeue(kit: "EventKit", queue: Queue, ids: Ids = None) -> Result:
     """Make dead tasks ready again, all or those given.
 
     Their attempts start again at zero.
     """
-    number = audited(kit, "dlq.requeue", queue=queue, ids=ids or "all").queue(queue).requeue(ids or None)
+    number = audited(kit, "dead.requeue", queue=queue, ids=ids or "all").queue(queue).requeue(ids or None)
     return answer(f"{number:,} tasks are ready again", {"queue": queue, "requeued": number})
 
 
@@ -198,7 +198,7 @@ class TaskOptions(TypedDict, total=False):
     header: Headers
 
 
-@command(messages)
+@command(tasks)
 def enqueue(
     kit: "EventKit", queue: Queue, payload: Payload = None, file: File = None, **given: Unpack[TaskOptions]
 ) -> Result:
@@ -225,7 +225,7 @@ def enqueue(
     return one_or_lines(payload, file, "tasks enqueued", send, send_many)
 
 
-@command(messages)
+@command(tasks)
 def poll(
     kit: "EventKit",
     queue: Queue,
@@ -245,14 +245,14 @@ def poll(
     return listing(claimed, columns, f"no ready tasks in queue {queue}")
 
 
-@command(messages)
+@command(tasks)
 def ack(kit: "EventKit", queue: Queue, id: Id, token: Token, result: ResultOption = None) -> Result:
     """Finish a task."""
     extra = {} if result is None else {"result": settings.json_value(result, "result")}
-    return _ended(kit.queue(queue).ack(_claimed(queue, id, token), **extra), id, f"task {id} is done")
+    return _ended(kit.queue(queue).ack(_claimed(kit, queue, id, token), **extra), id, f"task {id} is done")
 
 
-@command(messages)
+@command(tasks)
 def nack(
     kit: "EventKit",
     queue: Queue,
@@ -260,19 +260,19 @@ def nack(
     token: Token,
     delay: Annotated[float | None, period("Delay before the next attempt.")] = None,
     error: Annotated[str | None, option("TEXT", "Error message.")] = None,
-    dead: Annotated[bool, flag("Make it a dead letter instead.", "--dead")] = False,
+    dead: Annotated[bool, flag("Mark it dead instead.", "--dead")] = False,
 ) -> Result:
     """Return a task for another attempt.
 
     By default the queue's retry policy sets the delay.
     """
-    handle, task = kit.queue(queue), _claimed(queue, id, token)
+    handle, task = kit.queue(queue), _claimed(kit, queue, id, token)
     if dead:
         return _ended(handle.fail(task, error or "failed manually"), id, f"task {id} is dead")
     return _ended(handle.retry(task, delay=delay, error=error), id, f"task {id} will be retried")
 
 
-@command(messages, "extend-lease")
+@command(tasks, "extend-lease")
 def extend_lease(
     kit: "EventKit",
     queue: Queue,
@@ -281,33 +281,35 @@ def extend_lease(
     time: Annotated[float, typer.Argument(metavar="TIME", parser=settings.duration, help="New lease, from now.")],
 ) -> Result:
     """Extend the lease of a task."""
-    extended = kit.queue(queue).extend(_claimed(queue, id, token), time)
+    extended = kit.queue(queue).extend(_claimed(kit, queue, id, token), time)
     return _ended(extended, id, f"the lease of task {id} was extended by {span(time)}")
 
 
-@command(messages)
+@command(tasks)
 def get(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a task in any state."""
     return details(_found(kit, queue, id))
 
 
-command(messages, help="Show the tasks that poll would return next.")(peek)
-
-
-@command(messages)
+@command(tasks)
 def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> Result:
     """Delete a task that is not running. Its key stays in use."""
-    if not audited(kit, "message.remove", queue=queue, id=id).queue(queue).cancel(id, running):
+    if not audited(kit, "task.remove", queue=queue, id=id).queue(queue).cancel(id, running):
         state = _found(kit, queue, id).state
-        remedies = {"leased": "pass --running to take it from its worker", "dead": "see eventkit dlq purge"}
+        remedies = {"leased": "pass --running to take it from its worker", "dead": "see eventkit dead purge"}
         raise Failed(f"task {id} is {state}: {remedies.get(state, 'nothing to remove')}")
     return answer(f"task {id} removed", {"id": id, "removed": True})
 
 
-def _claimed(queue: str, id: int, token: int) -> Any:
+def _claimed(kit: "EventKit", queue: str, id: int, token: str) -> Any:
     from eventkit.functions import Claimed
+    from eventkit.operations.queue import FindTokens
 
-    return Claimed(id, queue, token)
+    if token == "current":
+        token = str(kit._connection.execute(FindTokens([id])).get(id, ("", 0))[1])  # type: ignore[attr-defined]
+    if not token.isdecimal():
+        raise Refused(f"{token!r} is not a token: pass the number that poll printed, or current")
+    return Claimed(id, queue, int(token))
 
 
 def _found(kit: "EventKit", queue: str, id: int) -> Any:
@@ -323,7 +325,7 @@ def _ended(held: bool, id: int, text: str) -> Result:
     return answer(text, {"id": id, "ok": True})
 
 
-@command(dead_letters, "list")
+@command(dead_tasks, "list")
 def list_dead(
     kit: "EventKit",
     queue: Annotated[str | None, argument("QUEUE", "Only this queue.")] = None,
@@ -342,36 +344,33 @@ def list_dead(
             for group in kit.queue(name).dead_by_error(limit)
         ]
         columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
-        return listing(groups, columns, "there are no dead letters")
+        return listing(groups, columns, "there are no dead tasks")
     if queue:
-        letters = [
+        found = [
             {**plain(task), "died_at": task.died_at, "summary": _summary(task.error)}
             for task in kit.queue(queue).dead(limit)
         ]
-        return listing(letters, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead letters")
+        return listing(found, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks")
     counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
-    return listing(counts, ("queue", "dead"), "there are no dead letters")
+    return listing(counts, ("queue", "dead"), "there are no dead tasks")
 
 
-@command(dead_letters, "show")
+@command(dead_tasks, "show")
 def show_dead(kit: "EventKit", queue: Queue, id: Id) -> Result:
     """Show a dead task with its whole error."""
     task = _found(kit, queue, id)
     if task.state != "dead":
-        raise Failed(f"task {id} is {task.state}, not dead: see eventkit message get {queue} {id}")
+        raise Failed(f"task {id} is {task.state}, not dead: see eventkit task get {queue} {id}")
     return details(task)
 
 
-@command(dead_letters, "purge")
+@command(dead_tasks, "purge")
 def purge_dead(kit: "EventKit", queue: Queue, older_than: OlderThan = None, yes: Yes = False) -> Result:
     """Delete dead tasks, all or those older than a time."""
     which = "all" if older_than is None else f"older than {span(older_than)}"
-    confirm(f"Delete the dead letters of queue {queue} ({which})?", yes)
-    number = audited(kit, "dlq.purge", queue=queue, older_than=older_than).queue(queue).purge_dead(older_than)
-    return answer(f"{number:,} dead letters deleted", {"queue": queue, "deleted": number})
-
-
-command(dead_letters)(requeue)
+    confirm(f"Delete the dead tasks of queue {queue} ({which})?", yes)
+    number = audited(kit, "dead.purge", queue=queue, older_than=older_than).queue(queue).purge_dead(older_than)
+    return answer(f"{number:,} dead tasks deleted", {"queue": queue, "deleted": number})
 
 
 def _summary(error: str | None) -> str | None:

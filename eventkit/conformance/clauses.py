@@ -24,7 +24,7 @@ both_flavours = pytest.mark.parametrize("flavour", ["sync", "async"], indirect=T
 """Run the test with a sync and with an async kit, in a module whose other tests run with a sync one."""
 
 _IN_SYNC = re.compile(
-    r".*\.test_(chaining|claim|dead_letters|enqueue|functions|headers|history|keys|models|overview|payloads|positions"
+    r".*\.test_(chaining|claim|dead_tasks|enqueue|functions|headers|history|keys|models|overview|payloads|positions"
     r"|pruning|queue_limits|queue_settings|queue_views|retention|schedules|streams|ticks)"
 )
 """The modules whose tests run with a sync kit, except for those with `both_flavours`."""

@@ -79,7 +79,7 @@ _claims = count(1)
 
 
 class QueueModel:
-    """One queue; *letters* is the queue that its dead letters may be copied to."""
+    """One queue; *letters* is the queue that its dead tasks may be copied to."""
 
     def __init__(self, clock: Clock, letters: "QueueModel | None" = None) -> None:
         self.clock = clock
@@ -88,7 +88,7 @@ class QueueModel:
         self.paused = False
         self.tasks: dict[int, ModelTask] = {}
         self.copies: list[ModelTask] = []
-        """Copies of dead letters whose ids are not known yet."""
+        """Copies of dead tasks whose ids are not known yet."""
         self._reserved: dict[str, tuple[int, int]] = {}
         self._tokens: int | None = None
         self._refilled = 0
@@ -137,7 +137,7 @@ class QueueModel:
         return sorted(self.in_state("ready"), key=lambda task: (-task.wish.priority, task.due, task.place, task.id))
 
     def dead(self) -> list[ModelTask]:
-        """Return the dead letters, newest first, including those that no claim or sweep has found yet."""
+        """Return the dead tasks, newest first, including those that no claim or sweep has found yet."""
         self.sweep()
         dead = [task for task in self.tasks.values() if task.state == "dead"]
         return sorted(dead, key=lambda task: (task.finished, task.place, task.id), reverse=True)
@@ -255,7 +255,7 @@ class QueueModel:
         task.error, task.lapsed = error, False
 
     def mark_dead(self, task: ModelTask, reason: str, error: str | None) -> None:
-        """Make a task a dead letter."""
+        """Mark a task dead."""
         now = self.clock.now
         task.state, task.reason, task.error, task.finished, task.wakes = "dead", reason, error, now, None
         task.place = LAST

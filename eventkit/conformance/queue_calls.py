@@ -176,7 +176,7 @@ _RECORDED = {"scheduled": "waiting", "ready": "waiting", "leased": "running"}
 
 
 class ComparedQueue(RuleBasedStateMachine):
-    """A queue and the queue of its dead letters, which hold the same tasks as their models after every step."""
+    """A queue and the queue of its dead tasks, which hold the same tasks as their models after every step."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class ComparedQueue(RuleBasedStateMachine):
         for queue, model in ((self.queue, self.model), (self.letters, self.model.letters)):
             infos = queue.list(limit=1000)
             model.take_over({info.id: (info.payload, info.finished_ms or info.run_ms) for info in infos})
-            assert not model.copies, "a dead letter was not copied"
+            assert not model.copies, "a dead task was not copied"
             seen = [self.seen(info) for info in infos]
             assert seen == [self.expected(model, task) for _, task in sorted(model.tasks.items())]
 

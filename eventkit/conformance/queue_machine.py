@@ -204,16 +204,16 @@ class QueueMachine(ComparedQueue):
         assert self.queue.purge(state) == self.model.purge(state)
 
     def dead(self, limit: int) -> None:
-        """List the newest dead letters."""
+        """List the newest dead tasks."""
         assert [info.id for info in self.queue.dead(limit)] == [task.id for task in self.model.dead()[:limit]]
 
     def purge_dead(self, age: int | None) -> None:
-        """Purge dead letters."""
+        """Purge dead tasks."""
         expected = self.model.purge("dead") if age is None else self.model.purge("dead", age)
         assert self.queue.purge_dead(seconds(age)) == expected
 
     def requeue(self, chosen: list[int] | None) -> None:
-        """Requeue some dead letters, or all."""
+        """Requeue some dead tasks, or all."""
         ids = None if chosen is None else [self.some_id(which) for which in chosen]
         assert self.queue.requeue(ids) == self.model.requeue(ids)
 

@@ -389,7 +389,7 @@ def _notified(kit: EventKit) -> list[Any]:
 
 
 @proves("Q9", "W1")
-def test_who_runs_a_task_hears_that_it_is_cancelled(kit: EventKit) -> None:
+def test_the_worker_of_a_task_is_notified_of_its_cancellation(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     with kit.channel(CHANNEL).listen() as heard:
         for key in (None, "key"):
@@ -401,7 +401,7 @@ def test_who_runs_a_task_hears_that_it_is_cancelled(kit: EventKit) -> None:
 
 
 @proves("Q9", "G4")
-def test_word_of_it_is_part_of_the_transaction(kit: EventKit) -> None:
+def test_the_notification_of_a_cancellation_is_part_of_the_transaction(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     id = queue.enqueue(1).id
     queue.claim("worker")
@@ -414,7 +414,7 @@ def test_word_of_it_is_part_of_the_transaction(kit: EventKit) -> None:
 
 
 @proves("Q9")
-def test_nobody_is_told_of_a_task_that_nobody_runs(kit: EventKit) -> None:
+def test_no_notification_is_sent_for_a_task_that_does_not_run(kit: EventKit) -> None:
     """No notification is sent for a task that waits, whose lease has lapsed, that is dead, or that keeps running."""
     queue = kit.queue("jobs")
     ready, later, lapsed = queue.enqueue(1).id, queue.enqueue(2, delay=60).id, queue.enqueue(3, priority=1).id
@@ -431,7 +431,7 @@ def test_nobody_is_told_of_a_task_that_nobody_runs(kit: EventKit) -> None:
 
 
 @proves("Q9", "P2")
-def test_the_function_of_sql_tells_it_too(kit: EventKit, caller: Caller) -> None:
+def test_the_sql_function_notifies_the_worker_too(kit: EventKit, caller: Caller) -> None:
     queue = kit.queue("jobs")
     queue.enqueue_many([1, 2])
     [task] = queue.claim("worker")

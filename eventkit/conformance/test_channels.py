@@ -127,7 +127,7 @@ def test_several_channels_are_one_sequence(kit: EventKit) -> None:
 
 
 @proves("N2", "S2")
-def test_racing_senders_are_heard_in_order(kit: EventKit, url: str, flavour: str) -> None:
+def test_notifications_of_racing_senders_arrive_in_order(kit: EventKit, url: str, flavour: str) -> None:
     """A listener gets the committed notifications of several processes once each, in the order of their ids."""
     raced = kit.channel("raced")
     live = raced.listen()
@@ -185,7 +185,7 @@ def test_prune_drops_old_notifications_and_too_many(kit: EventKit, retention: di
 
 
 @proves("N4")
-def test_prune_of_a_channel_wants_to_be_told_what(kit: EventKit) -> None:
+def test_prune_of_a_channel_requires_a_limit(kit: EventKit) -> None:
     """Missing or invalid limits are an error."""
     alerts = kit.channel("alerts")
     alerts.notify(1)
@@ -246,7 +246,7 @@ def test_listening_begins_with_the_call(kit: EventKit, connect: Callable[..., An
 
 
 @proves("N1")
-def test_the_first_notification_of_all_is_heard(kit: EventKit) -> None:
+def test_a_listener_receives_the_first_notification_of_all(kit: EventKit) -> None:
     """A listener that began before the first notification, or after all were pruned, hears the next one."""
     alerts = kit.channel("alerts")
     with alerts.listen() as notifications:
@@ -284,7 +284,7 @@ def test_an_async_listener_attaches_when_awaited_or_at_its_first_step(url: str) 
 
 @proves("N1")
 @requires("concurrent_writers")
-def test_what_was_visible_before_is_not_heard(kit: EventKit) -> None:
+def test_a_listener_does_not_receive_what_was_visible_before(kit: EventKit) -> None:
     """It is not heard even if its id is higher than one that is committed later, which is heard."""
     alerts = kit.channel("alerts")
     with kit.transaction() as tx:
@@ -297,7 +297,7 @@ def test_what_was_visible_before_is_not_heard(kit: EventKit) -> None:
 
 
 @proves("N1")
-def test_what_was_sent_before_and_commits_after_is_heard(kit: EventKit) -> None:
+def test_a_listener_receives_what_was_sent_before_and_commits_after(kit: EventKit) -> None:
     """The commit decides, not the time of the call."""
     alerts = kit.channel("alerts")
     with kit.transaction() as tx:
@@ -324,7 +324,7 @@ def test_listening_may_start_at_the_beginning_or_after_an_id(kit: EventKit) -> N
 
 
 @proves("N1")
-def test_every_listener_hears_everything(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+def test_every_listener_receives_every_notification(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """Each listener, in this kit and in others, hears every notification at its own pace."""
     kits = [kit, kit, connect(url)]
     listeners = [one.channel("alerts").listen() for one in kits]

@@ -356,7 +356,7 @@ def test_what_cannot_be_bound_is_refused(kit: EventKit, engine: Any, flavour: st
 
 
 @proves("C1")
-def test_a_session_of_several_engines_is_told_which(kit: EventKit, engine: Any) -> None:
+def test_a_session_of_several_engines_names_one_of_them(kit: EventKit, engine: Any) -> None:
     """The binding names the engine, and the error says so if it does not."""
     with opened(engine, bind=None, binds={Order: unwrapped(engine)}) as session:
         bind(unwrapped(session), unwrapped(kit))

@@ -58,7 +58,7 @@ def test_a_row_is_an_event_of_its_commit(kit: EventKit, engine: Any) -> None:
 
 
 @proves("C4")
-def test_by_itself_a_row_tells_its_columns(kit: EventKit, engine: Any) -> None:
+def test_the_default_payload_of_a_row_has_its_columns(kit: EventKit, engine: Any) -> None:
     """The payload has the attributes' names, without deferred ones, and a typed handle can decode it."""
 
     @dataclass
@@ -167,7 +167,7 @@ def test_a_mixin_and_a_parent_declare_for_their_subclasses(kit: EventKit, engine
 
 
 @proves("C4")
-def test_an_object_that_goes_with_another_is_told(kit: EventKit, engine: Any) -> None:
+def test_an_object_deleted_by_a_cascade_emits_an_event(kit: EventKit, engine: Any) -> None:
     """A cascade of the session or an orphan, expired or not, emits too."""
     with collecting(engine, kit) as session:
         account = Account(name="ann")
@@ -241,7 +241,7 @@ def test_a_row_that_is_not_committed_is_no_event(kit: EventKit, engine: Any) -> 
 
 
 @proves("C4")
-def test_only_the_flush_of_objects_tells(kit: EventKit, engine: Any) -> None:
+def test_only_the_flush_of_objects_emits_events(kit: EventKit, engine: Any) -> None:
     """Bulk statements emit no events, and neither does a class that declares nothing."""
     with collecting(engine, kit) as session:
         session.execute(insert(Account).values(name="ann"))
@@ -254,7 +254,7 @@ def test_only_the_flush_of_objects_tells(kit: EventKit, engine: Any) -> None:
 
 
 @proves("C3", "C4")
-def test_what_cannot_be_told_fails_the_flush(kit: EventKit, engine: Any) -> None:
+def test_a_payload_that_cannot_be_encoded_fails_the_flush(kit: EventKit, engine: Any) -> None:
     """The error names the class and the remedy; an exception raised by payload= itself propagates unchanged."""
     with collecting(engine, kit) as session:
         for shape in (float("nan"), object(), "x" * 600_000, {1: "one"}):

@@ -112,7 +112,7 @@ def test_expires_in_the_past_gives_an_expired_task(kit: EventKit) -> None:
     queue.enqueue("delta", expires=-hour)
     queue.enqueue_many([NewTask("moment", expires=datetime.now(UTC) - hour), NewTask("delayed", delay=60, expires=-60)])
     assert queue.claim("worker", 9) == []
-    assert [(letter.payload, letter.reason) for letter in sorted(queue.dead(), key=attrgetter("id"))] == [
+    assert [(task.payload, task.reason) for task in sorted(queue.dead(), key=attrgetter("id"))] == [
         ("number", "expired"),
         ("delta", "expired"),
         ("moment", "expired"),
@@ -263,7 +263,7 @@ def test_an_enqueue_commits_and_rolls_back_with_its_transaction(kit: EventKit) -
 
 
 @proves("G4", "Q2")
-def test_an_enqueue_wakes_nobody_before_the_commit(kit: EventKit) -> None:
+def test_an_enqueue_wakes_no_worker_before_the_commit(kit: EventKit) -> None:
     queue = kit.queue("emails")
     claim = asleep(queue.claim, "worker", wait=60)
     with kit.transaction() as tx:
@@ -356,7 +356,7 @@ def test_optional_names_are_checked_too(kit: EventKit) -> None:
 
 
 @proves("G10")
-def test_names_are_told_apart_exactly(kit: EventKit) -> None:
+def test_similar_names_are_different_names(kit: EventKit) -> None:
     """Names that differ in one character, in case or in accents are different topics, queues, channels or consumers."""
     for number, name in enumerate(_GOOD):
         kit.stream(name).publish(number)
@@ -380,7 +380,7 @@ def test_names_are_told_apart_exactly(kit: EventKit) -> None:
 
 @proves("G10", "N3")
 @both_flavours
-def test_several_channels_with_odd_names_are_heard_at_once(kit: EventKit) -> None:
+def test_a_listener_receives_from_several_channels_with_odd_names(kit: EventKit) -> None:
     """A listener on several channels hears exactly these, even with odd names."""
     kit.channel("not heard").notify(0)
     with kit.listen(*_GOOD) as notifications:

@@ -62,7 +62,7 @@ def test_a_stale_handle_of_the_same_worker_changes_nothing(kit: EventKit) -> Non
 
 
 @proves("Q4", "Q5")
-def test_a_lapsed_lease_is_lost_though_nobody_has_claimed_since(kit: EventKit) -> None:
+def test_a_lapsed_lease_is_lost_without_another_claim(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     task = _claimed(queue)
     advance(kit, 301)
@@ -113,7 +113,7 @@ def test_an_ending_commits_and_rolls_back_with_its_transaction(kit: EventKit) ->
 
 
 @proves("Q5")
-def test_ack_many_tells_which_were_finished(kit: EventKit) -> None:
+def test_ack_many_returns_which_tasks_were_finished(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue_many(range(6))
     lapsed = queue.claim("worker", 2, lease=0)
@@ -281,7 +281,7 @@ def test_an_exception_means_another_attempt(kit: EventKit, caplog: pytest.LogCap
 
 
 @proves("Q17", "Q3", "Q11")
-def test_the_last_attempt_leaves_a_dead_letter(kit: EventKit) -> None:
+def test_the_last_attempt_leaves_a_dead_task(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     task = _claimed_one(queue, max_attempts=1)
     with queue.handling(task):

@@ -38,7 +38,7 @@ def test_events_are_published_and_read(kit: EventKit, caller: Caller) -> None:
 
 
 @proves("P2", "S8")
-def test_a_reader_behind_a_pruned_gap_is_told(kit: EventKit, caller: Caller) -> None:
+def test_a_reader_behind_a_pruned_gap_gets_an_error(kit: EventKit, caller: Caller) -> None:
     """The function reports the same gap as the handle's `Truncated`."""
     stream = kit.stream("t")
     first, *_, last = stream.publish_many([1, 2, 3])
@@ -94,7 +94,7 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
     assert [task.id for task in queue.list()] == [at]
     expired = caller.call("enqueue", "q", "5", 0, None, None, None, -60)
     assert queue.claim("w") == []
-    assert [(letter.id, letter.reason) for letter in queue.dead()] == [(expired, "expired")]
+    assert [(task.id, task.reason) for task in queue.dead()] == [(expired, "expired")]
 
 
 @proves("P2")
@@ -105,9 +105,9 @@ def test_a_handle_finishes_what_a_function_claimed(kit: EventKit, caller: Caller
     [task] = queue.claim("w")
     assert caller.call("fail", json.dumps({"id": task.id, "queue": "q", "token": str(task.token)}), "bad")
     assert not queue.ack(task)
-    [letter] = queue.dead()
-    assert (letter.reason, letter.error) == ("failed", "bad")
-    stale = json.dumps({"id": letter.id, "queue": "q", "token": "7"})
+    [dead] = queue.dead()
+    assert (dead.reason, dead.error) == ("failed", "bad")
+    stale = json.dumps({"id": dead.id, "queue": "q", "token": "7"})
     assert not caller.call("ack", stale)
     assert not caller.call("retry", stale)
     assert not caller.call("fail", stale, "x")

@@ -189,7 +189,7 @@ def test_handling_continues_the_trace(url: str, flavour: str, tracer: Any, publi
 
 
 @proves("G11")
-def test_a_traceparent_that_means_nothing_hurts_nobody(kit: EventKit, tracer: Any) -> None:
+def test_an_invalid_traceparent_has_no_effect(kit: EventKit, tracer: Any) -> None:
     """A message with a broken trace or none is handled like any other."""
     queue = kit.queue("q")
     queue.enqueue(1, headers={"traceparent": "nonsense"})

@@ -27,7 +27,7 @@ def logged(kit: EventKit) -> TaskQueue[Any]:
 
 
 @proves("T1")
-def test_an_event_tells_what_a_report_needs(kit: EventKit, logged: TaskQueue[Any]) -> None:
+def test_an_event_has_what_a_report_needs(kit: EventKit, logged: TaskQueue[Any]) -> None:
     """Events hold how long a task waited after it was due, how long each attempt took, its worker, and how it ended."""
     began_ms = database_ms(kit)
     id = logged.enqueue("payload", delay=50, priority=7).id
@@ -194,15 +194,15 @@ def test_poison_has_failed(kit: EventKit) -> None:
 
 @proves("T2")
 def test_a_long_error_is_cut(kit: EventKit, logged: TaskQueue[Any]) -> None:
-    """The dead letter keeps the whole error."""
+    """The dead task keeps the whole error."""
     logged.fail(_held(logged), "é" * 5_000)
     assert {step["error"] for step in history(kit)} == {None, "é" * 2_000}
     assert logged.dead()[0].error == "é" * 5_000
 
 
 @proves("T3")
-def test_every_way_in_is_told(kit: EventKit, logged: TaskQueue[Any], engine: Any) -> None:
-    """Batches, keys, tasks enqueued by an ack or a session, fires, copies of dead letters and messages are recorded."""
+def test_every_way_to_enqueue_is_recorded(kit: EventKit, logged: TaskQueue[Any], engine: Any) -> None:
+    """Batches, keys, tasks enqueued by an ack or a session, fires, copies of dead tasks and messages are recorded."""
     logged.enqueue_many([1, NewTask(2, key="k"), NewTask(3, key="k")])
     logged.enqueue_many([4, 5])
     other = kit.queue("other")
@@ -230,7 +230,7 @@ def test_every_way_in_is_told(kit: EventKit, logged: TaskQueue[Any], engine: Any
 
 
 @proves("T3")
-def test_steps_by_sql_are_told(kit: EventKit, logged: TaskQueue[Any], caller: Caller) -> None:
+def test_steps_by_sql_are_recorded(kit: EventKit, logged: TaskQueue[Any], caller: Caller) -> None:
     """SQL functions and plain statements are recorded."""
     caller.call("enqueue", "q", "1")
     caller.call("enqueue", "q", "2")
@@ -296,7 +296,7 @@ def test_a_history_begins_and_ends_when_it_is_configured_to(kit: EventKit) -> No
 
 @proves("T5", "W1")
 @both_flavours
-def test_whoever_reads_the_history_is_woken(kit: EventKit, logged: TaskQueue[Any]) -> None:
+def test_a_step_wakes_readers_of_the_history(kit: EventKit, logged: TaskQueue[Any]) -> None:
     """The commit of any step wakes them."""
     with kit.stream(HISTORY).subscribe() as steps:
         for act, kind in ((lambda: logged.enqueue(1), "enqueued"), (lambda: logged.claim("w"), "started")):
@@ -330,13 +330,13 @@ def _through(kit: EventKit, queue: TaskQueue[Any], count: int) -> None:
 
 
 @proves("T3")
-def test_a_batch_is_told_task_by_task(kit: EventKit, logged: TaskQueue[Any]) -> None:
+def test_a_batch_is_recorded_task_by_task(kit: EventKit, logged: TaskQueue[Any]) -> None:
     """Each task of the batch has an event."""
     _through(kit, logged, 1_500)
 
 
 @pytest.mark.slow
 @proves("T3")
-def test_a_large_batch_is_told_task_by_task(kit: EventKit, logged: TaskQueue[Any]) -> None:
+def test_a_large_batch_is_recorded_task_by_task(kit: EventKit, logged: TaskQueue[Any]) -> None:
     """Each of a hundred thousand tasks has an event."""
     _through(kit, logged, 100_000)

@@ -61,7 +61,7 @@ def test_maintaining_leaves_what_still_counts(kit: EventKit) -> None:
 
 
 @proves("H1")
-def test_expired_tasks_die_where_nobody_claims(kit: EventKit) -> None:
+def test_expired_tasks_die_in_a_queue_without_claims(kit: EventKit) -> None:
     queue: Any = kit.queue("jobs")
     queue.configure(dead_letter_to="graveyard")
     queue.enqueue("late", expires=10)
@@ -217,7 +217,7 @@ def test_a_lock_of_a_clock_that_was_ahead_is_free_after_its_ttl(kit: Any) -> Non
 
 
 @proves("K1", "W1")
-def test_whoever_waits_for_a_lock_while_the_clock_goes_back_gets_it(kit: Any) -> None:
+def test_a_wait_for_a_lock_succeeds_when_the_clock_goes_back(kit: Any) -> None:
     """The wait bounds the lock as an attempt does."""
     assert kit.lock("door", 1).acquire()
     waiting = background(lambda: kit.lock("door", 1).acquire(wait=PATIENCE))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import DeadLetters, Enqueued, EventKit, NewTask, QueueSettings, TaskQueue
+from eventkit import DeadTasks, Enqueued, EventKit, NewTask, QueueSettings, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves
@@ -227,7 +227,7 @@ def test_cancel_deletes_a_task_that_waits(kit: EventKit) -> None:
 
 
 @proves("Q9", "Q5")
-def test_cancel_leaves_a_running_task_unless_told_otherwise(kit: EventKit) -> None:
+def test_cancel_leaves_a_running_task_by_default(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     id = queue.enqueue(1).id
     [task] = queue.claim("worker")
@@ -261,7 +261,7 @@ def test_a_dead_or_done_task_cannot_be_cancelled(kit: EventKit) -> None:
 
 
 @proves("Q21")
-def test_dead_letters_are_counted_by_error(kit: EventKit) -> None:
+def test_dead_tasks_are_counted_by_error(kit: EventKit) -> None:
     queue: Any = kit.queue("jobs")
     ids = [made.id for made in queue.enqueue_many([1, 2, 3, NewTask(4, expires=10)])]
     for task, error in zip(queue.claim("worker", 3), ["no", "other", "no"], strict=True):
@@ -269,7 +269,7 @@ def test_dead_letters_are_counted_by_error(kit: EventKit) -> None:
     kit.queue("others").fail(_claimed(kit.queue("others")), "no")
     advance(kit, 11)
     groups = queue.dead_by_error()
-    assert all(isinstance(group, DeadLetters) and group.first_at <= group.last_at for group in groups)
+    assert all(isinstance(group, DeadTasks) and group.first_at <= group.last_at for group in groups)
     assert [(group.reason, group.error, group.number, group.last_id) for group in groups] == [
         ("failed", "no", 2, ids[2]),
         ("expired", None, 1, ids[3]),
@@ -324,7 +324,7 @@ def test_a_queue_with_tasks_is_forgotten_only_by_force(kit: EventKit, state: str
 
 
 @proves("Q21", "W2")
-def test_who_waits_for_room_is_let_in_when_the_queue_is_forgotten(kit: EventKit) -> None:
+def test_a_wait_for_room_ends_when_the_queue_is_dropped(kit: EventKit) -> None:
     queue: Any = kit.queue("jobs")
     queue.configure(max_size=1)
     queue.enqueue("first")

@@ -117,7 +117,7 @@ def test_use_after_close_is_refused(kit: EventKit) -> None:
 
 
 @proves("G1")
-def test_closing_ends_whoever_waits(kit: EventKit) -> None:
+def test_closing_ends_all_waits(kit: EventKit) -> None:
     """Closing ends every waiting iterator normally; a waiting claim returns an empty list."""
     kit.queue("full").configure(max_size=1)
     kit.queue("full").enqueue(1)
@@ -249,7 +249,7 @@ def _connect_and_publish(url: str, threads: int) -> None:
 
 
 @proves("G6")
-def test_what_a_call_has_written_is_there_for_everybody(kit: EventKit, url: str, elsewhere: Elsewhere) -> None:
+def test_what_a_call_has_written_is_visible_to_all_processes(kit: EventKit, url: str, elsewhere: Elsewhere) -> None:
     """Without ``tx=`` a call is committed when it returns: another process sees it at once."""
     stream, queue = kit.stream("t"), kit.queue("q")
     for number in range(1, 21):
@@ -272,7 +272,7 @@ def _look(url: str, after: int, id: int) -> tuple[list[Any], int, str | None]:
 
 @proves("G6")
 @pytest.mark.parametrize("durability", ["full", "normal", "off"])
-def test_a_process_that_is_killed_has_written_what_it_was_told(url: str, tmp_path: Path, durability: str) -> None:
+def test_a_killed_process_has_written_every_call_that_returned(url: str, tmp_path: Path, durability: str) -> None:
     """Every answered call is durable when its process is killed, at every level of durability."""
     answered = tmp_path / "answered"
     with spawn(_write_until_killed, with_options(url, durability=durability), answered) as writer:

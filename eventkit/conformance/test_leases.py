@@ -197,7 +197,7 @@ def test_an_expired_task_dies_on_the_next_claim(kit: EventKit) -> None:
 
 
 @proves("Q8", "Q10")
-def test_a_task_that_has_died_by_the_clock_tells_why_before_it_is_moved(kit: EventKit) -> None:
+def test_a_task_that_has_died_by_the_clock_has_a_reason_before_it_is_moved(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     late = queue.enqueue("late", expires=10).id
     queue.enqueue("lapsed", priority=1, max_attempts=1)

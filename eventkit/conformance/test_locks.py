@@ -141,7 +141,7 @@ def test_a_lock_expires_by_the_databases_clock(kit: EventKit) -> None:
 
 
 @proves("K1")
-def test_what_has_expired_is_lost_though_nobody_else_has_it(kit: EventKit) -> None:
+def test_an_expired_lock_is_lost_without_another_holder(kit: EventKit) -> None:
     lock, another = kit.lock("l"), kit.lock("m")
     assert lock.acquire()
     assert another.acquire()
@@ -183,7 +183,7 @@ def test_entering_a_lock_that_is_held_says_by_whom_and_until_when(kit: EventKit,
 
 
 @proves("K1")
-def test_whoever_loses_a_lock_inside_is_told(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
+def test_losing_a_lock_inside_its_block_is_logged(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
     with kit.lock("l"):
         advance(kit, 61)
     assert "no longer held" in caplog.text

@@ -242,7 +242,7 @@ def test_batches_are_acked_in_any_order(kit: EventKit, url: str) -> None:
 
 @proves("Q2", "Q5")
 @pytest.mark.parametrize("seconds", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_whoever_handles_many_tasks_is_in_nobodys_way(kit: EventKit, url: str, seconds: float) -> None:
+def test_calls_for_many_tasks_do_not_disturb_each_other(kit: EventKit, url: str, seconds: float) -> None:
     """Acks, purges, requeues, lapses and claims of the same tasks at once all succeed."""
     kit.queue("jobs").enqueue_many(range(200))
     for process in [spawn(work_on, url, 4, seconds, seed) for seed in range(4)]:

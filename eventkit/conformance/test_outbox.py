@@ -57,7 +57,7 @@ def test_a_message_needs_a_transaction(kit: EventKit) -> None:
 
 
 @proves("O1")
-def test_whoever_only_adds_needs_nothing_to_deliver_with(kit: EventKit) -> None:
+def test_adding_needs_no_deliver_function(kit: EventKit) -> None:
     outbox = kit.outbox("mails")
     add(kit, outbox, 1)
     assert outbox.stats().pending == 1
@@ -169,7 +169,7 @@ def test_what_deliver_gives_is_awaited_or_refused(kit: EventKit, flavour: str, c
 
 @proves("O1", "G9", "Q14")
 def test_messages_have_a_type(kit: EventKit) -> None:
-    """A message that does not decode is a dead letter, and the others are delivered."""
+    """A message that does not decode is a dead task, and the others are delivered."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target, type=int)
     with kit.transaction() as tx:
@@ -183,7 +183,7 @@ def test_messages_have_a_type(kit: EventKit) -> None:
 
 
 @proves("O1")
-def test_a_task_that_nobody_gave_an_id_has_one_all_the_same(kit: EventKit) -> None:
+def test_a_task_without_a_message_id_gets_one(kit: EventKit) -> None:
     """A task inserted in plain SQL has an id that is the same at each attempt."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target)

@@ -110,7 +110,7 @@ def test_what_is_under_way_holds_up_its_own_key_only(kit: EventKit) -> None:
 
 
 @proves("O1", "Q16")
-def test_what_is_kept_when_it_is_delivered_holds_up_nobody(kit: EventKit) -> None:
+def test_kept_delivered_messages_block_no_other(kit: EventKit) -> None:
     target = Target()
     outbox = kit.outbox("mails", deliver=target, ordered=True)
     outbox.queue.configure(keep_done=3600)
@@ -201,7 +201,7 @@ def test_however_a_message_ends_the_next_one_goes(kit: EventKit, way: str) -> No
 
 
 @proves("O1")
-def test_a_message_whose_turn_nobody_announced_is_found(kit: EventKit) -> None:
+def test_a_message_that_became_first_without_a_wake_is_found(kit: EventKit) -> None:
     """The worker finds it after it has waited twice as long: an ack outside the outbox announces nothing."""
     target = Target()
     outbox = kit.outbox("mails", deliver=target, ordered=True)
@@ -335,7 +335,7 @@ def test_the_second_of_two_waits_for_the_first(kit: EventKit, commit: bool) -> N
 
 
 @proves("O2")
-def test_many_who_race_see_each_message_once(kit: EventKit, url: str, flavour: str) -> None:
+def test_racing_consumers_see_each_message_once(kit: EventKit, url: str, flavour: str) -> None:
     """Some of their transactions are rolled back."""
     ids = [f"m-{n}" for n in range(25)]
     racers = [spawn(see_in_transactions, url, flavour, 4, ids, seed) for seed in range(4)]

@@ -34,12 +34,12 @@ def _leave_one_of_each(queue: TaskQueue[Any]) -> None:
 
 
 @proves("H3")
-def test_an_empty_kit_has_nothing_to_tell(kit: EventKit) -> None:
+def test_the_overview_of_an_empty_kit_is_empty(kit: EventKit) -> None:
     assert kit.overview() == Overview({}, {}, {}, {}, results=0, approximate=False)
 
 
 @proves("H3")
-def test_queues_are_told_as_their_stats_tell_them(kit: EventKit) -> None:
+def test_the_overview_of_a_queue_equals_its_stats(kit: EventKit) -> None:
     """Tasks of all states count, also those due, lapsed or expired since; so do queues with settings only."""
     for name in ("first", "second"):
         _leave_one_of_each(kit.queue(name))
@@ -65,7 +65,7 @@ def test_queues_are_told_as_their_stats_tell_them(kit: EventKit) -> None:
 
 
 @proves("H3")
-def test_the_age_of_the_oldest_ready_task_is_told(kit: EventKit) -> None:
+def test_the_overview_has_the_age_of_the_oldest_ready_task(kit: EventKit) -> None:
     """Every priority counts, and tasks that became due count before they are moved."""
     queue = kit.queue("jobs")
     queue.enqueue_many([NewTask("urgent", priority=9), NewTask("due first", delay=-50, priority=3)])
@@ -81,7 +81,7 @@ def test_the_age_of_the_oldest_ready_task_is_told(kit: EventKit) -> None:
 
 
 @proves("H3")
-def test_topics_are_told_with_their_consumers(kit: EventKit) -> None:
+def test_the_overview_has_topics_with_their_consumers(kit: EventKit) -> None:
     orders = kit.stream("orders")
     offsets = orders.publish_many(range(5))
     kit.stream("others").publish(1)
@@ -103,7 +103,7 @@ def test_topics_are_told_with_their_consumers(kit: EventKit) -> None:
 
 @proves("H3", "S2")
 @requires("concurrent_writers")
-def test_the_head_that_is_told_has_settled(kit: EventKit) -> None:
+def test_the_head_in_the_overview_has_settled(kit: EventKit) -> None:
     """A reader that starts at the head skips no event of an open transaction."""
     stream = kit.stream("orders")
     first = stream.publish("settled")
@@ -116,7 +116,7 @@ def test_the_head_that_is_told_has_settled(kit: EventKit) -> None:
 
 
 @proves("H3")
-def test_schedules_are_told_with_their_fires(kit: EventKit) -> None:
+def test_the_overview_has_schedules_with_their_fires(kit: EventKit) -> None:
     kit.schedules.add("hourly", "@every 3600s", "reports")
     kit.schedules.add("never", "@hourly", "emails", paused=True)
     for past in (0, 3600):
@@ -133,7 +133,7 @@ def test_schedules_are_told_with_their_fires(kit: EventKit) -> None:
 
 
 @proves("H3")
-def test_locks_are_told_while_they_are_held(kit: EventKit) -> None:
+def test_the_overview_has_locks_while_they_are_held(kit: EventKit) -> None:
     lock, other = kit.lock("one", ttl=30), kit.lock("other", ttl=90)
     before = database_ms(kit)
     for _ in range(2):
@@ -165,7 +165,7 @@ def test_results_are_counted_until_they_expire(kit: EventKit) -> None:
 
 
 @proves("H3")
-def test_what_is_not_committed_is_not_told(kit: EventKit) -> None:
+def test_the_overview_has_nothing_uncommitted(kit: EventKit) -> None:
     with rolled_back(kit) as tx:
         kit.queue("jobs").enqueue(1, tx=tx)
         kit.stream("orders").publish(1, tx=tx)
@@ -174,7 +174,7 @@ def test_what_is_not_committed_is_not_told(kit: EventKit) -> None:
 
 
 @proves("H3", "G10")
-def test_whatever_may_be_a_name_is_told_in_order(kit: EventKit) -> None:
+def test_the_overview_sorts_all_valid_names(kit: EventKit) -> None:
     for number, name in enumerate(_ODD, 1):
         kit.queue(name).enqueue_many(range(number))
         kit.stream(name).publish_many(range(number))

@@ -268,7 +268,7 @@ def test_a_batch_of_a_type_is_kept_exactly(kit: EventKit) -> None:
 @proves("G9", "Q14")
 @pytest.mark.parametrize(("type", "value", "bad"), _TYPED, ids=["dataclass", "Struct", "TypedDict"])
 @both_flavours
-def test_what_does_not_decode_stops_nobody(kit: EventKit, type: Any, value: Any, bad: Any) -> None:
+def test_a_payload_that_does_not_decode_stops_no_loop(kit: EventKit, type: Any, value: Any, bad: Any) -> None:
     """On a queue it is dead as poison; on a stream or channel it arrives as `Undecodable`, and the rest follows."""
     plain = msgspec.to_builtins(value)
     with kit.channel("c", type=type).listen() as notifications:

@@ -65,7 +65,7 @@ def test_prune_drops_what_is_too_old_and_what_is_too_much(
 
 
 @proves("S8")
-def test_prune_wants_to_be_told_what(kit: EventKit) -> None:
+def test_prune_requires_a_limit(kit: EventKit) -> None:
     """Missing or invalid limits are an error."""
     stream = kit.stream("orders")
     stream.publish(1)
@@ -182,7 +182,7 @@ def test_holes_are_not_truncation(kit: EventKit) -> None:
 
 @proves("S8", "S5")
 @both_flavours
-def test_a_subscriber_that_is_overtaken_is_told(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+def test_a_subscriber_overtaken_by_pruning_gets_an_error(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """It gets the error in the middle of a batch, and the events it handled are saved."""
     stream = connect(url).stream("orders")
     offsets = stream.publish_many(range(10))

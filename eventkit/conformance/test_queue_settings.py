@@ -67,7 +67,7 @@ def test_fewer_attempts_apply_to_tasks_that_wait_for_another(kit: EventKit) -> N
     assert queue.dead() == []
     queue.configure(max_attempts=2)
     dead = sorted(queue.dead(), key=attrgetter("id"))
-    assert [(letter.payload, letter.reason, letter.error, letter.attempt) for letter in dead] == [
+    assert [(task.payload, task.reason, task.error, task.attempt) for task in dead] == [
         ("later", "exhausted", "later 1", 2),
         ("now", "exhausted", "now 1", 2),
     ]
@@ -194,7 +194,7 @@ def test_a_paused_queue_accepts_and_does_not_hand_out(kit: EventKit) -> None:
 
 @proves("Q12", "W2")
 @both_flavours
-def test_resume_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> None:
+def test_resume_wakes_waiting_workers(kit: EventKit, connect: Any, url: str) -> None:
     queue = kit.queue("jobs")
     queue.pause()
     queue.enqueue_many([1, 2])
@@ -207,7 +207,7 @@ def test_resume_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> None:
 
 
 @proves("Q12", "W2")
-def test_configure_wakes_who_waits(kit: EventKit, connect: Any, url: str) -> None:
+def test_configure_wakes_waiting_workers(kit: EventKit, connect: Any, url: str) -> None:
     queue, other = kit.queue("jobs"), connect(url).queue("jobs")
     queue.configure(max_running=1)
     queue.enqueue_many([1, 2])

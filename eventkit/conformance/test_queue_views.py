@@ -42,7 +42,7 @@ def _one_of_each(queue: TaskQueue[Any]) -> dict[str, int]:
 
 
 @proves("Q10")
-def test_get_tells_a_task_in_whatever_state(kit: EventKit) -> None:
+def test_get_returns_a_task_in_any_state(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     for state, id in _one_of_each(queue).items():
         info = queue.get(id)
@@ -57,7 +57,7 @@ def test_get_tells_a_task_in_whatever_state(kit: EventKit) -> None:
 
 
 @proves("Q10", "Q4")
-def test_a_task_is_told_as_what_it_is_by_now(kit: EventKit) -> None:
+def test_a_task_is_shown_in_its_present_state(kit: EventKit) -> None:
     """Due, lapsed and expired tasks count as such before a claim moves them."""
     queue = kit.queue("jobs")
     queue.enqueue_many([NewTask("lapses"), NewTask("exhausted", max_attempts=1)])
@@ -76,7 +76,7 @@ def test_a_task_is_told_as_what_it_is_by_now(kit: EventKit) -> None:
 
 
 @proves("Q10")
-def test_list_goes_by_id_and_state(kit: EventKit) -> None:
+def test_list_selects_by_id_and_state(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     ids = _one_of_each(queue)
     kit.queue("others").enqueue(1)
@@ -185,7 +185,7 @@ def test_purge_deletes_one_state(kit: EventKit) -> None:
 
 
 @proves("Q10")
-def test_purge_goes_by_what_a_task_is_by_now(kit: EventKit) -> None:
+def test_purge_selects_by_the_present_state(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue_many([NewTask("lapses"), NewTask("exhausted", max_attempts=1)])
     queue.claim("worker", 2, lease=10)
@@ -291,7 +291,7 @@ def test_stats_stop_counting_and_say_so(kit: EventKit) -> None:
 
 
 @proves("H5")
-def test_whoever_has_tasks_leased_is_told(kit: EventKit) -> None:
+def test_workers_with_leased_tasks_are_listed(kit: EventKit) -> None:
     """Only workers with leases are listed: by name, with queues, number of tasks, and since when."""
     assert kit.workers() == []
     for name, worker, number in (("emails", "b", 2), ("orders", "a", 1), ("orders", "b", 1)):
@@ -312,7 +312,7 @@ def test_whoever_has_tasks_leased_is_told(kit: EventKit) -> None:
 
 
 @proves("H6")
-def test_limits_are_told_while_they_have_something_to_say(kit: EventKit) -> None:
+def test_limits_are_listed_while_they_hold_a_count(kit: EventKit) -> None:
     """Windows have their count and buckets their tokens; they are sorted by name, up to the limit of the call."""
     assert kit.limits() == []
     assert [kit.rate_limit("api", 2, 3600) for _ in range(3)] == [True, True, False]

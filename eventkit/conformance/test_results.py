@@ -212,7 +212,7 @@ def test_a_result_saved_in_another_process_wakes(dozer: EventKit, url: str, else
 
 
 @proves("K3", "W1")
-def test_nobody_gets_a_result_before_its_commit(dozer: EventKit, url: str) -> None:
+def test_no_wait_gets_a_result_before_its_commit(dozer: EventKit, url: str) -> None:
     waiting = asleep(dozer.results.wait, "x", PATIENCE)
     with dozer.transaction() as tx:
         dozer.results.save("x", 1, tx=tx)
@@ -251,7 +251,7 @@ def test_a_death_in_another_process_wakes(dozer: EventKit, url: str, elsewhere: 
     ],
     ids=["last lease", "ready", "scheduled"],
 )
-def test_a_death_by_the_clock_wakes_though_nobody_works(dozer: EventKit, how: dict[str, Any], reason: str) -> None:
+def test_a_death_by_the_clock_wakes_without_a_worker(dozer: EventKit, how: dict[str, Any], reason: str) -> None:
     queue = dozer.queue("jobs")
     id = queue.enqueue(1, **how).id
     if reason == "exhausted":
@@ -278,7 +278,7 @@ def test_a_lapsed_attempt_is_no_death(kit: EventKit) -> None:
 
 
 @proves("K3", "G4")
-def test_who_is_just_finishing_is_waited_for(kit: EventKit) -> None:
+def test_a_wait_for_a_result_outlasts_an_uncommitted_ack(kit: EventKit) -> None:
     """A lease that lapses between an ack and the commit of its transaction is no death."""
     queue = kit.queue("jobs")
     id = queue.enqueue(1, max_attempts=1).id
@@ -307,7 +307,7 @@ def test_waiting_in_vain_is_an_error(kit: EventKit) -> None:
 
 
 @proves("K3", "G1")
-def test_closing_the_kit_ends_who_waits_for_a_result(kit: EventKit, connect: Any, url: str) -> None:
+def test_closing_the_kit_ends_waits_for_a_result(kit: EventKit, connect: Any, url: str) -> None:
     other = connect(url)
     waiting = asleep(other.results.wait, "x", PATIENCE)
     other.close()

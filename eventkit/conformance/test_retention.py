@@ -148,7 +148,7 @@ def _once(kit: EventKit, consumer: str, message: str) -> bool:
 
 
 @proves("H4", "O2")
-def test_an_inbox_forgets_when_it_was_told_to(kit: EventKit) -> None:
+def test_an_inbox_forgets_after_its_configured_time(kit: EventKit) -> None:
     """By default it remembers for ever, because a forgotten message is new again."""
     kit.inbox("billing").configure(retain=60)
     for consumer in ("billing", "shipping"):
@@ -162,7 +162,7 @@ def test_an_inbox_forgets_when_it_was_told_to(kit: EventKit) -> None:
 
 
 @proves("H4", "Q11", "Q7")
-def test_dead_letters_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> None:
+def test_dead_tasks_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> None:
     """The default is for ever.  A key stays reserved for the rest of its time."""
     first: dict[str, int] = {}
     for name in ("jobs", "others"):
@@ -266,7 +266,7 @@ def _maintain(url: str) -> Maintained:
 
 
 @proves("H4", "H1", "O2")
-def test_two_who_maintain_together_do_no_harm(kit: EventKit, url: str) -> None:
+def test_two_processes_that_maintain_together_do_no_harm(kit: EventKit, url: str) -> None:
     """Each row is deleted once and counted once."""
     expected = _crowd(kit)
     with spawn(_maintain, url) as first, spawn(_maintain, url) as second:

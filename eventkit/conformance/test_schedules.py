@@ -91,7 +91,7 @@ def test_adding_again_replaces_what_is_said_and_keeps_what_happened(kit: EventKi
 
 
 @proves("K4")
-def test_who_is_paused_stays_so(kit: EventKit) -> None:
+def test_a_paused_schedule_stays_paused(kit: EventKit) -> None:
     """Adding a schedule can pause it and never resumes it, because a user may have paused it."""
     kit.schedules.add("s", "@every 1h", "q", paused=True)
     assert (_get(kit, "s").paused, _get(kit, "s").next_at, kit.schedules.soonest()) == (True, None, None)

@@ -42,7 +42,7 @@ def test_a_handle_serves_many_threads(kit: EventKit) -> None:
 
 @proves("G12")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork()")
-def test_what_a_forked_child_was_told_is_true(connect: Callable[..., Any], url: str, flavour: str) -> None:
+def test_calls_of_a_forked_child_are_committed(connect: Callable[..., Any], url: str, flavour: str) -> None:
     """In a child of fork(), inherited kits are refused and new ones work; committed rows stay."""
     with spawn(_fork, url, flavour) as process:
         steps = process.result()

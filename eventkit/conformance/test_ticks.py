@@ -88,7 +88,7 @@ def test_a_late_fire_is_handed_out_at_once(kit: EventKit) -> None:
 
 
 @proves("K6", "W1")
-def test_a_fire_wakes_who_waits_for_a_task(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
+def test_a_fire_wakes_waiting_workers(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
     """Waiters of each of the queues wake without a poll."""
     worker = connect(with_options(url, fallback_poll=86_400))
     waiting = [background(lambda n=n: worker.queue(f"q{n}").claim("w", wait=PATIENCE)) for n in range(3)]
@@ -103,7 +103,7 @@ def test_a_fire_wakes_who_waits_for_a_task(kit: EventKit, connect: Callable[...,
 
 
 @proves("K6")
-def test_a_late_fire_that_has_expired_is_a_dead_letter(kit: EventKit) -> None:
+def test_a_late_fire_that_has_expired_is_a_dead_task(kit: EventKit) -> None:
     """Its expiry counts from the time of the fire, not from the tick."""
     kit.schedules.add("s", "@every 1m", "q", expires=90)
     advance(kit, 125)

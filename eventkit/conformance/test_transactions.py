@@ -80,7 +80,7 @@ def test_a_failing_call_leaves_the_transaction_as_it_was(kit: EventKit) -> None:
 
 
 @proves("G4", "W2")
-def test_nobody_wakes_before_the_commit(kit: EventKit) -> None:
+def test_no_waiter_wakes_before_the_commit(kit: EventKit) -> None:
     """Waiters sleep through an open transaction and a rolled-back one, and wake at the commit."""
     kit.queue("full").configure(max_size=1)
     kit.queue("full").enqueue("in the way")

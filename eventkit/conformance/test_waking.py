@@ -89,7 +89,7 @@ _MAKE_READY: dict[str, Callable[[Any, Task[Any] | None], object]] = {
 
 @proves("W2", "Q2")
 @pytest.mark.parametrize("what", _MAKE_READY)
-def test_whatever_makes_a_task_ready_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
+def test_every_call_that_makes_a_task_ready_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
     """A waiting claim wakes when another process makes a task ready, by any call."""
     queue = sleeper.queue("q")
     queue.enqueue("delayed", delay=5000)
@@ -133,7 +133,7 @@ _MAKE_ROOM: dict[str, Callable[[Any], object]] = {
 
 @proves("W2", "Q13")
 @pytest.mark.parametrize("what", _MAKE_ROOM)
-def test_whatever_makes_room_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
+def test_every_call_that_makes_room_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
     """A waiting enqueue wakes when another process makes room, by any call."""
     queue = sleeper.queue("q")
     queue.configure(max_size=1)
@@ -225,7 +225,7 @@ def test_no_wake_is_lost(
 
 
 @proves("W2")
-def test_listeners_that_come_and_go_disturb_nobody(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
+def test_listeners_that_come_and_go_do_not_disturb_others(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
     """A listener that stays hears everything while others attach and leave."""
     stop = threading.Event()
     guests = 0

@@ -213,7 +213,7 @@ def test_poison_does_not_end_the_loop(kit: EventKit) -> None:
 
 
 @proves("Q17")
-def test_a_task_that_nobody_finished_comes_again(kit: EventKit) -> None:
+def test_an_unfinished_task_is_handed_out_again(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue(1)
     with queue.work(lease=30) as tasks:
@@ -248,7 +248,7 @@ def test_weights_share_out_the_turns(kit: EventKit, batch: int) -> None:
 
 
 @proves("Q19")
-def test_who_had_nothing_is_not_owed_anything(kit: EventKit) -> None:
+def test_an_empty_queue_is_not_compensated_later(kit: EventKit) -> None:
     """A queue that was empty for long has its normal share from now on, and no more."""
     kit.queue("busy").enqueue_many(["busy"] * 200)
     with kit.work(["busy", "late"]) as tasks:

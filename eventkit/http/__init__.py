@@ -5,10 +5,6 @@
     async with eventkit.connect_async("sqlite:///shop.db") as kit:
         application = eventkit.http.app(kit)  # to be served, or mounted in FastAPI or Starlette
 
-**A route** is an async function declared by `routing.route`; `app.ROUTES` lists its module.  The parameter ``service``
-is the `service.ServiceContext`; ``data`` is the body, which `routing` reads strictly; payloads in it are `msgspec.Raw`,
-text that is stored unchanged.  A route returns one of our types, or raises `routing.Refusal`.
-
 **The guard** runs before each route that is not ``open``.  It is a function of the connection and the route's
 `routing.Access` (the right, and the kind of thing; the path parameter of that kind has the name), and raises `Refusal`
 with 401, 403 or 429.  ``eventkit serve`` uses `keys.Keys`.
@@ -16,8 +12,7 @@ with 401, 403 or 429.  ``eventkit serve`` uses `keys.Keys`.
 **Middleware** of `app` is ASGI inside the framework's routing, so ``scope["path_template"]`` is the route.  **Pages**
 of `app` are further handlers of the framework.
 
-`server` is the process: its socket, its signals, and the tasks that run in it.  It needs
-``pip install 'eventkit-db[server]'``.
+`server` is the process, with its socket and signals; it needs ``pip install 'eventkit-db[server]'``.
 """
 
 from .app import Guard, app

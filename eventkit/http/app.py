@@ -28,7 +28,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Message, Middleware
 
 from ..logs import REQUEST
 from ..protocols import AsyncEventKit
-from . import coordination, jobs, ops, streams, tasks
+from . import coordination, ops, spellings, streams, tasks, webhooks
 from .dashboard.pages import router as dashboard
 from .keys import caller, is_at
 from .routing import ACCESS, Access, Connection, Refusal, Route, answer_problem, hide_slashes, show_slashes
@@ -36,7 +36,7 @@ from .service import ServiceContext, ServiceMetrics, ServiceSettings, audit, sto
 
 access = logging.getLogger("eventkit.http.access")
 
-ROUTES = (tasks, jobs, streams, coordination, ops)  # The modules with routes, in the order of the OpenAPI document.
+ROUTES = (tasks, webhooks, streams, coordination, ops)  # The modules with routes, in the order of the OpenAPI document.
 
 Guard = Callable[[Connection, Access], Awaitable[None]]
 """A check before each route whose scope is not ``open``; it raises `Refusal` to deny the request."""
@@ -232,7 +232,7 @@ def app(
     state: dict[str, Any] = {"context": context, "guard": guard, "proxies": _proxies(context.settings), "sessions": {}}
     return Application(
         state=State(state),
-        route_handlers=[*routes, dashboard(), *pages],
+        route_handlers=[*routes, *spellings.deprecated_routes(), dashboard(), *pages],
         dependencies={"service": Provide(service, sync_to_thread=False)},
         guards=[ask],
         middleware=[partial(observed, metrics=context.metrics), *middleware],

@@ -20,7 +20,7 @@ from ..operations.coordination import (
     ResultAhead,
     SaveResult,
 )
-from ..operations.queue import FindQueues
+from ..operations.queue import FindTokens
 from ..results import key_of
 from ..values import HeldLock
 from .keys import require
@@ -182,7 +182,8 @@ async def save_result(request: HTTPRequest, service: Service, result: FromPath[s
     """Store a value; that of a task, by its id, needs the right to consume from its queue."""
     id = _identity(result)
     if isinstance(id, int):  # A deleted task may have been in any queue.
-        require(request, "consume", "queue", name=(await service.execute(FindQueues([id]))).get(id))
+        queue, _ = (await service.execute(FindTokens([id]))).get(id, (None, 0))
+        require(request, "consume", "queue", name=queue)
     lasts = checks.milliseconds("ttl_s", data.ttl_s, least=1)
     save = SaveResult(key_of(id), service.raw.encode(data.value), lasts)
     with service.pressure.write():

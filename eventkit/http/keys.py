@@ -71,8 +71,8 @@ class Keys:
         if key is not None:
             connection.scope["state"][_KEY] = key
             name = None if access.on is None else connection.path_params.get(access.on)
-            # The path has no queue of a job, so its routes check the rights themselves.
-            if access.on != "job" and not permits(key.scopes, access.scope, access.on, name):
+            # The path has no queue of a webhook, so its routes check the rights themselves.
+            if access.on != "webhook" and not permits(key.scopes, access.scope, access.on, name):
                 raise _forbidden(access.scope, access.on, name)
 
     def allows(self, connection: Connection, access: Access) -> bool:

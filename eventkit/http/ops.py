@@ -174,7 +174,7 @@ def _page(application: Litestar) -> str:
     parts: dict[str, list[tuple[str, str, dict[str, Any]]]] = {}
     for path, methods in found["paths"].items():
         for method, operation in methods.items():
-            if "operationId" in operation:
+            if "operationId" in operation and not operation.get("deprecated"):
                 parts.setdefault(operation["tags"][0], []).append((path, method, operation))
     schemas = sorted(found["components"]["schemas"].items())
     return template("docs").render(description=found["info"]["description"], parts=parts, schemas=schemas)

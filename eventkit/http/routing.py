@@ -286,7 +286,7 @@ def sent(body: msgspec.Struct) -> dict[str, Any]:
 
 
 Scope = Literal["open", "produce", "consume", "admin"]
-Kind = Literal["queue", "stream", "channel", "job", "schedule", "result", "lock", "limit"]
+Kind = Literal["queue", "stream", "channel", "webhook", "schedule", "result", "lock", "limit"]
 
 _ALWAYS = (400, 401, 403, 415, 422, 429, 503)
 

@@ -33,9 +33,7 @@ After = Annotated[int, QueryParameter(**bounds(Number), description="Only events
 Start = Annotated[int | None, QueryParameter(**bounds(Number), description="Only events after this offset.")]
 Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for an event.")]
 Skip = Annotated[bool, QueryParameter(description="Skip pruned events instead of a 410.")]
-Reader = Annotated[
-    str | None, QueryParameter(**bounds(Name), description="Continue after the offset of this consumer.")
-]
+Reader = Annotated[str | None, QueryParameter(**bounds(Name), description="Continue after this consumer's offset.")]
 LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID", description="Continue after this id.")]
 
 

@@ -1,4 +1,4 @@
-"""Queues, their messages, and dead letters."""
+"""Queues, their tasks, and dead tasks."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -9,13 +9,13 @@ from litestar import Response
 from litestar.params import FromPath, FromQuery, HeaderParameter, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
-from .. import checks
+from .. import checks, values
 from ..operations import Operation, finish
-from ..operations.claim import AckMany, Claim, ReadOutlook, fresh_token
-from ..operations.queue import CreateQueue, FindQueues
+from ..operations.claim import AckMany, Claim, TasksAhead, fresh_token
+from ..operations.queue import CreateQueue, FindTokens
 from ..queue import changes_of
 from ..retry import Policy
-from ..values import Enqueued, NewTask, QueueSettings, QueueStats, Task, TaskInfo
+from ..values import Enqueued, QueueSettings, QueueStats, Task, TaskInfo
 from .keys import require
 from .routing import (
     Answer,
@@ -45,12 +45,12 @@ WORKER = "http"  # The default name of a polling worker.
 
 State = Literal["scheduled", "ready", "leased", "dead", "done"]
 
-InState = Annotated[State, QueryParameter(name="state", description="State of the messages.")]
+InState = Annotated[State, QueryParameter(name="state", description="State of the tasks.")]
 IdempotencyKey = Annotated[
-    str | None, HeaderParameter(**bounds(Key), name="Idempotency-Key", description="Key of a single message.")
+    str | None, HeaderParameter(**bounds(Key), name="Idempotency-Key", description="Key of a single task.")
 ]
-Batch = Annotated[int, QueryParameter(ge=1, le=256, description="Maximum number of messages.")]
-Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for a message.")]
+Batch = Annotated[int, QueryParameter(ge=1, le=256, description="Maximum number of tasks.")]
+Wait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for a task.")]
 Lease = Annotated[int | None, QueryParameter(**bounds(Milliseconds), description="Lease; the queue's by default.")]
 Worker = Annotated[str, QueryParameter(**bounds(Name), description="Name of the worker.")]
 Peeked = Annotated[int, QueryParameter(ge=1, le=256)]
@@ -90,7 +90,7 @@ class NewQueue(QueueChanges, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def _given(request: HTTPRequest, changes: QueueChanges) -> dict[str, Any]:
-    """Return the settings that were sent; refuse a caller who may not produce into the dead-letter queue."""
+    """Return the settings that were sent; refuse a caller who may not produce into *dead_letter_to*."""
     if isinstance(changes.dead_letter_to, str):
         require(request, "produce", "queue", name=changes.dead_letter_to)
     return sent(changes)
@@ -151,13 +151,13 @@ async def queue_stats(service: Service, queue: FromPath[str]) -> QueueStats:
 
 @route("POST", "/queues/{queue:str}/purge", "admin", 404)
 async def purge_queue(service: Service, queue: FromPath[str], in_state: InState = "ready") -> Count:
-    """Delete all messages in one state."""
+    """Delete all tasks in one state."""
     return Count(await (await service.known(queue)).purge(in_state))
 
 
 @route("POST", "/queues/{queue:str}/pause", "admin", 404)
 async def pause_queue(service: Service, queue: FromPath[str]) -> Queue:
-    """Pause a queue: it accepts messages, but delivers none."""
+    """Pause a queue: it accepts tasks, but delivers none."""
     await (await service.known(queue)).pause()
     return await _shown(service, queue)
 
@@ -171,16 +171,16 @@ async def resume_queue(service: Service, queue: FromPath[str]) -> Queue:
 
 @route("POST", "/queues/{queue:str}/compact", "admin", 404)
 async def compact_queue(service: Service, queue: FromPath[str]) -> Count:
-    """Move due and expired messages of the queue now, and run housekeeping."""
+    """Move due and expired tasks of the queue now, and run housekeeping."""
     moved = await (await service.known(queue)).sweep()
     await service.kit.maintain()
     return Count(moved)
 
 
-class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A message for a queue.
+class NewTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task for a queue.
 
-    It is delivered after *delay_ms*, and not after *expires_ms*; a known *idempotency_key* creates no second message.
+    It is delivered after *delay_ms*, and not after *expires_ms*; a known *idempotency_key* creates no second task.
     """
 
     payload: msgspec.Raw
@@ -190,10 +190,10 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idempotency_key: Key | None = None
 
     def task(self) -> Any:
-        """Return the message for the queue."""
+        """Return the task for the queue."""
         if self.priority == 0 and self.delay_ms is None and self.expires_ms is None and self.idempotency_key is None:
             return self.payload
-        return NewTask(
+        return values.NewTask(
             self.payload,
             delay=None if self.delay_ms is None else self.delay_ms / 1000,
             expires=None if self.expires_ms is None else self.expires_ms / 1000,
@@ -203,27 +203,27 @@ class NewMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The id of a message; *created* is false if an earlier message has its key."""
+    """The id of a task; *created* is false if an earlier task has its key."""
 
     id: int
     created: bool
 
 
-@route("POST", "/queues/{queue:str}/messages", "produce", 404, status=201, also=200)
-async def add_messages(
+@route("POST", "/queues/{queue:str}/tasks", "produce", 404, status=201, also=200)
+async def add_tasks(
     service: Service,
     queue: FromPath[str],
-    data: JSONBody[NewMessage | Annotated[list[NewMessage], Meta(max_length=10_000)]],
+    data: JSONBody[NewTask | Annotated[list[NewTask], Meta(max_length=10_000)]],
     idempotency_key: IdempotencyKey = None,
 ) -> Response[Accepted | list[Accepted]]:
-    """Enqueue a message, or an array atomically.  201 if one is new, 200 if all keys were known."""
+    """Enqueue a task, or an array atomically.  201 if one is new, 200 if all keys were known."""
     handle = await service.known(queue)
-    messages = data if isinstance(data, list) else [data]
+    new = data if isinstance(data, list) else [data]
     if idempotency_key is not None:
         if isinstance(data, list):
-            raise Refusal(422, "invalid", "Idempotency-Key is for a single message: set idempotency_key of each")
-        messages = [msgspec.structs.replace(data, idempotency_key=idempotency_key)]
-    tasks = [message.task() for message in messages]
+            raise Refusal(422, "invalid", "Idempotency-Key is for a single task: set idempotency_key of each")
+        new = [msgspec.structs.replace(data, idempotency_key=idempotency_key)]
+    tasks = [one.task() for one in new]
     with service.pressure.write():
         answers: list[Enqueued] = await handle.enqueue_many(tasks)
     accepted = [Accepted(id, created) for id, created in answers]
@@ -231,8 +231,8 @@ async def add_messages(
     return Answer(accepted if isinstance(data, list) else accepted[0], status_code=status)
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A claimed message: *token* is needed to finish it, until *lease_expires_at*."""
+class ClaimedTask(msgspec.Struct, frozen=True):
+    """A claimed task: *token* is needed to finish it, until *lease_expires_at*."""
 
     id: int
     token: str
@@ -247,6 +247,9 @@ class Message(msgspec.Struct, frozen=True):
     lease_expires_at: datetime
 
 
+_SAME = {*ClaimedTask.__struct_fields__} & {*Task.__struct_fields__} - {"token"}
+
+
 @route("POST", "/queues/{queue:str}/poll", "consume", 404)
 async def poll(
     request: HTTPRequest,
@@ -256,51 +259,40 @@ async def poll(
     wait_s: Wait = 0.0,
     lease_ms: Lease = None,
     worker: Worker = WORKER,
-) -> list[Message]:
-    """Claim messages, waiting up to *wait_s* seconds for one."""
+) -> list[ClaimedTask]:
+    """Claim tasks, waiting up to *wait_s* seconds for one."""
     await service.known(queue)
 
     async def release(late: list[Task[Any]]) -> None:
         await service.execute(finish.ReleaseMany([(task.id, task.token) for task in late]))
 
     claim = Claim(queue, checks.name("worker", worker), batch, lease_ms, fresh_token(), service.raw)
-    tasks = await service.awaited(request, claim, ReadOutlook(queue), wait_s, release)
-    # Messages of one claim share a lease.
+    tasks = await service.awaited(request, claim, TasksAhead(queue), wait_s, release)
+    # Tasks of one claim share a lease.
     until = {milliseconds: checks.as_datetime(milliseconds) for milliseconds in {t.lease_expires_ms for t in tasks}}
+    same = ({name: getattr(task, name) for name in _SAME} for task in tasks)
     return [
-        Message(
-            task.id,
-            str(task.token),
-            task.payload,
-            task.key,
-            task.headers,
-            task.priority,
-            task.attempt,
-            task.max_attempts,
-            task.enqueued_ms,
-            task.expires_ms,
-            until[task.lease_expires_ms],
-        )
-        for task in tasks
+        ClaimedTask(token=str(task.token), lease_expires_at=until[task.lease_expires_ms], **fields)
+        for task, fields in zip(tasks, same, strict=True)
     ]
 
 
 class Held(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claimed message, by its id and token."""
+    """A claimed task, by its id and token."""
 
     id: Number
     token: Token
 
 
 class Refused(Held, frozen=True, forbid_unknown_fields=True):
-    """A message to retry after *delay_ms*, by default after the delay of the queue's policy; *error* is stored."""
+    """A task to retry after *delay_ms*, by default after the delay of the queue's policy; *error* is stored."""
 
     delay_ms: Milliseconds | None = None
     error: str | None = None
 
 
 class Extended(Held, frozen=True, forbid_unknown_fields=True):
-    """A message whose lease is extended to *lease_ms* from now, by default the queue's lease."""
+    """A task whose lease is extended to *lease_ms* from now, by default the queue's lease."""
 
     lease_ms: Milliseconds | None = None
 
@@ -319,7 +311,7 @@ H = TypeVar("H", bound=Held)
 async def ack(
     service: Service, queue: FromPath[str], data: JSONBody[Held | Annotated[list[Held], Meta(max_length=1_000)]]
 ) -> list[Outcome]:
-    """Acknowledge messages; return an outcome for each."""
+    """Acknowledge tasks; return an outcome for each."""
     await service.known(queue)
     held = data if isinstance(data, list) else [data]
     own = await _own(service, queue, held)
@@ -331,7 +323,7 @@ async def ack(
 async def nack(
     service: Service, queue: FromPath[str], data: JSONBody[Refused | Annotated[list[Refused], Meta(max_length=1_000)]]
 ) -> list[Outcome]:
-    """Return messages for another attempt, or to the dead letters after the last; return an outcome for each."""
+    """Return tasks for another attempt, or mark them dead after the last; return an outcome for each."""
     await service.known(queue)
 
     def retry(one: Refused) -> Operation[bool]:
@@ -345,7 +337,7 @@ async def nack(
 async def extend(
     service: Service, queue: FromPath[str], data: JSONBody[Extended | Annotated[list[Extended], Meta(max_length=1_000)]]
 ) -> list[Outcome]:
-    """Extend the lease of messages; return an outcome for each."""
+    """Extend the lease of tasks; return an outcome for each."""
     lease = round(1000 * ((await (await service.known(queue)).settings()).lease or 300))
 
     def extended(one: Extended) -> Operation[bool]:
@@ -355,15 +347,15 @@ async def extend(
 
 
 async def _own(service: ServiceContext, queue: str, held: Sequence[H]) -> list[H]:
-    """Return the messages that belong to the queue of the path, to which the caller has a right."""
-    queues = await service.execute(FindQueues([one.id for one in held]))
-    return [one for one in held if queues.get(one.id) == queue]
+    """Return the tasks that belong to the queue of the path, to which the caller has a right."""
+    found = await service.execute(FindTokens([one.id for one in held]))
+    return [one for one in held if one.id in found and found[one.id][0] == queue]
 
 
 async def _each(
     service: ServiceContext, queue: str, data: H | list[H], operation: Callable[[H], Operation[bool]]
 ) -> list[Outcome]:
-    """Execute the operation of each message; return an outcome for each."""
+    """Execute the operation of each task; return an outcome for each."""
     held = data if isinstance(data, list) else [data]
     own = await _own(service, queue, held)
     return [Outcome(one.id, one in own and await service.execute(operation(one))) for one in held]
@@ -371,52 +363,50 @@ async def _each(
 
 @route("GET", "/queues/{queue:str}/peek", "consume", 404)
 async def peek(service: Service, queue: FromPath[str], limit: Peeked = 1) -> list[TaskInfo[Any]]:
-    """Return the messages that a poll would claim next, without claiming them."""
+    """Return the tasks that a poll would claim next, without claiming them."""
     return await (await service.known(queue)).peek(limit)
 
 
-@route("GET", "/queues/{queue:str}/messages/{id:int}", "consume", 404)
-async def get_message(service: Service, queue: FromPath[str], id: Id) -> TaskInfo[Any]:
-    """Return a message in any state."""
+@route("GET", "/queues/{queue:str}/tasks/{id:int}", "consume", 404)
+async def get_task(service: Service, queue: FromPath[str], id: Id) -> TaskInfo[Any]:
+    """Return a task in any state."""
     found = await (await service.known(queue)).get(id)
     if found is None:
-        raise Refusal(
-            404, "unknown_message", f"there is no message {id} in queue {queue!r}: it is done, or never existed"
-        )
+        raise Refusal(404, "unknown_task", f"there is no task {id} in queue {queue!r}: it is done, or never existed")
     return found
 
 
-@route("DELETE", "/queues/{queue:str}/messages/{id:int}", "admin", 404, 409, status=204)
-async def delete_message(service: Service, queue: FromPath[str], id: Id, running: FromQuery[bool] = False) -> None:
-    """Delete a waiting message, or with *running* also a claimed one."""
+@route("DELETE", "/queues/{queue:str}/tasks/{id:int}", "admin", 404, 409, status=204)
+async def delete_task(service: Service, queue: FromPath[str], id: Id, running: FromQuery[bool] = False) -> None:
+    """Delete a waiting task, or with *running* also a claimed one."""
     handle = await service.known(queue)
     if not await handle.cancel(id, running):
         found = await handle.get(id)
         if found is None:
-            raise Refusal(404, "unknown_message", f"there is no message {id} in queue {queue!r}")
-        remedy = "add ?running=true" if found.state == "leased" else "purge the queue's messages of that state"
-        raise Refusal(409, f"message_{found.state}", f"message {id} is {found.state}: {remedy}")
+            raise Refusal(404, "unknown_task", f"there is no task {id} in queue {queue!r}")
+        remedy = "add ?running=true" if found.state == "leased" else "purge the queue's tasks of that state"
+        raise Refusal(409, f"task_{found.state}", f"task {id} is {found.state}: {remedy}")
 
 
 class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The ids of dead letters; all if omitted."""
+    """The ids of dead tasks; all if omitted."""
 
     ids: Annotated[list[Number], Meta(max_length=10_000)] | None = None
 
 
-@route("GET", "/queues/{queue:str}/dlq", "consume", 404)
+@route("GET", "/queues/{queue:str}/dead", "consume", 404)
 async def list_dead(service: Service, queue: FromPath[str], limit: Listed = 100) -> list[TaskInfo[Any]]:
-    """List dead letters, newest first, with reason and error."""
+    """List dead tasks, newest first, with reason and error."""
     return await (await service.known(queue)).dead(limit)
 
 
-@route("DELETE", "/queues/{queue:str}/dlq", "admin", 404)
+@route("DELETE", "/queues/{queue:str}/dead", "admin", 404)
 async def purge_dead(service: Service, queue: FromPath[str], older_than_s: OlderThan = None) -> Count:
-    """Delete dead letters."""
+    """Delete dead tasks."""
     return Count(await (await service.known(queue)).purge_dead(older_than_s))
 
 
-@route("POST", "/queues/{queue:str}/dlq/requeue", "admin", 404)
+@route("POST", "/queues/{queue:str}/dead/requeue", "admin", 404)
 async def requeue_dead(service: Service, queue: FromPath[str], data: JSONBody[Chosen]) -> Count:
-    """Requeue dead letters, with their attempts reset."""
+    """Requeue dead tasks, with their attempts reset."""
     return Count(await (await service.known(queue)).requeue(data.ids))

@@ -190,10 +190,10 @@ def each(make: Callable[..., V]) -> Decode[list[V]]:
     return lambda self, rows: [make(*row) for row in rows]
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class Readiness(msgspec.Struct, frozen=True):
     """The time at which a waiter is to check again: now (*ready*), or in at most *delay* milliseconds.
 
-    Two outlooks are equal when they say the same about the database; the remaining delay is not compared.
+    Two are equal when they say the same about the database; the remaining delay is not compared.
     """
 
     ready: bool
@@ -206,19 +206,19 @@ class Outlook(msgspec.Struct, frozen=True):
         return None if self.due is None else max(0, self.due - self.now) / 1000
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Outlook) and (self.ready, self.due) == (other.ready, other.due)
+        return isinstance(other, Readiness) and (self.ready, self.due) == (other.ready, other.due)
 
     def __hash__(self) -> int:
         return hash((self.ready, self.due))
 
 
-def outlook(self: Operation[Any], rows: Rows) -> Outlook:
-    """Answer the outlook of a row with what is ready, when it is due, and the time."""
+def readiness(self: Operation[Any], rows: Rows) -> Readiness:
+    """Answer the readiness of a row with what is ready, when it is due, and the time."""
     ready, *moments = rows[0]
-    return Outlook(bool(ready), *moments)
+    return Readiness(bool(ready), *moments)
 
 
-class Probe(Read[Outlook], frozen=True):
+class Probe(Read[Readiness], frozen=True):
     """A read for a waiter, which sleeps until the answer is ready."""
 
     @property

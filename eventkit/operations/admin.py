@@ -48,7 +48,7 @@ class BrowseTasks(Read[list[TaskLook]], frozen=True):
 
 
 class BrowseDead(Read[list[TaskLook]], frozen=True):
-    """Read the queue's dead letters of one reason and error, the latest first."""
+    """Read the queue's dead tasks of one reason and error, the latest first."""
 
     queue: str
     reason: str
@@ -128,7 +128,7 @@ class CountDeaths(Read[tuple[int, list[Deaths]]], frozen=True):
 
 
 class FindDead(Read[list[int]], frozen=True):
-    """Find the ids of dead letters of one reason and error."""
+    """Find the ids of dead tasks of one reason and error."""
 
     queue: str
     reason: str
@@ -137,7 +137,7 @@ class FindDead(Read[list[int]], frozen=True):
     decode = column
 
 
-class PurgeLetters(Operation[int], frozen=True):
+class PurgeDeadTasks(Operation[int], frozen=True):
     """Delete those of the tasks that are dead; return their number."""
 
     queue: str
@@ -148,7 +148,7 @@ class PurgeLetters(Operation[int], frozen=True):
         yield from Sweep(self.queue).plan()
         found = yield self
         yield from Remove([id for id, _ in found]).plan()
-        yield from unblock(self.queue, [lane for _, lane in found])
+        yield from unblock(self.queue, [key for _, key in found])
         return len(found)
 
 

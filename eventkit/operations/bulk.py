@@ -272,7 +272,7 @@ ARCHIVE_CONSUMER = "archive"
 """The consumer of a topic that shows how much is archived; `keep_unconsumed` keeps the events after it."""
 
 
-class LakeFile(NamedTuple):
+class ArchiveFile(NamedTuple):
     """A file of an archive: its path relative to the archive's folder, and its contents."""
 
     path: str
@@ -285,14 +285,7 @@ class LakeFile(NamedTuple):
     newest: int
 
 
-class Opened(NamedTuple):
-    """A turn of writing to an archive, whose files have everything up to *covered*."""
-
-    epoch: int
-    covered: int
-
-
-class Lake(NamedTuple):
+class Archive(NamedTuple):
     """The archive of a topic: its *files*, in order, have every event up to the offset *covered* once.
 
     Events that were pruned before the topic was first archived are missing.
@@ -301,10 +294,10 @@ class Lake(NamedTuple):
     location: str
     format: str
     covered: int
-    files: list[LakeFile]
+    files: list[ArchiveFile]
 
 
-class LakeStats(NamedTuple):
+class ArchiveStats(NamedTuple):
     """The numbers of a topic's archive."""
 
     topic: str
@@ -317,8 +310,8 @@ class LakeStats(NamedTuple):
     updated_ms: int
 
 
-class OpenLake(Operation[Opened], frozen=True):
-    """Begin to write to a topic's archive; create it if there is none.
+class OpenArchive(Operation[tuple[int, int]], frozen=True):
+    """Begin a lease for writing to a topic's archive; create it if there is none.
 
     Files of Parquet may become another *format*; None keeps the format.
     """
@@ -327,47 +320,45 @@ class OpenLake(Operation[Opened], frozen=True):
     location: str
     format: str | None
 
-    def plan(self) -> Plan[Opened]:
-        """Return the next epoch; raise an error if the archive has another location or format."""
+    def plan(self) -> Plan[tuple[int, int]]:
+        """Return the next epoch and the covered offset; raise an error for another location or format."""
         if rows := (yield self):
-            return Opened(*rows[0])
-        [(location, format, *_), *_] = yield ReadLake(self.topic)
+            return rows[0][0], rows[0][1]
+        [(location, format, *_), *_] = yield ReadArchive(self.topic)
         if location != self.location:
-            raise EventkitError(
-                f"the archive of topic {self.topic!r} is in {location}, not in {self.location}: pass that one"
-            )
+            raise EventkitError(f"the archive {self.topic!r} is in {location}, not in {self.location}: pass that one")
         raise EventkitError(f"the archive of topic {self.topic!r} has format {format}, not {self.format}: pass that")
 
 
-class AdoptLake(Operation[None], frozen=True):
-    """Make the next turn of a topic's archive later than *epoch*."""
+class AdoptArchive(Operation[None], frozen=True):
+    """Make the next lease of a topic's archive later than *epoch*."""
 
     topic: str
     epoch: int
     decode = nothing
 
 
-class ReadLake(Read[Lake | None], frozen=True):
+class ReadArchive(Read[Archive | None], frozen=True):
     """Read the files of a topic's archive and the offset that they cover; None if there is no archive."""
 
     topic: str
 
-    def decode(self, rows: Rows) -> Lake | None:
+    def decode(self, rows: Rows) -> Archive | None:
         """Return the archive: one row for each file, or one row without a file."""
         if not rows:
             return None
         location, format, covered, *_ = rows[0]
-        return Lake(location, format, covered, [LakeFile(*row[3:]) for row in rows if row[3] is not None])
+        return Archive(location, format, covered, [ArchiveFile(*row[3:]) for row in rows if row[3] is not None])
 
 
-class ListLakes(Read[list[LakeStats]], frozen=True):
+class ListArchives(Read[list[ArchiveStats]], frozen=True):
     """Read the numbers of all archives."""
 
-    decode = each(LakeStats)
+    decode = each(ArchiveStats)
 
 
-class ExtendLake(Operation[bool], frozen=True):
-    """Add the files that have everything after *after* up to *last*; return False if another writer has the turn.
+class ExtendArchive(Operation[bool], frozen=True):
+    """Add the files that have everything after *after* up to *last*; return False if another writer has the lease.
 
     The database must still have the events that were *read* for them.
     """
@@ -376,12 +367,12 @@ class ExtendLake(Operation[bool], frozen=True):
     epoch: int
     after: int
     last: int
-    files: list[LakeFile]
+    files: list[ArchiveFile]
     read: Position
 
     def plan(self) -> Plan[bool]:
         """Write the offset first: of two writers of the same range, one waits for the other."""
-        covered = yield step("CoverLake", topic=self.topic, epoch=self.epoch, after=self.after, last=self.last)
+        covered = yield step("CoverArchive", topic=self.topic, epoch=self.epoch, after=self.after, last=self.last)
         if not covered:
             return False
         if not (yield from VerifyPosition(self.topic, self.read).plan()):
@@ -393,16 +384,16 @@ class ExtendLake(Operation[bool], frozen=True):
 
 
 class SwapFiles(Operation[bool], frozen=True):
-    """Replace the files *old* by the files *new*, which hold the same events; False if another writer has the turn."""
+    """Replace the files *old* by the files *new*, which hold the same events; False if another writer has the lease."""
 
     topic: str
     epoch: int
     old: list[str]
-    new: list[LakeFile]
+    new: list[ArchiveFile]
 
     def plan(self) -> Plan[bool]:
         """Replace all of the old files, or none."""
-        if not (yield step("HoldLake", topic=self.topic, epoch=self.epoch)):
+        if not (yield step("HoldArchive", topic=self.topic, epoch=self.epoch)):
             return False
         retired = yield step("RetireFiles", topic=self.topic, paths=self.old)
         if len(retired) != len(self.old):

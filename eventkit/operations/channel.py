@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Notification
-from . import Operation, Origin, Outlook, Plan, Probe, Rows, first
+from . import Operation, Origin, Plan, Probe, Readiness, Rows, first
 
 
 class Notify(Operation[int], frozen=True):
@@ -106,10 +106,10 @@ class NotificationsAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return tuple(f"notification:{channel}" for channel in self.channels)
 
-    def decode(self, rows: Rows) -> Outlook:
-        """Return the outlook, with a delay if a committed notification may not have settled yet."""
+    def decode(self, rows: Rows) -> Readiness:
+        """Return the readiness, with a delay if a committed notification may not have settled yet."""
         ready, *moments = rows[0]
-        return Outlook(bool(ready), *moments)
+        return Readiness(bool(ready), *moments)
 
 
 class PruneNotifications(Operation[int], frozen=True):

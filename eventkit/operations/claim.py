@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Task
-from . import NO_STATEMENT, Operation, Outlook, Plan, Probe, Procedure, Rows, all_rows, column, first
+from . import NO_STATEMENT, Operation, Plan, Probe, Procedure, Readiness, Rows, all_rows, column, first
 from .finish import DeleteTasks, Fail, ForgetKeys, Held, ReleaseMany, Remove, ReserveKeys, SettleDead
 
 MOVED_AT_ONCE = 1000
@@ -92,14 +92,14 @@ class Promote(Procedure[int], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Move the tasks, and copy the dead ones to the queue's dead_letter_to."""
         rows = yield UpdateDue(self.queue, self.limit)
-        if died := [(id, lane) for id, state, lane in rows if state == "dead"]:
-            ids, lanes = zip(*died, strict=True)
-            yield from SettleDead(self.queue, list(ids), list(lanes)).rows()
+        if died := [(id, key) for id, state, key in rows if state == "dead"]:
+            ids, keys = zip(*died, strict=True)
+            yield from SettleDead(self.queue, list(ids), list(keys)).rows()
         return [(len(rows),)]
 
 
 class UpdateDue(Operation[None], frozen=True):
-    """Move due tasks; return their ids, new states and lanes."""
+    """Move due tasks; return their ids, new states and ordered keys."""
 
     queue: str
     limit: int
@@ -309,7 +309,7 @@ class Sweep(Operation[int], frozen=True):
         return total
 
 
-class ReadOutlook(Probe, frozen=True):
+class TasksAhead(Probe, frozen=True):
     """A probe that is ready when a claim would return a task."""
 
     queue: str
@@ -318,21 +318,21 @@ class ReadOutlook(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"task:{self.queue}",)
 
-    def decode(self, rows: Rows) -> Outlook:
-        """Return the outlook, due at the first time at which a row changes by itself or a token is added."""
+    def decode(self, rows: Rows) -> Readiness:
+        """Return the readiness, due at the first time at which a row changes by itself or a token is added."""
         *gate_row, ready, wake_at = rows[0]
         gate = Gate(*gate_row)
         if gate.due or (ready and gate.most(1)):
-            return Outlook(True, None, gate.now)
+            return Readiness(True, None, gate.now)
         moments = [wake_at] if wake_at is not None else []
         token_at = gate.next_token_at()
         if ready and token_at is not None:
             moments.append(token_at)
-        return Outlook(False, min(moments, default=None), gate.now)
+        return Readiness(False, min(moments, default=None), gate.now)
 
 
-class ReadOutlooks(Probe, frozen=True):
-    """`ReadOutlook` for several queues at once."""
+class TasksAheadInQueues(Probe, frozen=True):
+    """`TasksAhead` for several queues at once."""
 
     queues: tuple[str, ...]
 
@@ -340,18 +340,18 @@ class ReadOutlooks(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return tuple(f"task:{queue}" for queue in self.queues)
 
-    def plan(self) -> Plan[Outlook]:
+    def plan(self) -> Plan[Readiness]:
         """Return ready if one of them is, or the earliest due time."""
         moments: list[int] = []
         now = 0
         for queue in self.queues:
-            outlook = yield from ReadOutlook(queue).plan()
-            if outlook.ready:
-                return outlook
-            now = outlook.now
-            if outlook.due is not None:
-                moments.append(outlook.due)
-        return Outlook(False, min(moments, default=None), now)
+            readiness = yield from TasksAhead(queue).plan()
+            if readiness.ready:
+                return readiness
+            now = readiness.now
+            if readiness.due is not None:
+                moments.append(readiness.due)
+        return Readiness(False, min(moments, default=None), now)
 
 
 def fresh_token() -> int:

@@ -15,8 +15,22 @@ import msgspec
 from ..checks import as_datetime
 from ..errors import TaskFailed
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
-from . import Operation, Outlook, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, outlook, step
-from .claim import Ack, AckMany, Claim, Ended, Finish, ReadOutlook, Sweep, through_the_gate
+from . import (
+    Operation,
+    Plan,
+    Probe,
+    Read,
+    Readiness,
+    Rows,
+    count,
+    first_or_none,
+    flag,
+    nothing,
+    one,
+    readiness,
+    step,
+)
+from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, TasksAhead, through_the_gate
 from .finish import Held, unblock
 
 
@@ -70,9 +84,9 @@ class LockAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"lock:{self.name}",)
 
-    def decode(self, rows: Rows) -> Outlook:
+    def decode(self, rows: Rows) -> Readiness:
         expires_at, now = rows[0]
-        return Outlook(expires_at is None, expires_at, now)
+        return Readiness(expires_at is None, expires_at, now)
 
 
 class CountCall(Operation[bool], frozen=True):
@@ -183,7 +197,7 @@ class AddMessage(Operation[str], frozen=True):
     queue: str
     payload: str
     headers: str | None
-    lane: str | None
+    key: str | None
     message_id: str
 
     def decode(self, rows: Rows) -> str:
@@ -201,7 +215,7 @@ class OpenOutbox(Operation[None], frozen=True):
 
 
 class ClaimInOrder(Claim, frozen=True):
-    """`Claim`, with one task of a lane at a time, and none before those that were enqueued earlier."""
+    """`Claim`, with one task of a key at a time, and none before those that were enqueued earlier."""
 
     first_alone: ClassVar[bool] = False
 
@@ -215,20 +229,20 @@ class ClaimInOrder(Claim, frozen=True):
             tickets = yield step("DrawTickets", queue=self.queue, limit=wanted - len(leased))
             if not tickets:
                 break
-            loose = [id for id, lane, _ in tickets if lane is None]
-            lanes = sorted({lane for _, lane, ours in tickets if lane is not None and ours})
+            loose = [id for id, key, _ in tickets if key is None]
+            keys = sorted({key for _, key, ours in tickets if key is not None and ours})
             leased += yield step(
                 "LeaseFirst",
                 queue=self.queue,
                 worker=self.worker,
                 ids=loose,
-                lanes=lanes,
+                keys=keys,
                 lease=lease,
                 token=self.token,
                 max_attempts=max_attempts,
             )
-            if lanes:
-                yield step("HoldBack", queue=self.queue, lanes=lanes, limit=_HELD_BACK_AT_ONCE)
+            if keys:
+                yield step("HoldBack", queue=self.queue, keys=keys, limit=_HELD_BACK_AT_ONCE)
             if busy := [id for id, _, ours in tickets if not ours]:
                 yield step("PutOff", ids=busy)
             if len(leased) >= wanted:
@@ -236,24 +250,24 @@ class ClaimInOrder(Claim, frozen=True):
         return leased
 
 
-class AckInLane(Operation[bool], frozen=True):
-    """Finish a task of a lane and unblock the next one."""
+class AckInOrder(Operation[bool], frozen=True):
+    """Finish a task of a key and unblock the next one."""
 
     id: int
     token: int
     queue: str
-    lane: str
+    key: str
 
     def plan(self) -> Plan[bool]:
         """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
         done = bool((yield self) or (yield from Finish([(self.id, self.token, None)]).rows()))
         if done:
-            yield from unblock(self.queue, [self.lane])
+            yield from unblock(self.queue, [self.key])
         return done
 
 
-class Lookout(Probe, frozen=True):
-    """`ReadOutlook` for a worker that may be stopped, and then has to check as well."""
+class TasksOrStop(Probe, frozen=True):
+    """`TasksAhead` for a worker that may be stopped, and then has to check as well."""
 
     queue: str
     stopped: threading.Event
@@ -262,10 +276,10 @@ class Lookout(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"task:{self.queue}",)
 
-    def plan(self) -> Plan[Outlook]:
-        """Return the queue's outlook, or ready after a stop."""
-        rows = yield ReadOutlook(self.queue)
-        return Outlook(True) if self.stopped.is_set() else ReadOutlook(self.queue).decode(rows)
+    def plan(self) -> Plan[Readiness]:
+        """Return the queue's readiness, or ready after a stop."""
+        rows = yield TasksAhead(self.queue)
+        return Readiness(True) if self.stopped.is_set() else TasksAhead(self.queue).decode(rows)
 
 
 class ReadOutbox(Read[OutboxStats], frozen=True):
@@ -403,4 +417,4 @@ class ResultAhead(Probe, frozen=True):
         """The result.  A dying task announces itself under it too."""
         return (f"result:{self.id}",)
 
-    decode = outlook
+    decode = readiness

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..errors import QueueFull
 from ..values import Enqueued
-from . import Operation, Outlook, Plan, Probe, Rows
+from . import Operation, Plan, Probe, Readiness, Rows
 
 TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``.
@@ -123,8 +123,8 @@ class RoomAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"task:{self.queue}",)
 
-    def decode(self, rows: Rows) -> Outlook:
-        return Outlook(bool(rows[0][0]))
+    def decode(self, rows: Rows) -> Readiness:
+        return Readiness(bool(rows[0][0]))
 
 
 def check_batch(queue: str, count: int) -> Plan[bool]:

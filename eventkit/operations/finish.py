@@ -12,10 +12,10 @@ from typing import ClassVar
 from ..retry import delay_after
 from . import Operation, Plan, Procedure, Rows, flag, nothing
 
-_LANES = 1000
-"""The maximum number of lanes to unblock in one transaction, because a database may lock each of them.
+_UNBLOCKED_AT_ONCE = 1000
+"""The maximum number of keys to unblock in one transaction, because a database may lock each of them.
 
-After a purge, the tasks of further lanes become ready without a wake.
+After a purge, the tasks of further keys become ready without a wake.
 """
 
 Held = tuple[int, int]
@@ -60,7 +60,7 @@ class ForgetKeys(Operation[None], frozen=True):
 
 
 class Fail(Procedure[bool], frozen=True):
-    """Make a held task a dead letter, and copy it to the queue's dead_letter_to."""
+    """Mark a held task dead, and copy it to the queue's dead_letter_to."""
 
     id: int
     token: int
@@ -69,15 +69,15 @@ class Fail(Procedure[bool], frozen=True):
     decode = flag
 
     def steps(self) -> Plan[Rows]:
-        """Mark the task dead if the lease is still held, copy it, and unblock its lane."""
+        """Mark the task dead if the lease is still held, copy it, and unblock its key."""
         rows = yield MarkDead(self.id, self.token, self.reason, self.error)
-        for queue, lane in rows:
-            yield from SettleDead(queue, [self.id], [lane]).rows()
+        for queue, key in rows:
+            yield from SettleDead(queue, [self.id], [key]).rows()
         return rows
 
 
 class MarkDead(Operation[None], frozen=True):
-    """Make a held task a dead letter; return its queue and lane, or no row if the lease was lost."""
+    """Mark a held task dead; return its queue and its key in an ordered outbox, or no row if the lease was lost."""
 
     id: int
     token: int
@@ -86,29 +86,29 @@ class MarkDead(Operation[None], frozen=True):
 
 
 class Unblock(Operation[None], frozen=True):
-    """Make the first task of each lane ready if it was held back: its predecessor is gone, or may be."""
+    """Make the first task of each key ready if it was held back: its predecessor is gone, or may be."""
 
     queue: str
-    lanes: list[str]
+    keys: list[str]
 
 
-def unblock(queue: str, lanes: Iterable[str | None]) -> Plan[None]:
-    """Unblock the tasks that wait for tasks of these lanes; a task without a lane blocks no other."""
-    if ended := sorted({lane for lane in lanes if lane is not None}):
-        yield Unblock(queue, ended[:_LANES])
+def unblock(queue: str, keys: Iterable[str | None]) -> Plan[None]:
+    """Unblock the tasks that wait for tasks of these keys; a task without a key blocks no other."""
+    if ended := sorted({key for key in keys if key is not None}):
+        yield Unblock(queue, ended[:_UNBLOCKED_AT_ONCE])
 
 
 class SettleDead(Procedure[None], frozen=True):
-    """Copy the queue's tasks that have just died, and unblock their lanes."""
+    """Copy the queue's tasks that have just died, and unblock their keys."""
 
     queue: str
     ids: list[int]
-    lanes: list[str | None]
+    keys: list[str | None]
     decode = nothing
 
     def steps(self) -> Plan[Rows]:
         yield CopyDead(self.ids)
-        yield from unblock(self.queue, self.lanes)
+        yield from unblock(self.queue, self.keys)
         return []
 
 

@@ -10,7 +10,7 @@ import msgspec
 from .. import retry
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
-from ..values import ChannelSettings, DeadLetters, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
+from ..values import ChannelSettings, DeadTasks, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
 from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, step
 from .channel import Notify
 from .claim import Sweep
@@ -71,7 +71,7 @@ class PeekTasks(_ManyTasks, frozen=True):
 
 
 class ListDead(_ManyTasks, frozen=True):
-    """Read the queue's dead letters, newest first, after a sweep, which marks expired tasks dead."""
+    """Read the queue's dead tasks, newest first, after a sweep, which marks expired tasks dead."""
 
     writes: ClassVar[bool] = True
 
@@ -80,16 +80,16 @@ class ListDead(_ManyTasks, frozen=True):
         return self.decode((yield self))
 
 
-class GetJob(Read[TaskInfo[Any] | None], frozen=True):
-    """Read a job by its task's id, in any queue and state."""
+class GetWebhook(Read[TaskInfo[Any] | None], frozen=True):
+    """Read a webhook by its task's id, in any queue and state."""
 
     id: int
     codec: Codec = _PLAIN
     decode = _task
 
 
-class ListJobs(Read[list[TaskInfo[Any]]], frozen=True):
-    """Read jobs of all queues by id, all or those in one state, after the first *skip* of them."""
+class ListWebhooks(Read[list[TaskInfo[Any]]], frozen=True):
+    """Read webhooks of all queues by id, all or those in one state, after the first *skip* of them."""
 
     state: str | None
     limit: int
@@ -98,24 +98,20 @@ class ListJobs(Read[list[TaskInfo[Any]]], frozen=True):
     decode = _tasks
 
 
-class ListJobsOf(Read[list[TaskInfo[Any]]], frozen=True):
-    """Read jobs of one queue as `ListJobs` does, by another index."""
+class ListWebhooksOf(_ManyTasks, frozen=True):
+    """Read webhooks of one queue as `ListWebhooks` does, by another index."""
 
-    queue: str
     state: str | None
-    limit: int
     skip: int
-    codec: Codec = _PLAIN
-    decode = _tasks
 
 
-class FindQueues(Read[dict[int, str]], frozen=True):
-    """Find the queues of tasks by their ids, for existing tasks in any state."""
+class FindTokens(Read[dict[int, tuple[str, int]]], frozen=True):
+    """Find queue and token of the latest claim of tasks by their ids, for existing tasks in any state."""
 
     ids: list[int]
 
-    def decode(self, rows: Rows) -> dict[int, str]:
-        return dict(rows)
+    def decode(self, rows: Rows) -> dict[int, tuple[str, int]]:
+        return {id: (queue, token) for id, queue, token in rows}
 
 
 class ReadStats(Read[QueueStats], frozen=True):
@@ -164,17 +160,17 @@ class Cancel(Procedure[bool], frozen=True):
     def steps(self) -> Plan[Rows]:
         """Lock the task, delete it, and notify its worker."""
         found = yield FindToCancel(self.queue, self.id, self.running)
-        for lane, leased in found:
+        for key, leased in found:
             yield Revoke(self.id)
             yield from Remove([self.id]).rows()
-            yield from unblock(self.queue, [lane])
+            yield from unblock(self.queue, [key])
             if leased:
                 yield Notify(CANCELLED, encode_json({"queue": self.queue, "id": self.id}), None)
         return found
 
 
 class FindToCancel(Operation[None], frozen=True):
-    """Lock a waiting task, or with *running* a leased one; return its lane, and whether it is leased."""
+    """Lock a waiting task, or with *running* a leased one; return its ordered key, and whether it is leased."""
 
     writes: ClassVar[bool] = False
     queue: str
@@ -197,7 +193,7 @@ class Purge(Operation[int], frozen=True):
         yield step("ReserveKeysOfState", queue=self.queue, state=self.state, older_than=self.older_than)
         rows = yield self
         yield ForgetKeys(2 * len(rows))
-        yield from unblock(self.queue, [lane for lane, *_ in rows])
+        yield from unblock(self.queue, [key for key, *_ in rows])
         return len(rows)
 
 
@@ -232,14 +228,14 @@ class Drop(Operation[bool], frozen=True):
         return True
 
 
-class ListDeadByError(Operation[list[DeadLetters]], frozen=True):
+class ListDeadByError(Operation[list[DeadTasks]], frozen=True):
     """Count the queue's dead tasks by reason and error, highest first, after a sweep."""
 
     queue: str
     limit: int
-    decode = each(DeadLetters)
+    decode = each(DeadTasks)
 
-    def plan(self) -> Plan[list[DeadLetters]]:
+    def plan(self) -> Plan[list[DeadTasks]]:
         yield from Sweep(self.queue).plan()
         return self.decode((yield self))
 
@@ -335,7 +331,7 @@ class Configure(Operation[None], frozen=True):
         if most < (settings.max_attempts or MAX_ATTEMPTS):
             died = yield step("Exhaust", queue=self.queue, most=most)
             if died:
-                yield from SettleDead(self.queue, [id for id, _ in died], [lane for _, lane in died]).rows()
+                yield from SettleDead(self.queue, [id for id, _ in died], [key for _, key in died]).rows()
 
 
 class CreateQueue(Operation[bool], frozen=True):

@@ -13,7 +13,7 @@ from ..checks import as_datetime, moment
 from ..codec import Codec, decode_headers, encode_headers
 from ..cron import Cron, Interval, When, parse
 from ..values import FIRE, SCHEDULE, Fire, Schedule
-from . import Operation, Outlook, Plan, Probe, Read, Rows, first, first_time, flag, step
+from . import Operation, Plan, Probe, Read, Readiness, Rows, first, first_time, flag, step
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -137,9 +137,9 @@ class SchedulesAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return ("schedule:all",)
 
-    def decode(self, rows: Rows) -> Outlook:
+    def decode(self, rows: Rows) -> Readiness:
         ready, due, now = rows[0]
-        return Outlook(True, None, now) if ready else Outlook(False, due, now)
+        return Readiness(True, None, now) if ready else Readiness(False, due, now)
 
 
 def _schedule(codec: Codec, row: tuple[Any, ...]) -> Schedule:

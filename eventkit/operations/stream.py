@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 from ..codec import Codec, DecodeError, decode_headers
 from ..errors import Truncated
 from ..values import Consumer, Event
-from . import Operation, Origin, Outlook, Plan, Probe, Rows, column, first, first_or_none, flag, nothing
+from . import Operation, Origin, Plan, Probe, Readiness, Rows, column, first, first_or_none, flag, nothing
 from .position import Position, ReadPosition, VerifyPosition
 
 EventRow = tuple[str, str | None, str | None, str | None]
@@ -195,10 +195,10 @@ class EventsAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"event:{self.topic}",)
 
-    def decode(self, rows: Rows) -> Outlook:
-        """Return the outlook, with a delay if a committed event may not have settled yet."""
+    def decode(self, rows: Rows) -> Readiness:
+        """Return the readiness, with a delay if a committed event may not have settled yet."""
         ready, *moments = rows[0]
-        return Outlook(bool(ready), *moments)
+        return Readiness(bool(ready), *moments)
 
 
 class ReadHead(Operation[int], frozen=True):
@@ -365,9 +365,9 @@ class ConsumerAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return (f"consumer:{self.topic}:{self.consumer}",)
 
-    def decode(self, rows: Rows) -> Outlook:
+    def decode(self, rows: Rows) -> Readiness:
         until, now = rows[0]
-        return Outlook(until is None, until, now)
+        return Readiness(until is None, until, now)
 
 
 class ListConsumers(Operation[list[Consumer]], frozen=True):

@@ -184,7 +184,7 @@ class DropKeys(Operation[Rows], frozen=True):
 
 
 class DropDead(Operation[Rows], frozen=True):
-    """Delete dead letters whose retention by their queue has ended."""
+    """Delete dead tasks whose retention by their queue has ended."""
 
     limit: int = MOVED_AT_ONCE
 
@@ -237,7 +237,7 @@ def upkeep() -> Generator[Operation[Any], Any, Maintained]:
     yield from _exhaust(found, "moved", step("BoundLeases", limit=MOVED_AT_ONCE))
     for queue in (yield FindDueQueues()):
         yield from _exhaust(found, "moved", MoveDue(queue))
-    # Expired keys go before dead letters, whose deletion removes some uncounted.
+    # Expired keys go before dead tasks, whose deletion removes some uncounted.
     yield from _exhaust(found, "keys", DropKeys())
     yield from _exhaust(found, "done", step("DropDone", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "dead", DropDead())

@@ -20,7 +20,7 @@ from .. import checks
 from ..archive.files import Location
 from ..errors import EventkitError
 from ..kit import backend_of
-from ..operations.bulk import AddSums, ReadLake, ReadMark, Sum, skipped_in
+from ..operations.bulk import AddSums, ReadArchive, ReadMark, Sum, skipped_in
 from ..operations.tables import FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import HOUR, KINDS, STEPS, Report, reported
@@ -233,8 +233,8 @@ def rollup(spark: "SparkSession", url: str, topics: Iterable[str] | None = None)
 def _advance(spark: "SparkSession", connection: Connection, url: str, topic: str) -> Progress:
     for attempt in range(ATTEMPTS):
         after = connection.execute(ReadMark(f"rollup:{topic}"))
-        extent, lake = connection.execute(ReadExtent(topic)), connection.execute(ReadLake(topic))
-        covered = lake.covered if lake else 0
+        extent, archive = connection.execute(ReadExtent(topic)), connection.execute(ReadArchive(topic))
+        covered = archive.covered if archive else 0
         lost = extent.pruned_to if 0 < after < extent.pruned_to > covered else 0
         last = max(extent.head, covered)
         if last <= after:

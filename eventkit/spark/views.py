@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..archive.files import Location
 from ..kit import backend_of
-from ..operations.bulk import LakeFile, ReadLake
+from ..operations.bulk import ArchiveFile, ReadArchive
 from ..operations.stream import FindOffset
 from ..operations.tables import ListTopics, ReadExtent
 from ..protocols import Connection
@@ -85,8 +85,8 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
     """Return the events of *topic*, or a subset that contains all that *need* names; other columns are NULL."""
     # In this order: events that are pruned by now were archived before, or are lost.
     extent = connection.execute(ReadExtent(topic))
-    lake = connection.execute(ReadLake(topic))
-    covered = max(lake.covered if lake else 0, extent.pruned_to)
+    archive = connection.execute(ReadArchive(topic))
+    covered = max(archive.covered if archive else 0, extent.pruned_to)
     last = extent.head if need.last is None else min(need.last, extent.head)
     read = [name for name in TYPES if name in need.columns and name != "topic"] or ["offset"]
     schema = ", ".join(f"{name} {TYPES[name]}" for name in read)
@@ -98,8 +98,8 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
     if need.keys:
         options["key"] = json.dumps(need.keys)
     found = spark.read.format("eventkit").options(**options).schema(schema).load()
-    if lake and (files := [file.path for file in lake.files if _needed(file, need)]):
-        found = _archived(spark, Location(lake.location), files, schema).unionAll(found)
+    if archive and (files := [file.path for file in archive.files if _needed(file, need)]):
+        found = _archived(spark, Location(archive.location), files, schema).unionAll(found)
     return found.selectExpr(*(_column(name, kind, read, topic) for name, kind in TYPES.items()))
 
 
@@ -121,7 +121,7 @@ def overtaken(error: BaseException) -> bool:
     return "were to be read and are pruned" in reason_of(error)
 
 
-def _needed(file: LakeFile, need: Need) -> bool:
+def _needed(file: ArchiveFile, need: Need) -> bool:
     return (
         file.last > need.after
         and (need.last is None or file.first <= need.last)

@@ -2,15 +2,15 @@
 
 ::
 
-    job = Job(callback_url="https://example.com/hook", payload={"order": 42}, max_retries=5)
-    kit.queue(job.queue_name).enqueue_many([job.task()])
+    webhook = Webhook(callback_url="https://example.com/hook", payload={"order": 42}, max_retries=5)
+    kit.queue(webhook.queue_name).enqueue_many([webhook.task()])
 
     verify(request.body, request.headers, secret="…")        # in the receiver
 
 `eventkit.webhooks.call` is for workers and needs ``pip install 'eventkit-db[server]'``; the rest does not.
 """
 
-from .job import Call, Job, call_of
 from .signing import Replays, SignatureRefused, verify
+from .webhook import Call, Webhook, call_of
 
-__all__ = ["Call", "Job", "Replays", "SignatureRefused", "call_of", "verify"]
+__all__ = ["Call", "Replays", "SignatureRefused", "Webhook", "call_of", "verify"]

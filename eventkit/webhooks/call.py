@@ -1,4 +1,4 @@
-"""`Webhooks`: the task of an app that calls the URLs of webhook jobs."""
+"""`Webhooks`: the task of an app that calls the URLs of webhooks."""
 
 import asyncio
 import time
@@ -22,12 +22,12 @@ from ..handling import Permanent, Retry, Snooze
 from ..retry import Policy, delay_after, encode
 from ..values import Task
 from .guard import AddressRefused, Guard, GuardedNetwork
-from .job import CALL, DEFAULT_TIMEOUT_MS, LONGEST_TIMEOUT_MS, callable_url
-from .signing import ATTEMPT, JOB_ID, QUEUE, SIGNATURE, sign
+from .signing import ATTEMPT, QUEUE, SIGNATURE, WEBHOOK_ID, sign
+from .webhook import CALL, DEFAULT_TIMEOUT_MS, LONGEST_TIMEOUT_MS, callable_url
 
 AGAIN = frozenset({408, 425, 429})  # The 4xx statuses that another attempt may cure.
 LARGEST = 65_536  # The maximum number of bytes of a response body that are kept.
-MARGIN_MS = 15_000  # How much longer the lease of a job is than its timeout.
+MARGIN_MS = 15_000  # How much longer the lease of a webhook is than its timeout.
 
 _LONGEST_DELAY = 86_400.0
 _LONGEST = 60.0
@@ -39,7 +39,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The result of a job: the receiver's response.  Only the beginning of a longer *body* is kept."""
+    """The result of a webhook: the receiver's response.  Only the beginning of a longer *body* is kept."""
 
     status: int
     body: str
@@ -60,7 +60,7 @@ def judge(status: int, headers: Headers, attempt: int, retry: Policy | None) -> 
 
 
 def failed(error: str, attempt: int, retry: Policy | None, at_least: float | None = None) -> Retry:
-    """Return a `Retry` after the delay of the job's policy or the queue's, but not before *at_least* seconds."""
+    """Return a `Retry` after the delay of the webhook's policy or the queue's, but not before *at_least* seconds."""
     own = None if retry is None else delay_after(attempt, encode(retry)) / 1000
     if at_least is not None:
         return Retry(max(at_least, own or 0.0), error)
@@ -135,7 +135,7 @@ class _LoopState:
 
 
 class Webhooks:
-    """Calls the URLs of jobs in the workers of *app*, in all queues.
+    """Calls the URLs of webhooks in the workers of *app*, in all queues.
 
     *secret* signs the calls; pass several while rotating them.  *allow* are networks that may be called besides public
     addresses.  A worker makes at most *per_host* calls of one host at once.  *queue* is the default queue of the task.
@@ -208,20 +208,20 @@ class Webhooks:
             return response.status, response.headers, bytes(body)
 
     def _headers(self, task: Task[Any], url: str, body: bytes) -> list[tuple[bytes, bytes]]:
-        job = str(task.id)
+        webhook = str(task.id)
         headers = {
             "Host": urlsplit(url).netloc,
             "User-Agent": self._agent,
             "Accept": "*/*",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
-            JOB_ID: job,
+            WEBHOOK_ID: webhook,
             ATTEMPT: str(task.attempt),
             QUEUE: quote(task.queue, safe=" !#$&'()*+,-./:;<=>?@[]^_`{|}~"),
             **{name: task.headers[name] for name in _CARRIED if name in task.headers},
         }
         if self._secrets:
-            headers[SIGNATURE] = sign(body, secrets=self._secrets, subject=job)
+            headers[SIGNATURE] = sign(body, secrets=self._secrets, subject=webhook)
         return [(name.encode(), value.encode("ascii", "replace")) for name, value in headers.items()]
 
     def _state(self) -> _LoopState:

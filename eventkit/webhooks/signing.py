@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 TOLERANCE = 300.0  # The seconds by which a signature may be older, or newer, than the receiver's clock.
 
-JOB_ID, ATTEMPT, QUEUE, SIGNATURE = (
-    "X-Eventkit-Job-Id",
+WEBHOOK_ID, ATTEMPT, QUEUE, SIGNATURE = (
+    "X-Eventkit-Webhook-Id",
     "X-Eventkit-Attempt",
     "X-Eventkit-Queue",
     "X-Eventkit-Signature",
@@ -74,8 +74,8 @@ def _parts(signature: str | None) -> tuple[int, list[bytes]]:
 class Replays:
     """Remembers recent calls, so that `verify` refuses replays.
 
-    It remembers only the calls of its own process.  Several receiver processes record job ids in a shared database
-    instead: each attempt of a job has a new signature and is not a replay.
+    It remembers only the calls of its own process.  Several receiver processes record webhook ids in a shared database
+    instead: each attempt of a webhook has a new signature and is not a replay.
     """
 
     def __init__(self) -> None:
@@ -103,15 +103,15 @@ def verify(
     tolerance: float = TOLERANCE,
     replays: Replays | None = None,
 ) -> str:
-    """Verify a call and return the id of its job; raise `SignatureRefused` otherwise.
+    """Verify a call and return the id of its webhook; raise `SignatureRefused` otherwise.
 
     *body* is the raw body as received.  Of several secrets any one may match.  A signature older than *tolerance*
     seconds, or as far in the future, is refused; with *replays*, so is a call that was verified before.
     """
     given = {name.lower(): value for name, value in headers.items()}
-    job = given.get(JOB_ID.lower(), "")
+    webhook = given.get(WEBHOOK_ID.lower(), "")
     secrets = [secret] if isinstance(secret, str) else list(secret)
-    right = check(body, given.get(SIGNATURE.lower()), secrets=secrets, subject=job, tolerance=tolerance)
+    right = check(body, given.get(SIGNATURE.lower()), secrets=secrets, subject=webhook, tolerance=tolerance)
     if replays is not None and not replays.first(right, 2 * tolerance):
-        raise SignatureRefused(f"replayed call of job {job}: answer 2xx and do nothing")
-    return job
+        raise SignatureRefused(f"replayed call of webhook {webhook}: answer 2xx and do nothing")
+    return webhook

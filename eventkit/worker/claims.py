@@ -1,4 +1,4 @@
-"""Claiming tasks, from queues in turn and as many as there is room for, and keeping their leases."""
+"""Claiming tasks, from queues in their order and as many as there is room for, and keeping their leases."""
 
 import asyncio
 import logging
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codec import Codec
 from ..errors import EventkitError
-from ..handling import Rota
-from ..operations.claim import Claim, ReadOutlooks, fresh_token
+from ..handling import QueueOrder
+from ..operations.claim import Claim, TasksAheadInQueues, fresh_token
 from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..values import Task
@@ -124,8 +124,8 @@ class Intake:
         self._room = 0
         self._asked_at = 0.0
         self._codec = Codec(None, shared.connection.max_payload)
-        self._rota = Rota(shared.weights, self._claim)
-        self._probe = ReadOutlooks(tuple(shared.weights))
+        self._order = QueueOrder(shared.weights, self._claim)
+        self._probe = TasksAheadInQueues(tuple(shared.weights))
         counted = (shared.metrics.claims, shared.metrics.claimed, shared.metrics.lateness)
         self._cells: dict[str, Any] = {queue: [metric.of(queue) for metric in counted] for queue in shared.weights}
 
@@ -148,7 +148,7 @@ class Intake:
                 self._executor.changed.clear()
                 await self._executor.changed.wait()
                 continue
-            tasks = await self._recovery.through(self._claim_in_turn)
+            tasks = await self._recovery.through(self._claim_in_order)
             if tasks:
                 self._executor.take(tasks, self._asked_at)
                 # Let finished tasks be processed before the next claim.
@@ -156,11 +156,11 @@ class Intake:
             else:
                 await self._recovery.through(self._connection.sleep, self._probe, self._poll)
 
-    async def _claim_in_turn(self) -> list[Task[Any]]:
-        for claim in self._rota:
+    async def _claim_in_order(self) -> list[Task[Any]]:
+        for claim in self._order:
             self._asked_at = monotonic()
             tasks = await self._connection.execute(claim)
-            self._rota.note(claim, len(tasks))
+            self._order.record(claim, len(tasks))
             if tasks:
                 claims, claimed, lateness = self._cells[claim.queue]
                 claims.value += 1

@@ -120,7 +120,7 @@ class Subscriptions:
         counts("skipped").value += 1
 
     async def _skip(self, declaration: SubscriberDeclaration, event: Event[Any], error: Exception) -> None:
-        """Publish the event to the dead letters, and save the offset after it: both or neither."""
+        """Publish the event to the stream *dead_letters*, and save the offset after it: both or neither."""
         letters = self._kit.stream(declaration.dead_letters)
         async with self._kit.transaction() as tx:
             await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)

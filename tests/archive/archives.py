@@ -7,13 +7,13 @@ from pyarrow import parquet
 
 import eventkit
 from eventkit.archive.files import topic_folder
-from eventkit.operations.bulk import Lake, ListPaths, ReadLake
+from eventkit.operations.bulk import Archive, ListPaths, ReadArchive
 
 
-def manifest(kit: Any, topic: str = "orders") -> Lake:
+def manifest(kit: Any, topic: str = "orders") -> Archive:
     """Return the database's manifest of the archive."""
-    lake: Lake = kit._connection.execute(ReadLake(topic))
-    return lake
+    archive: Archive = kit._connection.execute(ReadArchive(topic))
+    return archive
 
 
 def archived(kit: Any, location: Path, topic: str = "orders") -> list[tuple[Any, ...]]:
@@ -66,7 +66,7 @@ def published(kit: Any, topic: str = "orders") -> list[tuple[Any, ...]]:
 def assert_nothing_else(kit: Any, location: Path, topic: str = "orders") -> None:
     """Check that the folder has the manifest's files and replaced ones, and nothing else."""
     there = {str(file.relative_to(location)) for file in location.rglob("*") if file.is_file()}
-    there = {path for path in there if not path.endswith("_turn.json")}
+    there = {path for path in there if not path.endswith("_lease.json")}
     known = set(kit._connection.execute(ListPaths(topic)))
     # A compaction killed after removing replaced files has not updated the manifest yet.
     assert {file.path for file in manifest(kit, topic).files} <= there <= known

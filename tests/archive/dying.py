@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from eventkit import arrow
-from eventkit.archive import archiver, replayer, turn
+from eventkit.archive import archiver, lease, replayer
 from eventkit.archive.files import Store
-from eventkit.archive.turn import Listing
+from eventkit.archive.lease import Listing
 from eventkit.kit import backend_of
 from eventkit.operations import Operation, Plan, Rows, Scope
 
@@ -114,7 +114,7 @@ def work(url: str, folder: str, what: str, last: int) -> None:
         for name in ("begin", "finish", "remove", "_settle"):
             setattr(Store, name, stepping(getattr(Store, name), steps))
     archiver._STEP_ROWS, arrow._FIRST, arrow.ROWS = 20, 10, 10
-    turn._GRACE = 0
+    lease._GRACE = 0
     if what == "replay":
         replayer._ROWS = 7
         replayer.replay(url, "orders", to_topic="again")

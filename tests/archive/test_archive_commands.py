@@ -46,7 +46,7 @@ def test_an_archive_is_kept_as_the_table_that_was_asked_for(kit: Any, commands: 
     assert "has format iceberg, not delta" in commands.refusal(1, "archive", "orders", "--format", "delta")
 
 
-def test_bad_input_is_told_in_a_line(kit: Any, commands: Commands, location: Path) -> None:
+def test_bad_input_is_an_error_of_one_line(kit: Any, commands: Commands, location: Path) -> None:
     """The line names the remedy."""
     publish(kit, 1)
     assert "pass a TOPIC and --to FOLDER" in commands.refusal(2, "archive")

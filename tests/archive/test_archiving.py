@@ -15,9 +15,9 @@ from archive.archives import archived, assert_nothing_else, manifest, publish, p
 import eventkit
 from eventkit import EventkitError, Truncated, archive, arrow
 from eventkit.archive import archiver
-from eventkit.archive.turn import Turn
+from eventkit.archive.lease import ArchiveLease
 from eventkit.conformance.clauses import proves
-from eventkit.operations.bulk import ExtendLake, LakeFile
+from eventkit.operations.bulk import ArchiveFile, ExtendArchive
 from eventkit.operations.position import ReadPosition
 from eventkit.testing import advance
 
@@ -100,8 +100,8 @@ def test_large_events_are_read_few_at_a_time(
 def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Path) -> None:
     """Later writes of the earlier one are refused, and its files removed."""
     publish(kit, 3)
-    earlier = Turn(kit._connection, "orders", location)
-    later = Turn(kit._connection, "orders", location)
+    earlier = ArchiveLease(kit._connection, "orders", location, None)
+    later = ArchiveLease(kit._connection, "orders", location, None)
     read = kit._connection.execute(ReadPosition("orders", 0))
     for operation in (lambda: earlier.extend(9, [], read), lambda: earlier.swap([], [])):
         with pytest.raises(EventkitError, match="another process has begun to archive topic 'orders'"):
@@ -113,13 +113,13 @@ def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Pa
 def test_a_manifest_goes_on_from_what_it_is(kit: Any, url: str, location: Path) -> None:
     """Any other start is refused, for every caller: no range is left out, and no file replaces a different one."""
     publish(kit, 3)
-    turn = Turn(kit._connection, "orders", location)
+    lease = ArchiveLease(kit._connection, "orders", location, None)
     files = manifest(kit).files
-    one = LakeFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
+    one = ArchiveFile("a", "2026-01-31", 1, 9, 9, 1, 0, 0)
     read = kit._connection.execute(ReadPosition("orders", 0))
-    assert kit._connection.execute(ExtendLake("orders", turn.epoch, 5, 9, [one], read)) is False
+    assert kit._connection.execute(ExtendArchive("orders", lease.epoch, 5, 9, [one], read)) is False
     with pytest.raises(EventkitError, match="1 of the files to be replaced were retired meanwhile: compact again"):
-        turn.swap([one], [one._replace(path="b")])
+        lease.swap([one], [one._replace(path="b")])
     assert (manifest(kit).covered, manifest(kit).files) == (0, files)
 
 
@@ -174,7 +174,7 @@ def test_prune_leaves_what_has_come_meanwhile(kit: Any, url: str, location: Path
 
 
 @proves("D13")
-def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, location: Path) -> None:
+def test_events_pruned_before_they_were_archived_are_an_error(kit: Any, url: str, location: Path) -> None:
     """The error has the range; an option continues without it."""
     publish(kit, 3)
     archive.archive(url, "orders", to=location)
@@ -253,7 +253,7 @@ def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) 
     assert state() == ("archive:orders", "done", 3, 0, None)
 
 
-def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:
+def test_bad_input_is_an_error_of_one_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:
     """The line names the remedy."""
     publish(kit, 1)
     file = tmp_path / "file"

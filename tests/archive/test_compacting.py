@@ -11,7 +11,7 @@ from eventkit import archive
 from eventkit.archive import archiver
 from eventkit.archive.archiver import crowds
 from eventkit.conformance.clauses import proves
-from eventkit.operations.bulk import LakeFile, ListPaths
+from eventkit.operations.bulk import ArchiveFile, ListPaths
 from eventkit.testing import advance
 
 
@@ -35,14 +35,14 @@ def test_many_small_files_become_one(kit: Any, url: str, location: Path) -> None
 @pytest.mark.parametrize("size", [1_000, 300_000, 5_000_000])
 def test_an_event_is_written_a_few_times_at_most(size: int) -> None:
     """This holds for any number of runs, until its file is large; and there are never many files."""
-    files: list[LakeFile] = []
+    files: list[ArchiveFile] = []
     written = 0
     for number in range(2_000):
-        files.append(LakeFile(f"{number}", "2026-01-31", number, number, 1, size, 0, 0))
+        files.append(ArchiveFile(f"{number}", "2026-01-31", number, number, 1, size, 0, 0))
         for crowd in crowds(files):
-            merged = LakeFile("m", "2026-01-31", crowd[0].first, crowd[-1].last, 1, sum(f.bytes for f in crowd), 0, 0)
-            written += merged.bytes
-            files = sorted([file for file in files if file not in crowd] + [merged], key=lambda file: file.first)
+            made = ArchiveFile("m", "2026-01-31", crowd[0].first, crowd[-1].last, 1, sum(f.bytes for f in crowd), 0, 0)
+            written += made.bytes
+            files = sorted([file for file in files if file not in crowd] + [made], key=lambda file: file.first)
     small = [file for file in files if file.bytes < archiver.TARGET]
     assert len(small) < 60
     assert written < 8 * 2_000 * size + 2_000 * archiver._SMALL

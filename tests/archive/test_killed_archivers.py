@@ -73,7 +73,7 @@ def steps_to(dying: Dying, before: Callable[[], object], share: int) -> Iterator
 @proves("D11")
 @pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, location: Path, share: int) -> None:
-    """It is killed at each step of taking a turn, writing files, and adding them to the manifest."""
+    """It is killed at each step of taking the lease, writing files, and adding them to the manifest."""
     with dying_at(url, location, "archive") as dying:
         kills = list(steps_to(dying, lambda: publish(kit, 12), share))
     assert kills[-1] > 30
@@ -104,7 +104,7 @@ def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, locat
     ("what", "share"), [("list", 2), *(pytest.param(what, 1, marks=pytest.mark.slow) for what in ("list", "compact"))]
 )
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_a_table_has_everything_once_whoever_is_killed(
+def test_a_table_has_everything_once_after_a_kill(
     kit: Any, url: str, location: Path, format: Any, what: str, share: int
 ) -> None:
     """Between the commits of the manifest and the table it is unchanged, and the next run updates it."""

@@ -14,7 +14,7 @@ from pyiceberg.table import StaticTable
 from eventkit import EventkitError, archive
 from eventkit.archive import iceberg
 from eventkit.archive.files import Store, topic_folder
-from eventkit.archive.turn import Listing
+from eventkit.archive.lease import Listing
 from eventkit.conformance.clauses import proves
 from eventkit.testing import advance
 
@@ -138,8 +138,8 @@ def test_a_table_that_is_lost_or_damaged_is_written_anew(kit: Any, url: str, loc
 @proves("D20")
 @formats
 @on_sqlite
-def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, location: Path, format: Any) -> None:
-    """Its turn has ended between reading the manifest and committing."""
+def test_an_archiver_with_an_older_manifest_changes_nothing(kit: Any, url: str, location: Path, format: Any) -> None:
+    """Its lease has ended between reading the manifest and committing."""
     publish(kit, 3)
     archive.archive(url, "orders", to=location, format=format)
     late, store = Listing(Store(str(location)), "orders", format), []
@@ -160,7 +160,7 @@ def test_whoever_has_an_older_manifest_changes_nothing(kit: Any, url: str, locat
 @proves("D20")
 @formats
 @on_sqlite
-def test_whatever_a_topic_is_called(kit: Any, url: str, location: Path, format: Any) -> None:
+def test_any_name_of_a_topic_works_or_is_refused(kit: Any, url: str, location: Path, format: Any) -> None:
     """Any name works or is refused in a line, before anything exists; a topic without events is an empty table."""
     publish(kit, 3, "a/b é#?")
     if format == "delta":

@@ -13,7 +13,7 @@ from eventkit import EventkitError, archive
 from eventkit.archive import replayer
 from eventkit.archive.files import Store, merged
 from eventkit.conformance.clauses import proves
-from eventkit.operations.bulk import ReadLake
+from eventkit.operations.bulk import ReadArchive
 from eventkit.testing import advance
 
 DAY = 86_400
@@ -129,7 +129,7 @@ def test_days_that_overlap_come_in_the_order_of_offsets(kit: Any, url: str, loca
         later = "created_at + 86400000" if url.startswith("sqlite") else "created_at + interval '1 day'"
         tx.execute(f"UPDATE {schema}eventkit_event SET created_at = {later} WHERE id % 3 = 0")
     assert archive.archive(url, "orders", to=location).files == 2
-    files = kit._connection.execute(ReadLake("orders")).files
+    files = kit._connection.execute(ReadArchive("orders")).files
     tables = list(merged(Store(str(location)), files))
     offsets = [offset for table in tables for offset in table["offset"].to_pylist()]
     assert offsets == [row[0] for row in published(kit)]

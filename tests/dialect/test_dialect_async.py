@@ -118,7 +118,7 @@ def test_a_stream_that_was_left_holds_nothing_up(path):
     run(path, main)
 
 
-def test_who_waits_for_a_lock_does_not_hold_up_the_loop(path):
+def test_waiting_for_a_lock_does_not_block_the_loop(path):
     """Other tasks go on; the waiting one gets the lock when it is free, or an OperationalError after `timeout`."""
 
     async def main(engine: AsyncEngine) -> None:

@@ -72,7 +72,7 @@ def test_waiting_for_a_lock_can_be_cancelled(path, begin):
 
 
 @leaking
-def test_whatever_is_cancelled_transactions_are_whole_and_no_lock_is_left(path):
+def test_a_cancelled_transaction_is_whole_and_leaves_no_lock(path):
     """Tasks cancelled at any moment have written both of their rows or none, and released what they used."""
 
     async def write(engine: AsyncEngine, number: int) -> None:

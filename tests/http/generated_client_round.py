@@ -5,7 +5,7 @@ import sys
 
 
 def goes_round(client: object) -> None:
-    """Send a message through a queue and events through a stream, and make a refused call."""
+    """Send a task through a queue and events through a stream, and make a refused call."""
 
     def call(tag: str, operation: str, **given: object) -> object:
         """Return the answer of an operation of the client."""
@@ -15,8 +15,8 @@ def goes_round(client: object) -> None:
     models = importlib.import_module("generated.models")
     queue = call("queues", "create_queue", body=models.NewQueue(name="emails", lease=60))
     assert queue.name == "emails"
-    message = models.NewMessage(payload={"to": "ann"}, priority=3)
-    accepted = call("queues", "add_messages", queue="emails", body=message)
+    task = models.NewTask(payload={"to": "ann"}, priority=3)
+    accepted = call("queues", "add_tasks", queue="emails", body=task)
     [taken] = call("queues", "poll", queue="emails", batch=5)
     assert (taken.id, taken.payload, taken.priority) == (accepted.id, {"to": "ann"}, 3)
     [outcome] = call("queues", "ack", queue="emails", body=models.Held(id=taken.id, token=taken.token))

@@ -82,7 +82,7 @@ def test_every_page_is_there_without_a_script(browser: Browser, filled: dict[str
 
 
 @proves("E11")
-def test_a_task_tells_what_it_went_through(browser: Browser, filled: dict[str, Any]) -> None:
+def test_the_page_of_a_task_shows_its_steps(browser: Browser, filled: dict[str, Any]) -> None:
     """A finished task is found too."""
     page = browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}")
     steps = re.findall(r'<span class="what">(\w+)</span>', page)

@@ -24,8 +24,8 @@ filled, browser = browsing.filled, browsing.browser
 
 
 @proves("E13")
-def test_dead_letters_are_requeued_edited_and_deleted(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
-    """Actions apply to one dead letter, all of an error, or all of a queue."""
+def test_dead_tasks_are_requeued_edited_and_deleted(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
+    """Actions apply to one dead task, all of an error, or all of a queue."""
     queue = served.kit.queue("emails")
     browser.send(browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}"), "edit", payload='{"to": "edited" }')
     task = served.ask(queue.get(filled["dead"]))
@@ -49,7 +49,7 @@ def test_dead_letters_are_requeued_edited_and_deleted(browser: Browser, served: 
 
 @proves("E13")
 def test_an_edited_payload_is_a_payload(browser: Browser, served: Served, filled: dict[str, Any]) -> None:
-    """Invalid JSON or too large a payload is refused, and the dead letter is unchanged."""
+    """Invalid JSON or too large a payload is refused, and the dead task is unchanged."""
     page = browser.get(f"/dashboard/task?queue=emails&id={filled['dead']}")
     for text in ("{", '{"a": NaN}', "[" * 100 + "]" * 100, '"' + "x" * 600_000 + '"'):
         browser.send(page, "edit", 422, payload=text)
@@ -121,7 +121,7 @@ async def guard(connection: Any, access: Access) -> None:
 
 
 @proves("E13")
-def test_the_key_says_who_may_look_and_who_may_act(served: Served, filled: dict[str, Any]) -> None:
+def test_the_key_permits_reading_or_acting(served: Served, filled: dict[str, Any]) -> None:
     """The service asks for a missing key, hides it from scripts, and accepts it for pages alone."""
     browser = entered(served, guard=guard)
     asked = served("GET", "/dashboard/queue?name=emails")

@@ -77,12 +77,12 @@ def test_the_dashboard_in_a_browser(chromium: Any, served: Started, filled: dict
         queue.fail(task, "another")
         page.locator(".tile.dead .value", has_text="5").wait_for()
 
-        # By keyboard alone: skip to the content, along the pages, to a dead letter's kind.
+        # By keyboard alone: skip to the content, along the pages, to a dead task's kind.
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
-        page.get_by_role("navigation", name="Pages").get_by_role("link", name="Dead letters").press("Enter")
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name="Dead tasks").press("Enter")
         page.get_by_role("link", name="ConnectionRefused: by mail.internal").press("Enter")
         page.wait_for_url("**group=**")
 
@@ -105,7 +105,7 @@ def test_the_dashboard_in_a_browser(chromium: Any, served: Started, filled: dict
         page.get_by_text("Delete all…").press("Enter")
         assert queue.stats().dead == 4
         page.get_by_role("button", name="Delete all", exact=True).press("Enter")
-        page.get_by_text("No dead letters").wait_for()
+        page.get_by_text("No dead tasks").wait_for()
         assert queue.stats().dead == 0
 
         # Updates can be stopped, and started again.

@@ -22,7 +22,7 @@ def url(request: pytest.FixtureRequest, tmp_path: object) -> str:
 def queue(served: Served) -> Iterator[str]:
     """Return an empty queue."""
     served("POST", "/queues", json={"name": "q"})
-    yield "/queues/q/messages"
+    yield "/queues/q/tasks"
     assert served("GET", "/queues/q/stats").json()["ready"] == 0
 
 

@@ -68,7 +68,7 @@ def guarded(url: str) -> Iterator[Callable[..., Guarded]]:
 
 
 ASKED = (
-    ("produce", "POST", "/queues/emails/messages", {"payload": 1}),
+    ("produce", "POST", "/queues/emails/tasks", {"payload": 1}),
     ("consume", "GET", "/queues/emails", None),
     ("admin", "PATCH", "/queues/emails", {"max_attempts": 5}),
     ("consume", "GET", "/queues", None),
@@ -108,7 +108,7 @@ def test_a_key_may_do_what_its_scopes_say(guarded: Callable[..., Guarded], scope
 
 
 @proves("E18")
-def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarded]) -> None:
+def test_a_request_without_a_valid_key_is_refused(guarded: Callable[..., Guarded]) -> None:
     """The answer is 401 without a reason; open paths are open to all."""
     service = guarded()
     key, revoked, expired = service.key("admin"), service.key("admin"), service.key("admin", expires=0.001)
@@ -116,7 +116,7 @@ def test_without_a_key_that_counts_nobody_comes_in(guarded: Callable[..., Guarde
     time.sleep(0.05)
     wrong = f"{key[:-1]}{'0' if key[-1] != '0' else '1'}"
     other = f"ek_{'0' * 16}_{key[-64:]}"
-    for method, path in (("GET", "/queues"), ("POST", "/queues/emails/messages"), ("DELETE", "/queues/emails")):
+    for method, path in (("GET", "/queues"), ("POST", "/queues/emails/tasks"), ("DELETE", "/queues/emails")):
         for text in (wrong, other, revoked, expired, "", "ek_", key.upper(), "é" * 5):
             answer = service.ask(method, path, headers={"Authorization": f"Bearer {text}".encode()})
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), text
@@ -183,7 +183,7 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     """A signature covers method, path and idempotency key, and expires; reading calls need none."""
     service = guarded(body_secrets=["one", "two"], open_without_keys=True)
     service.do(lambda: service.kit.queue("emails").configure(max_attempts=3))
-    body, path = b'{"payload": 1}', "/queues/emails/messages"
+    body, path = b'{"payload": 1}', "/queues/emails/tasks"
 
     def answer(signature: str | None, body: bytes = body, path: str = path, **more: str) -> int:
         headers = {"Content-Type": "application/json"} | ({"X-Eventkit-Signature": signature} if signature else {})
@@ -198,7 +198,7 @@ def test_bodies_may_have_to_be_signed(guarded: Callable[..., Guarded]) -> None:
     assert answer(sign(body, secrets=["three"], subject=f"POST {path}")) == 401
     assert answer(sign(body, secrets=["one"], subject=f"POST {path}", at=time.time() - 301)) == 401
     assert answer(signed, body=body + b" ") == 401
-    assert answer(signed, path="/queues/orders/messages") == 401
+    assert answer(signed, path="/queues/orders/tasks") == 401
     assert answer(signed, path=f"{path}?more=1") == 401
     keyed = sign(body, secrets=["one"], subject=f"POST {path}\norder-7\n")
     assert answer(keyed, idempotency_key="order-7") == 201
@@ -220,12 +220,12 @@ def test_nothing_secret_is_in_the_log(url: str, tmp_path: Path, monkeypatch: pyt
     service = Started(url, tmp_path, "--webhooks", "default", "--canary")
     try:
         body = b'{"payload": "PAYLOAD"}'
-        signature = sign(body, secrets=["BODYSECRET"], subject="POST /queues/emails/messages")
+        signature = sign(body, secrets=["BODYSECRET"], subject="POST /queues/emails/tasks")
         headers = {"Authorization": f"Bearer {key}", "X-Eventkit-Signature": signature}
         with httpx.Client(base_url=service.address, headers=headers) as client:
             for content in (body, body + b" ", b"\xff PAYLOAD"):
                 headers = {"Content-Type": "application/json"}
-                statuses.append(client.post("/queues/emails/messages", content=content, headers=headers).status_code)
+                statuses.append(client.post("/queues/emails/tasks", content=content, headers=headers).status_code)
             client.get("/queues/emails/PAYLOAD?token=PAYLOAD")
             client.get("/queues", headers={"Authorization": f"Bearer {key[:-1]}"})
         assert statuses == [201, 401, 401]
@@ -255,7 +255,7 @@ def test_a_service_for_others_takes_a_key(tmp_path: Path) -> None:
 
 
 @proves("E19")
-def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None:
+def test_actions_of_administrators_are_recorded(guarded: Callable[..., Guarded]) -> None:
     """Each action has one event with its key; reading, producing and refused calls have none."""
     service = guarded()
     key = service.key("admin", "produce", "consume")
@@ -265,7 +265,7 @@ def test_what_administrators_do_is_told(guarded: Callable[..., Guarded]) -> None
         ("POST", "/queues", {"name": "emails"}, 201),
         ("POST", "/queues", {"name": "emails"}, 409),
         ("PATCH", "/queues/emails", {"max_attempts": 5}, 200),
-        ("POST", "/queues/emails/messages", {"payload": 1}, 201),
+        ("POST", "/queues/emails/tasks", {"payload": 1}, 201),
         ("GET", "/queues/emails", None, 200),
         ("POST", "/queues/emails/pause", None, 200),
         ("POST", "/schedules", schedule, 201),
@@ -294,14 +294,14 @@ def statuses(service: Guarded, key: Any, *asked: tuple[str, str, Any]) -> list[i
 
 
 @proves("E18")
-def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
-    """Without the right to produce to a queue, a key cannot fill it by a job, a schedule or dead letters."""
+def test_webhooks_and_schedules_take_the_right_to_their_queue(guarded: Callable[..., Guarded]) -> None:
+    """Without the right to produce to a queue, a key cannot fill it by a webhook, a schedule or dead tasks."""
     service = guarded()
-    key = service.key("produce:job", "admin:schedule", "admin:queue:hooks")
+    key = service.key("produce:webhook", "admin:schedule", "admin:queue:hooks")
     boss = service.key("admin")
     for queue, status in (("hooks", 201), ("emails", 403)):
-        job = {"callback_url": "https://example.com/", "queue_name": queue}
-        assert service.ask("POST", "/jobs", key, json=job).status_code == status
+        webhook = {"callback_url": "https://example.com/", "queue_name": queue}
+        assert service.ask("POST", "/webhooks", key, json=webhook).status_code == status
         schedule = {"name": queue, "cron_expression": "@every 1h", "queue_name": queue}
         assert service.ask("POST", "/schedules", key, json=schedule).status_code == status
         assert service.ask("POST", "/schedules", boss, json=schedule).status_code in (201, 409)
@@ -316,25 +316,26 @@ def test_jobs_and_schedules_take_the_right_to_their_queue(guarded: Callable[...,
 
 
 @proves("E18")
-def test_a_job_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[..., Guarded]) -> None:
-    """It is readable with the right to its jobs or its queue, or by the key that made it; admins can end it."""
+def test_a_webhook_is_for_those_of_its_queue_and_for_its_creator(guarded: Callable[..., Guarded]) -> None:
+    """It is readable with the right to its webhooks or its queue, or by the key that made it; admins can end it."""
     service = guarded()
-    maker, other = (service.key("produce:job", "produce:queue") for _ in range(2))
+    maker, other = (service.key("produce:webhook", "produce:queue") for _ in range(2))
     made = {}
     for queue in ("hooks", "emails"):
-        job = {"callback_url": "https://example.com/", "queue_name": queue, "payload": queue}
-        made[queue] = service.ask("POST", "/jobs", maker, json=job).json()["id"]
-    for scope in ("consume:job:hooks", "consume:queue:hooks", "admin:queue:ho*"):
+        webhook = {"callback_url": "https://example.com/", "queue_name": queue, "payload": queue}
+        made[queue] = service.ask("POST", "/webhooks", maker, json=webhook).json()["id"]
+    for scope in ("consume:webhook:hooks", "consume:queue:hooks", "admin:queue:ho*"):
         key = service.key(scope)
-        assert statuses(service, key, *(("GET", f"/jobs/{id}", None) for id in made.values())) == [200, 403]
-        lists = [("GET", f"/jobs{query}", None) for query in ("?queue=hooks", "?queue=emails", "")]
+        assert statuses(service, key, *(("GET", f"/webhooks/{id}", None) for id in made.values())) == [200, 403]
+        lists = [("GET", f"/webhooks{query}", None) for query in ("?queue=hooks", "?queue=emails", "")]
         assert statuses(service, key, *lists) == [200, 403, 403]
-    asked = [("GET", f"/jobs/{id}", None) for id in made.values()]
+    asked = [("GET", f"/webhooks/{id}", None) for id in made.values()]
     assert [statuses(service, key, *asked) for key in (maker, other)] == [[200, 200], [403, 403]]
-    for key, status in ((maker, 403), (service.key("consume:job"), 403), (service.key("admin:job:hooks"), 204)):
-        assert statuses(service, key, ("DELETE", f"/jobs/{made['hooks']}", None)) == [status]
-    assert statuses(service, service.key("admin:job:hooks"), ("POST", f"/jobs/{made['emails']}/retry", None)) == [403]
-    assert statuses(service, service.key("produce:job:hooks", "produce:queue"), ("POST", "/jobs", job)) == [403]
+    for key, status in ((maker, 403), (service.key("consume:webhook"), 403), (service.key("admin:webhook:hooks"), 204)):
+        assert statuses(service, key, ("DELETE", f"/webhooks/{made['hooks']}", None)) == [status]
+    admin, producer = service.key("admin:webhook:hooks"), service.key("produce:webhook:hooks", "produce:queue")
+    assert statuses(service, admin, ("POST", f"/webhooks/{made['emails']}/retry", None)) == [403]
+    assert statuses(service, producer, ("POST", "/webhooks", webhook)) == [403]
 
 
 @proves("E18")
@@ -347,24 +348,24 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
         ("GET", "/streams/eventkit.tasks/events", None),
         ("POST", "/locks/eventkit:schedules/acquire", {}),
         ("POST", "/limits/eventkit.key:1/window", {"limit": 1, "per_s": 60}),
-        ("POST", "/queues/eventkit.x/messages", {"payload": 1}),
+        ("POST", "/queues/eventkit.x/tasks", {"payload": 1}),
         ("POST", "/channels/eventkit:ready", {"payload": 1}),
     ]
     key = service.key("produce", "consume", "admin:queue", "admin:stream:eventkit.*", "admin:lock", "admin:limit")
     assert statuses(service, key, *asked) == [403] * len(asked)
     others = [(method, path.replace("eventkit", "eventki"), body) for method, path, body in asked]
     assert statuses(service, key, *others) == [201, 200, 200, 200, 404, 201]
-    job = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
+    webhook = {"callback_url": "https://example.com/", "queue_name": "eventkit.x"}
     schedule = {"name": "s", "cron_expression": "@every 1h", "queue_name": "eventkit.x"}
     may = service.key("produce", "admin:schedule", "admin:queue")
-    more: list[tuple[str, str, Any]] = [("POST", "/jobs", job), ("POST", "/schedules", schedule)]
+    more: list[tuple[str, str, Any]] = [("POST", "/webhooks", webhook), ("POST", "/schedules", schedule)]
     assert statuses(service, may, *more, ("PATCH", "/queues/q", {"dead_letter_to": "eventkit.x"})) == [403] * 3
     assert statuses(service, service.key("admin"), *more, *asked[1:]) == [201, 201, 200, 200, 200, 201, 201]
 
 
 @proves("E1", "E18")
 def test_a_lease_is_ended_by_way_of_its_own_queue(guarded: Callable[..., Guarded]) -> None:
-    """A right to another queue includes neither its messages nor the results of its tasks."""
+    """A right to another queue includes neither its tasks nor the results of its tasks."""
     service = guarded()
     for name in ("emails", "orders"):
         service.do(lambda name=name: service.kit.queue(name).enqueue(name))

@@ -89,13 +89,13 @@ def test_a_poll_answers_as_soon_as_there_is_something(shared: Started, kit: even
         time.sleep(0.5)
         kit.queue(name).enqueue("now")
         began = time.monotonic()
-        assert [message["payload"] for message in poll.result(20).json()] == ["now"]
+        assert [task["payload"] for task in poll.result(20).json()] == ["now"]
         assert time.monotonic() - began < 5
 
 
 @proves("E4")
-def test_a_client_that_is_gone_has_no_message(shared: Started, kit: eventkit.EventKit, name: str) -> None:
-    """A message claimed for a closed poll goes to the next one, with no attempt spent."""
+def test_a_client_that_is_gone_has_no_task(shared: Started, kit: eventkit.EventKit, name: str) -> None:
+    """A task claimed for a closed poll goes to the next one, with no attempt spent."""
     kit.queue(name).configure(lease=600)
     rest = "Host: localhost\r\nContent-Length: 0"
     for _ in range(5):
@@ -104,8 +104,8 @@ def test_a_client_that_is_gone_has_no_message(shared: Started, kit: eventkit.Eve
             time.sleep(0.2)
     time.sleep(0.3)
     kit.queue(name).enqueue("kept")
-    [message] = httpx.post(f"{shared.address}/queues/{name}/poll?wait_s=10", timeout=30).json()
-    assert (message["payload"], message["attempt"]) == ("kept", 1)
+    [task] = httpx.post(f"{shared.address}/queues/{name}/poll?wait_s=10", timeout=30).json()
+    assert (task["payload"], task["attempt"]) == ("kept", 1)
 
 
 @proves("E5")
@@ -218,7 +218,7 @@ def test_a_key_that_ends_takes_its_streams_along(shared: Started, kit: eventkit.
 
 @pytest.mark.parametrize("settings", ["slow_reader = 1.0"])
 @proves("E6")
-def test_a_client_that_does_not_read_is_let_go_of(shared: Started, kit: eventkit.EventKit, name: str) -> None:
+def test_a_client_that_does_not_read_is_disconnected(shared: Started, kit: eventkit.EventKit, name: str) -> None:
     """The server buffers nothing for it meanwhile."""
     big = kit.stream(name)
     address = ("127.0.0.1", int(shared.address.rpartition(":")[2]))
@@ -240,7 +240,7 @@ def test_a_client_that_does_not_read_is_let_go_of(shared: Started, kit: eventkit
         b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{",
     ],
 )
-def test_who_takes_too_long_to_ask_is_let_go_of(shared: Started, beginning: bytes) -> None:
+def test_a_client_that_sends_too_slowly_is_disconnected(shared: Started, beginning: bytes) -> None:
     """The connection is closed before the first byte, in the headers and in the body, even if bytes arrive slowly."""
     with socket.create_connection(("127.0.0.1", int(shared.address.rpartition(":")[2]))) as slow:
         slow.sendall(beginning)
@@ -274,7 +274,7 @@ def test_a_body_that_is_too_large_is_refused_as_it_comes(shared: Started) -> Non
 
 
 @proves("E7")
-def test_told_to_end_it_answers_whoever_waits(started: Started, own_kit: eventkit.EventKit, tmp_path: Path) -> None:
+def test_shutdown_answers_waiting_requests(started: Started, own_kit: eventkit.EventKit, tmp_path: Path) -> None:
     """Long-polls come back empty, streams of events end, nothing is lost, and the exit code is 0."""
     own_kit.queue("q").configure(lease=600)
     with ThreadPoolExecutor(20) as pool:

@@ -1,4 +1,4 @@
-"""Streams, channels, jobs, schedules, results, locks and limits over HTTP."""
+"""Streams, channels, webhooks, schedules, results, locks and limits over HTTP."""
 
 import asyncio
 import re
@@ -49,33 +49,33 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
     assert list(served("GET", "/streams").json()) == ["eventkit.audit", "s"]
 
 
-def test_a_job_is_a_task_that_calls(served: Served) -> None:
+def test_a_webhook_is_a_task_that_calls(served: Served) -> None:
     """It is created, shown, listed, cancelled, and retried when it is dead."""
     body = {"callback_url": "https://example.com/hook", "queue_name": "calls", "payload": {"a": 1}, "max_retries": 4}
-    made = served("POST", "/jobs", json=body | {"idempotency_key": "k", "delay_ms": 60_000})
-    job = made.json()
-    assert (made.status_code, job["status"], job["max_retries"]) == (201, "scheduled", 4)
-    again = served("POST", "/jobs", json=body | {"idempotency_key": "k"})
-    assert (again.status_code, again.json()["id"]) == (200, job["id"])
-    other = served("POST", "/jobs", json={"callback_url": "https://example.com/other"}).json()
-    served.ask(served.kit.queue("calls").enqueue("no job"))
-    assert [one["id"] for one in served("GET", "/jobs").json()] == [job["id"], other["id"]]
-    assert [one["id"] for one in served("GET", "/jobs?offset=1&limit=1").json()] == [other["id"]]
-    assert served("GET", "/jobs?queue=calls&status=scheduled").json() == [job]
-    assert served("GET", "/jobs?limit=1001").status_code == 400
-    assert served("POST", f"/jobs/{job['id']}/retry").json()["code"] == "job_scheduled"
-    assert served("DELETE", f"/jobs/{job['id']}").status_code == 204
-    assert served("GET", f"/jobs/{job['id']}").status_code == 404
+    made = served("POST", "/webhooks", json=body | {"idempotency_key": "k", "delay_ms": 60_000})
+    webhook = made.json()
+    assert (made.status_code, webhook["status"], webhook["max_retries"]) == (201, "scheduled", 4)
+    again = served("POST", "/webhooks", json=body | {"idempotency_key": "k"})
+    assert (again.status_code, again.json()["id"]) == (200, webhook["id"])
+    other = served("POST", "/webhooks", json={"callback_url": "https://example.com/other"}).json()
+    served.ask(served.kit.queue("calls").enqueue("no webhook"))
+    assert [one["id"] for one in served("GET", "/webhooks").json()] == [webhook["id"], other["id"]]
+    assert [one["id"] for one in served("GET", "/webhooks?offset=1&limit=1").json()] == [other["id"]]
+    assert served("GET", "/webhooks?queue=calls&status=scheduled").json() == [webhook]
+    assert served("GET", "/webhooks?limit=1001").status_code == 400
+    assert served("POST", f"/webhooks/{webhook['id']}/retry").json()["code"] == "webhook_scheduled"
+    assert served("DELETE", f"/webhooks/{webhook['id']}").status_code == 204
+    assert served("GET", f"/webhooks/{webhook['id']}").status_code == 404
     [task] = served.ask(served.kit.queue("default").claim("w"))
-    assert served("DELETE", f"/jobs/{other['id']}").json()["code"] == "job_leased"
+    assert served("DELETE", f"/webhooks/{other['id']}").json()["code"] == "webhook_leased"
     served.ask(served.kit.queue("default").fail(task, "broken"))
-    assert served("GET", f"/jobs/{other['id']}").json()["error"] == "broken"
-    assert served("POST", f"/jobs/{other['id']}/retry").json()["status"] == "ready"
-    assert served("POST", "/jobs", json={"callback_url": "ftp://example.com"}).status_code == 422
+    assert served("GET", f"/webhooks/{other['id']}").json()["error"] == "broken"
+    assert served("POST", f"/webhooks/{other['id']}/retry").json()["status"] == "ready"
+    assert served("POST", "/webhooks", json={"callback_url": "ftp://example.com"}).status_code == 422
 
 
 def test_schedules_are_kept(served: Served) -> None:
-    """Messages or calls come at the scheduled times, and each field can be changed."""
+    """Tasks or calls come at the scheduled times, and each field can be changed."""
     made = served("POST", "/schedules", json={"name": "nightly", "cron_expression": "0 3 * * *", "queue_name": "q"})
     assert (made.status_code, made.json()["when"], made.json()["payload"]) == (201, "0 3 * * *", None)
     assert served("POST", "/schedules", json={"name": "nightly", "cron_expression": "@daily"}).status_code == 409
@@ -172,7 +172,7 @@ def test_a_name_may_have_a_slash(served: Served) -> None:
     for name in ("a/b", "/", "a/b%2Fc/", "ü/ ?#"):
         path = quote(name, safe="")
         assert served("POST", "/queues", json={"name": name}).status_code == 201
-        assert served("POST", f"/queues/{path}/messages", json={"payload": name}).status_code == 201
+        assert served("POST", f"/queues/{path}/tasks", json={"payload": name}).status_code == 201
         assert [task.payload for task in served.ask(served.kit.queue(name).peek())] == [name]
         assert served("GET", f"/queues/{path}").json()["name"] == name
         assert served("POST", f"/streams/{path}/consumers/{path}/ack", json={"offset": 3}).json() == {"moved": True}
@@ -229,16 +229,16 @@ def test_an_unknown_query_parameter_is_refused(served: Served) -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/jobs?offset="),
+        ("GET", "/webhooks?offset="),
         ("POST", "/queues/q/poll?lease_ms="),
         ("POST", "/queues/q/poll?wait_s="),
         ("POST", "/queues/q/poll?batch="),
-        ("DELETE", "/queues/q/dlq?older_than_s="),
+        ("DELETE", "/queues/q/dead?older_than_s="),
         ("GET", "/queues/q/peek?limit="),
-        ("GET", "/queues/q/messages/"),
+        ("GET", "/queues/q/tasks/"),
         ("GET", "/streams/s/events?after="),
         ("GET", "/streams/s/sse?after="),
-        ("GET", "/jobs/"),
+        ("GET", "/webhooks/"),
     ],
 )
 @pytest.mark.parametrize("number", ["-1", str(2**63), str(10**30), "1e400", "x"])

@@ -207,7 +207,7 @@ def test_a_request_is_a_span_and_what_it_enqueues_its_child(url: str) -> None:
                 with trace.get_tracer("test").start_as_current_span("caller") as caller:
                     TraceContextTextMapPropagator().inject(carrier)
                 body = {"payload": {"task": "job", "args": {}}}
-                answer = await client.post("/queues/jobs/messages", json=body, headers=carrier)
+                answer = await client.post("/queues/jobs/tasks", json=body, headers=carrier)
                 assert answer.status_code == 201, answer.text
             worker = declared.worker(queues=["jobs"])
             serving = asyncio.ensure_future(worker.serve())
@@ -220,7 +220,7 @@ def test_a_request_is_a_span_and_what_it_enqueues_its_child(url: str) -> None:
 
     expected = asyncio.run(story())
     spans = {span.name: span for span in exporter.get_finished_spans() if span.context.trace_id == expected}
-    request = spans["POST /queues/{queue}/messages"]
+    request = spans["POST /queues/{queue}/tasks"]
     assert request.attributes is not None
     assert request.attributes["http.response.status_code"] == 201
     assert spans["job run"].parent is not None

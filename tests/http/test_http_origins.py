@@ -50,13 +50,13 @@ def asked(tmp_path: Path) -> Iterator[Asked]:
 
 
 def preflight(asked: Asked, origins: list[str], origin: str, method: str = "POST") -> httpx.Response:
-    """Return the answer to a browser's preflight request for a message with a key."""
+    """Return the answer to a browser's preflight request for a task with a key."""
     wanted = {"access_control_request_method": method, "access_control_request_headers": "authorization, content-type"}
-    return asked(origins, "OPTIONS", "/queues/q/messages", origin=origin, **wanted)
+    return asked(origins, "OPTIONS", "/queues/q/tasks", origin=origin, **wanted)
 
 
 @proves("E21")
-def test_nobody_else_may_ask_by_default(asked: Asked) -> None:
+def test_other_origins_are_refused_by_default(asked: Asked) -> None:
     """Answers lack the headers that permit other origins; only browsers check."""
     for answer in (preflight(asked, [], SHOP), asked([], "GET", "/queues", origin=SHOP)):
         assert answer.is_success

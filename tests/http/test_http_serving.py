@@ -19,7 +19,7 @@ import eventkit
 from eventkit.conformance import proves
 
 
-def test_it_answers_and_ends_when_told_to(started: Started) -> None:
+def test_it_answers_until_it_is_stopped(started: Started) -> None:
     """It prints its address, answers there, and ends with exit code 0."""
     assert httpx.get(f"{started.address}/healthz").json() == {"status": "ok"}
     assert started.stop() == 0
@@ -75,7 +75,7 @@ def test_headers_are_limited(shared: Started, head: bytes) -> None:
 
 
 @proves("E6")
-def test_headers_without_end_hold_nobody_up(shared: Started) -> None:
+def test_headers_without_end_do_not_delay_others(shared: Started) -> None:
     """A client that sends a hundred megabytes of headers is refused while it sends, and others are served."""
     begun = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: "
     with ThreadPoolExecutor() as pool:

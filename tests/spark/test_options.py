@@ -53,7 +53,7 @@ ORDERS = {**HERE, "topic": "orders"}
         ({**ORDERS, "key": "[1]"}, "key is one key, or several as JSON"),
     ],
 )
-def test_what_is_wrong_is_told(options: dict[str, str], message: str) -> None:
+def test_wrong_options_are_refused(options: dict[str, str], message: str) -> None:
     """No option is ignored."""
     with pytest.raises(ValueError, match=message) as raised:
         ReadOptions.parse(options)
@@ -78,7 +78,7 @@ def test_names_of_writes(options: dict[str, str], message: str) -> None:
 
 
 @proves("D10")
-def test_a_worker_without_the_package_is_told_how_to_install_it() -> None:
+def test_a_worker_without_the_package_reports_how_to_install_it() -> None:
     """Unpickling the data sent to it raises the error, which needs nothing of the package."""
     schema = StructType([StructField("payload", StringType())])
     writer = BatchWriter(WriteOptions.parse(ORDERS), schema, overwrite=False)
@@ -153,7 +153,7 @@ def test_options_travel_without_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @proves("D2", "D10")
-def test_a_secret_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_a_missing_secret_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """The process that needs it raises the error, which may be on another machine."""
     monkeypatch.delenv("SHOP", raising=False)
     with pytest.raises(ValueError, match="urlEnv names SHOP, which is not set here: set it on all machines"):

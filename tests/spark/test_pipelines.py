@@ -149,7 +149,7 @@ def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str,
 
 
 @proves("D16")
-def test_what_fails_is_told_in_a_line(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
+def test_a_failure_is_an_error_of_one_line(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
     """The caller gets the line, and the list shows it."""
     kit.stream("orders").publish(1)
     source = {"topic": "orders", "startOffsets": "1"}

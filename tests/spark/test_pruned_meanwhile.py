@@ -19,7 +19,7 @@ def read(url: str, renew: Any, **options: str) -> list[Any]:
 
 
 @proves("D5")
-def test_what_is_pruned_before_its_task_reads_it_is_told(kit: eventkit.EventKit, url: str) -> None:
+def test_events_pruned_before_they_are_read_are_an_error(kit: eventkit.EventKit, url: str) -> None:
     """The error has the missing offsets, or an option permits them."""
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(6))

@@ -186,7 +186,7 @@ def test_names_of_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
         ("", "must begin with SELECT"),
     ],
 )
-def test_what_cannot_be_answered_is_told_in_a_line(spark: Any, sqlite_url: str, sql: str, said: str) -> None:
+def test_an_invalid_query_is_an_error_of_one_line(spark: Any, sqlite_url: str, sql: str, said: str) -> None:
     """The line names the remedy, before anything is read or changed."""
     with eventkit.connect(sqlite_url) as kit:
         kit.stream("orders").publish(1)

@@ -167,7 +167,7 @@ def test_a_killed_run_has_done_nothing(spark: Any, kit: eventkit.EventKit, url: 
     assert sums(kit) == counted(everything(kit))
 
 
-def test_what_was_lost_is_told(spark: Any, kit: eventkit.EventKit, url: str) -> None:
+def test_lost_events_are_reported(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """The error names events that were pruned without an archive before they were summed up."""
     kit.stream("orders").publish(1)
     list(rollup(spark, url))

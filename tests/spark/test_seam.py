@@ -12,7 +12,7 @@ import eventkit
 from eventkit.archive import archive
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
-from eventkit.operations.bulk import ReadLake
+from eventkit.operations.bulk import ReadArchive
 from eventkit.operations.tables import ReadExtent
 from eventkit.spark import query
 from eventkit.spark.session import is_sparks
@@ -77,7 +77,7 @@ class Interrupted:
 
     def execute(self, operation: Any) -> Any:
         answer = self._connection.execute(operation)
-        if self._meanwhile is not None and isinstance(operation, ReadExtent | ReadLake):
+        if self._meanwhile is not None and isinstance(operation, ReadExtent | ReadArchive):
             meanwhile, self._meanwhile = self._meanwhile, None
             meanwhile()
         return answer

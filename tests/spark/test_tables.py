@@ -1,4 +1,4 @@
-"""Tasks, dead letters, results, schedules and consumers as tables."""
+"""Tasks, dead tasks, results, schedules and consumers as tables."""
 
 from typing import Any
 

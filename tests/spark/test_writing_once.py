@@ -125,7 +125,7 @@ def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
 
 @proves("D6")
 @pytest.mark.slow
-def test_a_query_of_which_processes_are_killed_writes_each_row_once(
+def test_a_query_with_killed_processes_writes_each_row_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
     """Fifty kills at every step each end the query; it goes on with other parts."""

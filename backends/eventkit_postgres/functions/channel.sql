@@ -1,6 +1,6 @@
 -- Channels.
 
-CREATE OR REPLACE FUNCTION eventkit_tell(channel text, payload json, headers json) RETURNS bigint
+CREATE OR REPLACE FUNCTION eventkit_add_notification(channel text, payload json, headers json) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
@@ -18,7 +18,7 @@ CREATE OR REPLACE FUNCTION eventkit_notify(channel text, payload json, headers j
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
-    RETURN eventkit_tell(
+    RETURN eventkit_add_notification(
         eventkit_check_name('channel', $1), eventkit_check_payload($2), eventkit_check_headers($3)
     );
 END

@@ -21,7 +21,7 @@ BEGIN
 END
 $$
 
--- Copy the queue's tasks that have just died to its dead letter queue, wake the waiters for their results, and release
+-- Copy the queue's tasks that have just died to its dead_letter_to, wake the waiters for their results, and release
 -- the next tasks of their lanes.
 CREATE OR REPLACE FUNCTION eventkit_settle_dead(queue text, ids bigint[], lanes text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -64,7 +64,7 @@ BEGIN
 END
 $$
 
--- Make a held task a dead letter; return whether the lease was still held.  The claim itself detects poison, so it still
+-- Mark a held task dead; return whether the lease was still held.  The claim itself detects poison, so it still
 -- holds the lease, however short.
 CREATE OR REPLACE FUNCTION eventkit_mark_dead(id bigint, token bigint, reason text, error text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -289,7 +289,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_fail IS
-    'Makes a claimed task a dead letter; returns false if it is no longer the caller''s.'
+    'Marks a claimed task dead; returns false if it is no longer the caller''s.'
 
 -- A shortened lease ends before the time that waiters know.
 CREATE OR REPLACE FUNCTION eventkit_extend_held(id bigint, token bigint, lease bigint) RETURNS boolean

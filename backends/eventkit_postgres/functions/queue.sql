@@ -325,7 +325,7 @@ BEGIN
         PERFORM eventkit_unblock($1, ARRAY[task.lane]);
     END IF;
     IF task.leased THEN
-        PERFORM eventkit_tell('eventkit:cancelled', json_build_object('queue', $1, 'id', $2), NULL);
+        PERFORM eventkit_add_notification('eventkit:cancelled', json_build_object('queue', $1, 'id', $2), NULL);
     END IF;
     RETURN true;
 END

@@ -150,9 +150,7 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.filters.update(
-    {one.__name__: one for one in (visible, number, amount, span, moment, clock, last_line, json)}
-)
+_environment.filters.update({it.__name__: it for it in (visible, number, amount, span, moment, clock, last_line, json)})
 _environment.globals.update(spark=spark)
 
 

@@ -16,7 +16,7 @@ from litestar.utils.scope.state import ScopeState
 from ...access import fresh_session
 from ...codec import Codec
 from ...operations import Operation
-from ...operations.admin import FindDead, PurgeLetters, RequeueEdited
+from ...operations.admin import FindDead, PurgeDeadTasks, RequeueEdited
 from ...operations.queue import Cancel, Purge, Requeue, SetPaused
 from ...operations.schedule import ChangeSchedule
 from ..keys import SESSION_LASTS, Keys, caller, is_at, to_this_machine
@@ -26,7 +26,7 @@ from . import ADMIN, COOKIE, TOKEN, VIEWER, base_of, cookie, guard_of, render
 
 T = TypeVar("T")
 
-AT_ONCE = 1_000  # The maximum number of dead letters changed in a transaction.
+AT_ONCE = 1_000  # The maximum number of dead tasks changed in a transaction.
 _LARGEST = 4  # How many times its size a payload may have in a form, whose encoding writes one byte as three.
 _MOST = 1_000  # The maximum number of sessions kept for a guard other than `Keys`.
 
@@ -181,7 +181,7 @@ async def _cancel(form: Form) -> Done:
 
 
 async def _edit(form: Form) -> Done:
-    """Requeue a dead letter with another payload."""
+    """Requeue a dead task with another payload."""
     name, id = form.text("queue"), form.id
     text = Codec(largest=form.service.raw.largest).check(form.text("payload"))
     done = await form.do(RequeueEdited(name, id, msgspec.json.format(text, indent=-1)), queue=name, task=id)
@@ -191,7 +191,7 @@ async def _edit(form: Form) -> Done:
 async def _dead(
     form: Form, said: str, some: Callable[[str, list[int]], Operation[int]], all: Callable[[str], Operation[int]]
 ) -> Done:
-    """Requeue or delete dead letters: one, those of an error, or all of a queue."""
+    """Requeue or delete dead tasks: one, those of an error, or all of a queue."""
     name, path, query = form.text("queue"), "/dashboard/dead", {}
     if "id" in form.fields:
         number = await form.do(some(name, [form.id]), queue=name, tasks=[form.id])
@@ -212,11 +212,11 @@ async def _dead(
 
 
 async def group_of(service: ServiceContext, name: str, group: str) -> tuple[str, str | None]:
-    """Return reason and error of a group of dead letters, which the id of one of them names."""
-    letter = await service.queue(name).get(int(group)) if group.isdecimal() and len(group) < 19 else None
-    if letter is None or letter.state != "dead" or letter.reason is None:
+    """Return reason and error of a group of dead tasks, which the id of one of them names."""
+    task = await service.queue(name).get(int(group)) if group.isdecimal() and len(group) < 19 else None
+    if task is None or task.state != "dead" or task.reason is None:
         raise Refusal(404, "not_found", f"task {group} of {name} is no longer dead: reload the list")
-    return letter.reason, letter.error
+    return task.reason, task.error
 
 
 ACTIONS: dict[str, Callable[[Form], Awaitable[Done]]] = {
@@ -229,7 +229,7 @@ ACTIONS: dict[str, Callable[[Form], Awaitable[Done]]] = {
     "requeue": lambda form: _dead(
         form, "requeued", lambda name, ids: Requeue(name, False, ids), lambda name: Requeue(name, True, [])
     ),
-    "purge": lambda form: _dead(form, "purged", PurgeLetters, lambda name: Purge(name, "dead", None)),
+    "purge": lambda form: _dead(form, "purged", PurgeDeadTasks, lambda name: Purge(name, "dead", None)),
 }
 
 
@@ -238,9 +238,7 @@ async def act(request: HTTPRequest, service: Service) -> Response[Any]:
     """Perform the action of a form, and redirect to its page."""
     form = await _checked_form(request)
     if service.settings.read_only:
-        raise Refusal(
-            403, "read_only", "the service is read-only: start it without --read-only to change anything here"
-        )
+        raise Refusal(403, "read_only", "the service is read-only: start it without --read-only to change anything")
     action = ACTIONS.get(str(form.get("do")))
     if action is None:
         raise Refusal(422, "invalid", "unknown action: reload the page and try again")

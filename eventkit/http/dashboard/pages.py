@@ -150,8 +150,8 @@ def _concerns(sample: Sample) -> Iterator[Concern]:
     seen, now = sample.overview, time()
     for name, queue in seen.queues.items():
         if queue.dead:
-            letters = "1 dead letter" if queue.dead == 1 else f"{number(queue.dead)} dead letters"
-            yield Concern("bad", f"{letters} in {name}", "/dashboard/dead", {"queue": name})
+            dead = "1 dead task" if queue.dead == 1 else f"{number(queue.dead)} dead tasks"
+            yield Concern("bad", f"{dead} in {name}", "/dashboard/dead", {"queue": name})
     for name, schedule in seen.schedules.items():
         if schedule.next_ms is not None and now - schedule.next_ms / 1000 > _LATE:
             text = f"schedule {name} is {span(now - schedule.next_ms / 1000)} overdue: no scheduler is running"
@@ -248,9 +248,9 @@ def _skipped(view: View) -> int:
     return min(int(given), FURTHEST) if given.isdecimal() and len(given) < 9 else 0
 
 
-@page("/dashboard/dead", "Dead letters")
+@page("/dashboard/dead", "Dead tasks")
 async def dead(view: View) -> Shown:
-    """Show dead letters by error: of all queues, of a queue, or those of one error."""
+    """Show dead tasks by error: of all queues, of a queue, or those of one error."""
     service, query = view.service, view.request.query_params
     name, group = query.get("queue"), query.get("group")
     if name is None:
@@ -258,7 +258,7 @@ async def dead(view: View) -> Shown:
         names = [name for name, queue in sample.overview.queues.items() if queue.dead]
         groups = [(name, await service.kit.queue(name).dead_by_error(10)) for name in names[:AT_ONCE]]
         return {"name": "dead_everywhere", "groups": groups, "more": max(0, len(names) - AT_ONCE)}
-    title = f"Dead letters of {name}"
+    title = f"Dead tasks of {name}"
     if group is None:
         return {"title": title, "queue": name, "groups": await service.kit.queue(name).dead_by_error(100)}
     reason, error = await actions.group_of(service, name, group)

@@ -158,7 +158,7 @@ UPDATE elsewhere_queue
 SET tokens = :tokens, refilled_at = :refilled_at
 WHERE name = :queue
 
--- name: ReadOutlook
+-- name: TasksAhead
 SELECT
     coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
@@ -316,8 +316,8 @@ RETURNING id
 -- name: GetTask
 SELECT :info FROM elsewhere_task_now WHERE queue = :queue AND id = :id
 
--- name: FindQueues
-SELECT id, queue FROM elsewhere_task WHERE id IN (SELECT value FROM json_each(:ids))
+-- name: FindTokens
+SELECT id, queue, coalesce(token, 0) FROM elsewhere_task WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: ListTasks
 SELECT :info

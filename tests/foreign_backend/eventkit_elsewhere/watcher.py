@@ -68,12 +68,12 @@ class Watcher:
             clear()  # Before the conditions are checked: a ring in between is not lost.
             if self.closing or stop.is_set:
                 return False
-            outlook = yield probe
-            if outlook.ready:
+            readiness = yield probe
+            if readiness.ready:
                 return True
             pauses = [self._poll]
-            if outlook.delay is not None:
-                pauses.append(outlook.delay)
+            if readiness.delay is not None:
+                pauses.append(readiness.delay)
             if deadline is not None:
                 left = deadline - time.monotonic()
                 if left <= 0:

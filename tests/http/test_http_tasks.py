@@ -1,4 +1,4 @@
-"""Queues over HTTP: enqueueing, claiming and finishing messages."""
+"""Queues over HTTP: enqueueing, claiming and finishing tasks."""
 
 from typing import Any
 
@@ -15,48 +15,48 @@ def queue(served: Served) -> str:
     return "/queues/emails"
 
 
-def held(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a claimed message."""
-    return {"id": message["id"], "token": message["token"]}
+def held(task: dict[str, Any]) -> dict[str, Any]:
+    """Return a claimed task."""
+    return {"id": task["id"], "token": task["token"]}
 
 
 @proves("E1")
-def test_a_message_goes_in_and_out(served: Served, queue: str) -> None:
-    """A message is handed out once, and is gone when it is acked."""
-    sent = served("POST", f"{queue}/messages", json={"payload": {"to": "ann"}, "priority": 3})
+def test_a_task_goes_in_and_out(served: Served, queue: str) -> None:
+    """A task is handed out once, and is gone when it is acked."""
+    sent = served("POST", f"{queue}/tasks", json={"payload": {"to": "ann"}, "priority": 3})
     assert (sent.status_code, sent.json()["created"]) == (201, True)
-    [message] = served("POST", f"{queue}/poll?batch=5").json()
-    assert (message["id"], message["payload"], message["priority"]) == (sent.json()["id"], {"to": "ann"}, 3)
-    assert message["lease_expires_at"].endswith("Z")
+    [task] = served("POST", f"{queue}/poll?batch=5").json()
+    assert (task["id"], task["payload"], task["priority"]) == (sent.json()["id"], {"to": "ann"}, 3)
+    assert task["lease_expires_at"].endswith("Z")
     assert served("POST", f"{queue}/poll").json() == []
-    assert served("POST", f"{queue}/ack", json=held(message)).json() == [{"id": message["id"], "done": True}]
-    assert served("POST", f"{queue}/ack", json=[held(message)]).json() == [{"id": message["id"], "done": False}]
-    assert served("GET", f"{queue}/messages/{message['id']}").status_code == 404
+    assert served("POST", f"{queue}/ack", json=held(task)).json() == [{"id": task["id"], "done": True}]
+    assert served("POST", f"{queue}/ack", json=[held(task)]).json() == [{"id": task["id"], "done": False}]
+    assert served("GET", f"{queue}/tasks/{task['id']}").status_code == 404
 
 
 @proves("E1")
-def test_many_messages_are_one_transaction(served: Served, queue: str) -> None:
+def test_many_tasks_are_one_transaction(served: Served, queue: str) -> None:
     """An array is all or nothing, and has an answer for each item."""
     mixed = [{"payload": n, "delay_ms": 60_000 if n == 2 else None} for n in range(3)]
-    assert [one["created"] for one in served("POST", f"{queue}/messages", json=mixed).json()] == [True] * 3
+    assert [one["created"] for one in served("POST", f"{queue}/tasks", json=mixed).json()] == [True] * 3
     assert [one["payload"] for one in served("POST", f"{queue}/poll?batch=256").json()] == [0, 1]
     assert served("GET", f"{queue}/stats").json()["scheduled"] == 1
-    refused = served("POST", f"{queue}/messages", json=[{"payload": 1}, {"payload": 2, "priority": "high"}])
+    refused = served("POST", f"{queue}/tasks", json=[{"payload": 1}, {"payload": 2, "priority": "high"}])
     assert refused.status_code == 422
     assert served("GET", f"{queue}/stats").json()["ready"] == 0
-    assert served("POST", f"{queue}/messages", json={"payload": 1, "expires_ms": -1}).status_code == 201
+    assert served("POST", f"{queue}/tasks", json={"payload": 1, "expires_ms": -1}).status_code == 201
     assert served("POST", f"{queue}/poll").json() == []
     assert served("GET", f"{queue}/stats").json()["dead"] == 1
 
 
 @proves("E1")
-def test_a_key_makes_one_message(served: Served, queue: str) -> None:
+def test_a_key_makes_one_task(served: Served, queue: str) -> None:
     """A known key, in the body or in the header, answers 200 with the first id."""
-    first = served("POST", f"{queue}/messages", json={"payload": 1, "idempotency_key": "k"})
-    again = served("POST", f"{queue}/messages", json={"payload": 2}, headers={"Idempotency-Key": "k"})
+    first = served("POST", f"{queue}/tasks", json={"payload": 1, "idempotency_key": "k"})
+    again = served("POST", f"{queue}/tasks", json={"payload": 2}, headers={"Idempotency-Key": "k"})
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == {"id": first.json()["id"], "created": False}
-    both = served("POST", f"{queue}/messages", json=[{"payload": 1}], headers={"Idempotency-Key": "k"})
+    both = served("POST", f"{queue}/tasks", json=[{"payload": 1}], headers={"Idempotency-Key": "k"})
     assert both.status_code == 422
 
 
@@ -69,16 +69,15 @@ def test_a_payload_is_passed_on_as_it_was_sent(served: Served, queue: str, text:
     """Its numbers, its text and the order of its keys are unchanged."""
     body = f'{{"payload": {text}}}'.encode()
     assert (
-        served("POST", f"{queue}/messages", content=body, headers={"content-type": "application/json"}).status_code
-        == 201
+        served("POST", f"{queue}/tasks", content=body, headers={"content-type": "application/json"}).status_code == 201
     )
     assert f'"payload":{text},' in served("POST", f"{queue}/poll").text
 
 
-def test_messages_are_put_back_and_held_longer(served: Served, queue: str) -> None:
-    """A nack has a delay, by default of the queue's policy, and ends in the dead letters."""
+def test_tasks_are_put_back_and_held_longer(served: Served, queue: str) -> None:
+    """A nack has a delay, by default of the queue's policy, and marks the task dead after the last."""
     served("PATCH", queue, json={"max_attempts": 2})
-    served("POST", f"{queue}/messages", json=[{"payload": 1}, {"payload": 2}])
+    served("POST", f"{queue}/tasks", json=[{"payload": 1}, {"payload": 2}])
     first, second = served("POST", f"{queue}/poll?batch=2").json()
     longer = served("POST", f"{queue}/extend", json=[held(first) | {"lease_ms": 500_000}, held(second)])
     assert [one["done"] for one in longer.json()] == [True, True]
@@ -86,23 +85,23 @@ def test_messages_are_put_back_and_held_longer(served: Served, queue: str) -> No
     [again] = served("POST", f"{queue}/poll").json()
     assert (again["id"], again["attempt"]) == (first["id"], 2)
     served("POST", f"{queue}/nack", json=[held(again) | {"error": "still no"}])
-    [dead] = served("GET", f"{queue}/dlq").json()
+    [dead] = served("GET", f"{queue}/dead").json()
     assert (dead["id"], dead["reason"], dead["error"]) == (first["id"], "exhausted", "still no")
-    assert served("POST", f"{queue}/dlq/requeue", json={"ids": [dead["id"]]}).json() == {"count": 1}
+    assert served("POST", f"{queue}/dead/requeue", json={"ids": [dead["id"]]}).json() == {"count": 1}
     served("POST", f"{queue}/poll")
-    assert served("DELETE", f"{queue}/dlq").json() == {"count": 0}
+    assert served("DELETE", f"{queue}/dead").json() == {"count": 0}
 
 
-def test_who_only_looks_takes_nothing(served: Served, queue: str) -> None:
-    """Peeking, getting and counting leave the message unchanged; deleting does not."""
-    id = served("POST", f"{queue}/messages", json={"payload": "look"}).json()["id"]
+def test_reading_tasks_claims_none(served: Served, queue: str) -> None:
+    """Peeking, getting and counting leave the task unchanged; deleting does not."""
+    id = served("POST", f"{queue}/tasks", json={"payload": "look"}).json()["id"]
     [seen] = served("GET", f"{queue}/peek").json()
     assert (seen["id"], seen["state"], seen["payload"]) == (id, "ready", "look")
-    assert served("GET", f"{queue}/messages/{id}").json() == seen
-    [message] = served("POST", f"{queue}/poll").json()
-    assert served("DELETE", f"{queue}/messages/{id}").json()["code"] == "message_leased"
-    assert served("DELETE", f"{queue}/messages/{id}?running=true").status_code == 204
-    assert served("POST", f"{queue}/ack", json=held(message)).json()[0]["done"] is False
+    assert served("GET", f"{queue}/tasks/{id}").json() == seen
+    [task] = served("POST", f"{queue}/poll").json()
+    assert served("DELETE", f"{queue}/tasks/{id}").json()["code"] == "task_leased"
+    assert served("DELETE", f"{queue}/tasks/{id}?running=true").status_code == 204
+    assert served("POST", f"{queue}/ack", json=held(task)).json()[0]["done"] is False
 
 
 def test_queues_are_made_changed_and_forgotten(served: Served) -> None:
@@ -113,8 +112,8 @@ def test_queues_are_made_changed_and_forgotten(served: Served) -> None:
     assert (made.status_code, made.json()["settings"]["max_size"]) == (201, 2)
     assert served("POST", "/queues", json={"name": "q"}).json()["code"] == "queue_exists"
     assert served("PATCH", "/queues/q", json={"retry": "fixed", "lease": None}).json()["settings"]["max_size"] == 2
-    served("POST", "/queues/q/messages", json=[{"payload": 1}, {"payload": 2}])
-    full = served("POST", "/queues/q/messages", json={"payload": 3})
+    served("POST", "/queues/q/tasks", json=[{"payload": 1}, {"payload": 2}])
+    full = served("POST", "/queues/q/tasks", json={"payload": 3})
     assert (full.status_code, full.json()["code"], full.headers["retry-after"]) == (429, "queue_full", "1")
     assert served("POST", "/queues/q/pause").json()["stats"]["paused"] is True
     assert served("POST", "/queues/q/poll").json() == []
@@ -135,14 +134,14 @@ def test_a_queue_that_has_tasks_is_there(served: Served) -> None:
 
 
 def test_leases_end(served: Served, queue: str, url: str) -> None:
-    """An unfinished message is handed out again, and an old token is invalid."""
-    served("POST", f"{queue}/messages", json={"payload": 1})
+    """An unfinished task is handed out again, and an old token is invalid."""
+    served("POST", f"{queue}/tasks", json={"payload": 1})
     [first] = served("POST", f"{queue}/poll?lease_ms=50").json()
     served.run(wait_for(served, f"{queue}/poll?wait_s=5"))
     assert served("POST", f"{queue}/ack", json=held(first)).json()[0]["done"] is False
 
 
 async def wait_for(served: Served, path: str) -> None:
-    """Return the message of a poll."""
+    """Return the task of a poll."""
     [again] = (await served.client.post(path)).json()
     assert again["attempt"] == 2

@@ -1,10 +1,10 @@
-"""Webhook jobs, calls of a URL made by workers; and schedules, which enqueue messages or such jobs at set times.
+"""Webhooks, calls of a URL made by workers; and schedules, which enqueue tasks or webhooks at set times.
 
-A job is a task of its queue, with the payload of `eventkit.webhooks`.  Its status is the task's state, and the queue's
-settings say how long a finished job is kept.
+A webhook is a task of its queue, with the payload of `eventkit.webhooks`.  Its status is the task's state, and the
+queue's settings say how long a finished webhook is kept.
 
-A job needs a right to the jobs of its queue, or to the queue: ``consume:job:hooks`` or ``consume:queue:hooks``.  The
-key that created a job may also read it; the task has the key's id in the header `CREATOR`.
+A request needs a right to the webhooks of the queue, ``consume:webhook:hooks``, or to the queue itself.  The key that
+created a webhook may also read it; the task has the key's id in the header `CREATOR`.
 """
 
 from collections.abc import AsyncIterator
@@ -17,10 +17,11 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import UNSET, Meta, UnsetType
 
 from .. import checks
-from ..operations.queue import GetJob, ListJobs, ListJobsOf
+from ..codec import Codec
+from ..operations.queue import GetWebhook, ListWebhooks, ListWebhooksOf
 from ..plans import completed
 from ..values import Schedule, TaskInfo
-from ..webhooks import Job, call_of
+from ..webhooks import Webhook, call_of
 from .keys import ANYBODY, caller, require
 from .routing import Answer, HTTPRequest, Id, Name, Number, Priority, Refusal, Seconds, bounds, route, sent
 from .service import Service, ServiceContext
@@ -28,18 +29,18 @@ from .tasks import Listed, State
 
 CREATOR = "eventkit-key"
 
-QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only jobs of this queue.")]
-Status = Annotated[State | None, QueryParameter(description="Only jobs with this status.")]
-Offset = Annotated[int, QueryParameter(**bounds(Number), description="Jobs to skip.")]
+QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only webhooks of this queue.")]
+Status = Annotated[State | None, QueryParameter(description="Only webhooks with this status.")]
+Offset = Annotated[int, QueryParameter(**bounds(Number), description="Webhooks to skip.")]
 When = Annotated[str, Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
 CatchUp = Literal["all", "latest", "none"]
 Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 
 
-class JobInfo(msgspec.Struct, frozen=True):
-    """A job: *status* is ``scheduled``, ``ready``, ``leased``, ``dead`` or ``done``.
+class WebhookInfo(msgspec.Struct, frozen=True):
+    """A webhook: *status* is ``scheduled``, ``ready``, ``leased``, ``dead`` or ``done``.
 
-    *result* is the response of the URL, *error* the last failure, and *reason* why the job is dead.
+    *result* is the response of the URL, *error* the last failure, and *reason* why the webhook is dead.
     """
 
     id: int
@@ -60,10 +61,10 @@ class JobInfo(msgspec.Struct, frozen=True):
     result: Any
 
 
-@route("POST", "/jobs", "produce", on="job", status=201, also=200)
-async def create_job(request: HTTPRequest, service: Service, data: JSONBody[Job]) -> Response[JobInfo]:
-    """Create a job.  201 for a new job, 200 for one with a known key."""
-    require(request, "produce", "job", name=data.queue_name)
+@route("POST", "/webhooks", "produce", on="webhook", status=201, also=200)
+async def create_webhook(request: HTTPRequest, service: Service, data: JSONBody[Webhook]) -> Response[WebhookInfo]:
+    """Create a webhook.  201 for a new webhook, 200 for one with a known key."""
+    require(request, "produce", "webhook", name=data.queue_name)
     require(request, "produce", "queue", name=data.queue_name)
     by = caller(request)
     task = msgspec.structs.replace(data.task(), headers=None if by == ANYBODY else {CREATOR: by})
@@ -72,80 +73,72 @@ async def create_job(request: HTTPRequest, service: Service, data: JSONBody[Job]
     return Answer(_info(await _task(service, answer.id)), status_code=201 if answer.created else 200)
 
 
-@route("GET", "/jobs", "consume", on="job")
-async def list_jobs(
+@route("GET", "/webhooks", "consume", on="webhook")
+async def list_webhooks(
     request: HTTPRequest,
     service: Service,
     queue: QueueName = None,
     status: Status = None,
     limit: Listed = 100,
     offset: Offset = 0,
-) -> list[JobInfo]:
-    """List jobs in the order of their creation."""
-    require(request, "consume", "job", "queue", name=queue)
+) -> list[WebhookInfo]:
+    """List webhooks in the order of their creation."""
+    require(request, "consume", "webhook", "queue", name=queue)
     if queue is None:
-        tasks = await service.execute(ListJobs(status, limit, offset))
+        tasks = await service.execute(ListWebhooks(status, limit, offset))
     else:
-        tasks = await service.execute(ListJobsOf(checks.name("queue", queue), status, limit, offset))
+        tasks = await service.execute(ListWebhooksOf(checks.name("queue", queue), limit, Codec(), status, offset))
     return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 
-@route("GET", "/jobs/{id:int}", "consume", 404, on="job")
-async def get_job(request: HTTPRequest, service: Service, id: Id) -> JobInfo:
-    """Return a job."""
+@route("GET", "/webhooks/{id:int}", "consume", 404, on="webhook")
+async def get_webhook(request: HTTPRequest, service: Service, id: Id) -> WebhookInfo:
+    """Return a webhook."""
     task = await _task(service, id)
     if task.headers.get(CREATOR) != caller(request):
-        require(request, "consume", "job", "queue", name=task.queue)
+        require(request, "consume", "webhook", "queue", name=task.queue)
     return _info(task)
 
 
-@route("DELETE", "/jobs/{id:int}", "admin", 404, 409, on="job", status=204)
-async def cancel_job(request: HTTPRequest, service: Service, id: Id) -> None:
-    """Cancel a waiting job."""
+@route("DELETE", "/webhooks/{id:int}", "admin", 404, 409, on="webhook", status=204)
+async def cancel_webhook(request: HTTPRequest, service: Service, id: Id) -> None:
+    """Cancel a waiting webhook."""
     task = await _task(service, id)
-    require(request, "admin", "job", "queue", name=task.queue)
+    require(request, "admin", "webhook", "queue", name=task.queue)
     if not await service.queue(task.queue).cancel(id):
-        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}: only waiting jobs can be cancelled")
+        raise Refusal(409, f"webhook_{task.state}", f"webhook {id} is {task.state}: only waiting ones can be cancelled")
 
 
-@route("POST", "/jobs/{id:int}/retry", "admin", 404, 409, on="job")
-async def retry_job(request: HTTPRequest, service: Service, id: Id) -> JobInfo:
-    """Requeue a dead job, with its attempts reset."""
+@route("POST", "/webhooks/{id:int}/retry", "admin", 404, 409, on="webhook")
+async def retry_webhook(request: HTTPRequest, service: Service, id: Id) -> WebhookInfo:
+    """Requeue a dead webhook, with its attempts reset."""
     task = await _task(service, id)
-    require(request, "admin", "job", "queue", name=task.queue)
+    require(request, "admin", "webhook", "queue", name=task.queue)
     if not await service.queue(task.queue).requeue([id]):
-        raise Refusal(409, f"job_{task.state}", f"job {id} is {task.state}: only dead jobs can be retried")
+        raise Refusal(409, f"webhook_{task.state}", f"webhook {id} is {task.state}: only dead ones can be retried")
     return _info(await _task(service, id))
 
 
 async def _task(service: ServiceContext, id: int) -> TaskInfo[Any]:
-    """Return the task of a job; raise `Refusal` if there is none, or if its payload is not a job's."""
-    found = await service.execute(GetJob(id))
+    """Return the task of a webhook; raise `Refusal` if there is none, or if its payload is not a webhook's."""
+    found = await service.execute(GetWebhook(id))
     if found is None or call_of(found.payload) is None:
-        raise Refusal(404, "unknown_job", f"there is no job {id}: it has finished and was not kept, or never existed")
+        raise Refusal(404, "unknown_webhook", f"no webhook {id}: it has finished and was not kept, or never existed")
     return found
 
 
-def _info(task: TaskInfo[Any]) -> JobInfo:
+def _info(task: TaskInfo[Any]) -> WebhookInfo:
     call = call_of(task.payload)
     assert call is not None
-    return JobInfo(
-        id=task.id,
+    same = {name: getattr(task, name) for name in WebhookInfo.__struct_fields__ if name in TaskInfo.__struct_fields__}
+    return WebhookInfo(
+        **same | {"payload": call.payload},
         queue_name=task.queue,
         status=task.state,
         callback_url=call.url,
-        payload=call.payload,
-        priority=task.priority,
-        attempt=task.attempt,
         max_retries=task.max_attempts - 1,
         timeout_ms=call.timeout_ms,
         idempotency_key=task.key,
-        run_ms=task.run_ms,
-        enqueued_ms=task.enqueued_ms,
-        finished_ms=task.finished_ms,
-        reason=task.reason,
-        error=task.error,
-        result=task.result,
     )
 
 
@@ -168,7 +161,7 @@ class ScheduleChanges(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Changes of a schedule; omitted fields are kept.
 
     *cron_expression* has five fields, or six with seconds first, or is ``@hourly`` or ``@every 30s``, in the time zone
-    *tz*.  With *callback_url* a fire creates a job that sends *payload* there, otherwise a message with *payload*.
+    *tz*.  With *callback_url* a fire creates a webhook that sends *payload* there, otherwise a task with *payload*.
     """
 
     cron_expression: When | UnsetType = UNSET
@@ -197,7 +190,7 @@ def _arguments(data: _Fires) -> dict[str, Any]:
         if url is None:
             raise Refusal(422, "invalid", "timeout_ms needs callback_url")
     if url is not None:
-        given["payload"] = Job(callback_url=url, **call).task_payload
+        given["payload"] = Webhook(callback_url=url, **call).task_payload
     if isinstance(given.get("max_retries"), int):
         given["max_retries"] += 1
     return {_ARGUMENTS.get(name, name): value for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""The turn of one archiver, under which it adds files to an archive, and adopting a database that was restored."""
+"""The lease of one archiver, under which it adds files to an archive, and adopting a database that was restored."""
 
 import posixpath
 from collections.abc import Callable
@@ -11,14 +11,14 @@ import msgspec
 from ..errors import EventkitError
 from ..kit import backend_of
 from ..operations.bulk import (
-    AdoptLake,
-    ExtendLake,
+    AdoptArchive,
+    ArchiveFile,
+    ExtendArchive,
     FindRetired,
     ForgetFiles,
-    LakeFile,
     ListPaths,
-    OpenLake,
-    ReadLake,
+    OpenArchive,
+    ReadArchive,
     SwapFiles,
 )
 from ..operations.position import FindFork, Position, VerifyPosition
@@ -32,7 +32,7 @@ Format = Literal["parquet", "delta", "iceberg"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 _ATTEMPTS = 5
-"""The number of attempts at a commit, because a writer whose turn has ended may commit as well."""
+"""The number of attempts at a commit, because a writer whose lease has ended may commit as well."""
 
 
 class Conflict(Exception):
@@ -52,7 +52,7 @@ class Table(Protocol):
         """Return the files of the table, relative to the archive's folder, and the number of rows in each."""
         ...
 
-    def commit(self, new: list[LakeFile], gone: list[str], same: bool) -> None:
+    def commit(self, new: list[ArchiveFile], gone: list[str], same: bool) -> None:
         """Replace the files *gone* by the files *new*; raise `Conflict` if the table has changed since it was read.
 
         With *same*, the rows are the same.
@@ -80,7 +80,7 @@ class Listing:
                 f"an archive with a table of {format} takes {error.name}: pip install 'eventkit-db[{format}]'"
             ) from None
 
-    def follow(self, manifest: Callable[[], list[LakeFile]]) -> None:
+    def follow(self, manifest: Callable[[], list[ArchiveFile]]) -> None:
         """Commit the manifest's files to the table.
 
         The manifest is read after the table: a process with an older manifest has an older table, and commits nothing.
@@ -113,14 +113,14 @@ _GRACE = 3_600_000
 
 
 class Claim(msgspec.Struct):
-    """The holder of the turn, as recorded in the folder."""
+    """The holder of the lease, as recorded in the folder."""
 
     database: str
-    turn: int
+    lease: int
 
 
 def claim_in(store: Store, topic: str) -> Claim | None:
-    """Return the turn recorded in the folder of a topic; None if there is none."""
+    """Return the lease recorded in the folder of a topic; None if there is none."""
     found = store.read(_claim_path(topic))
     try:
         return None if found is None else msgspec.json.decode(found, type=Claim)
@@ -129,77 +129,75 @@ def claim_in(store: Store, topic: str) -> Claim | None:
 
 
 def _claim_path(topic: str) -> str:
-    return f"{topic_folder(topic)}/_turn.json"
+    return f"{topic_folder(topic)}/_lease.json"
 
 
-class Turn:
-    """A turn that has begun.  Every method raises `EventkitError` when another process has begun the next."""
+class ArchiveLease:
+    """A lease that has begun.  Every method raises `EventkitError` when another process has begun the next."""
 
-    def __init__(
-        self, connection: Connection, topic: str, location: str | Path | None, format: str | None = None
-    ) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, topic: str, location: str | Path | None, format: str | None) -> None:
+        self.connection = connection
         self.topic = topic
-        lake = connection.execute(ReadLake(topic))
-        if location is None and lake is None:
+        archive = connection.execute(ReadArchive(topic))
+        if location is None and archive is None:
             raise ValueError(f"topic {topic!r} has no archive yet: pass the folder for it with to=")
-        self.store = Store(lake.location if location is None and lake is not None else location or "")
-        chosen = format or (lake.format if lake is not None else "parquet")
+        self.store = Store(archive.location if location is None and archive is not None else location or "")
+        chosen = format or (archive.format if archive is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
         with self.store.explained("cannot be written"):
-            if lake is None:
+            if archive is None:
                 self._try()
-            self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location, format))
+            self.epoch, self.covered = connection.execute(OpenArchive(topic, self.store.location, format))
             self._claim()
             self._sweep()
         self._list()
 
-    def files(self) -> list[LakeFile]:
+    def files(self) -> list[ArchiveFile]:
         """Return the files in the manifest, in the order of offsets."""
-        lake = self._connection.execute(ReadLake(self.topic))
-        return lake.files if lake is not None else []
+        archive = self.connection.execute(ReadArchive(self.topic))
+        return archive.files if archive is not None else []
 
-    def extend(self, last: int, files: list[LakeFile], read: Position) -> None:
+    def extend(self, last: int, files: list[ArchiveFile], read: Position) -> None:
         """Add the files that cover the topic up to *last*, if the database still has the events *read* for them."""
-        if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files, read)):
+        if not self.connection.execute(ExtendArchive(self.topic, self.epoch, self.covered, last, files, read)):
             raise self._ended(files)
         self.covered = last
         self._list()
 
-    def swap(self, old: list[LakeFile], new: list[LakeFile]) -> None:
+    def swap(self, old: list[ArchiveFile], new: list[ArchiveFile]) -> None:
         """Replace the files *old* by *new*."""
-        if not self._connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
+        if not self.connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
             raise self._ended(new)
         self._list()
 
     def clear(self) -> None:
         """Delete files that were replaced a while ago."""
-        paths = self._connection.execute(FindRetired(self.topic, _GRACE))
+        paths = self.connection.execute(FindRetired(self.topic, _GRACE))
         with self.store.explained("cannot be written"):
             for path in paths:
                 self.store.remove(path)
         if paths:
-            self._connection.execute(ForgetFiles(self.topic, paths))
+            self.connection.execute(ForgetFiles(self.topic, paths))
 
     def _list(self) -> None:
         if self._listing is not None:
             self._listing.follow(self.files)
 
     def _try(self) -> None:
-        """Write a file there once, because the location cannot be changed after the first turn."""
+        """Write a file there once, because the location cannot be changed after the first lease."""
         path = f"{topic_folder(self.topic)}/_tried"
         self.store.write(path, b"")
         self.store.remove(path)
 
     def _claim(self) -> None:
-        ours = Claim(self._connection.execute(ReadIdentity()), self.epoch)
+        ours = Claim(self.connection.execute(ReadIdentity()), self.epoch)
         theirs = claim_in(self.store, self.topic)
         if theirs is not None and theirs.database != ours.database:
             raise EventkitError(
                 f"the archive of topic {self.topic!r} in {self.store.location} is written from another database: "
                 f"archive to another folder, or remove {_claim_path(self.topic)} there if that database is gone"
             )
-        if theirs is not None and theirs.turn >= ours.turn:
+        if theirs is not None and theirs.lease >= ours.lease:
             raise EventkitError(
                 f"the archive of topic {self.topic!r} in {self.store.location} goes further than this database, which "
                 f"was restored from a backup, was promoted from a standby or is a copy: to continue from here, "
@@ -208,13 +206,13 @@ class Turn:
         self.store.write(_claim_path(self.topic), msgspec.json.encode(ours))
 
     def _sweep(self) -> None:
-        """Delete unfinished files of earlier turns."""
+        """Delete unfinished files of earlier leases."""
         found = self.store.list(topic_folder(self.topic))
         if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
-            for path in left.difference(self._connection.execute(ListPaths(self.topic))):
+            for path in left.difference(self.connection.execute(ListPaths(self.topic))):
                 self.store.remove(path)
 
-    def _ended(self, files: list[LakeFile]) -> EventkitError:
+    def _ended(self, files: list[ArchiveFile]) -> EventkitError:
         """Return the error for *files* that were not added, and never will be."""
         for file in files:
             with suppress(OSError):
@@ -265,19 +263,19 @@ def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adop
     names the archive's folder if the database is older than the archive.
     """
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(topic))
-        if lake is None:
+        archive = connection.execute(ReadArchive(topic))
+        if archive is None:
             if to is None:
                 raise ValueError(f"topic {topic!r} has no archive in this database: pass the archive's folder with to=")
-            connection.execute(OpenLake(topic, Store(to).location, None))
-            lake = connection.execute(ReadLake(topic))
-            assert lake is not None
-        store = Store(to or lake.location)
+            connection.execute(OpenArchive(topic, Store(to).location, None))
+            archive = connection.execute(ReadArchive(topic))
+            assert archive is not None
+        store = Store(to or archive.location)
         with store.explained("cannot be adopted"):
             claim = claim_in(store, topic)
             if claim is not None and claim.database != connection.execute(ReadIdentity()):
                 raise EventkitError(f"the archive of topic {topic!r} in {store.location} is one of another database")
-            missing = [file.path for file in lake.files if store.size(file.path) is None]
+            missing = [file.path for file in archive.files if store.size(file.path) is None]
             if missing:
                 raise EventkitError(
                     f"{len(missing)} files of the manifest are not in {store.location}, such as "
@@ -288,9 +286,9 @@ def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adop
             for path in lost:
                 store.move(path, f"{topic_folder(topic)}/_lost/{posixpath.basename(path)}")
             if claim is not None:
-                connection.execute(AdoptLake(topic, claim.turn))
-        reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=lake.covered)
-    return Adopted(topic, store.location, reached, lake.covered, len(lost))
+                connection.execute(AdoptArchive(topic, claim.lease))
+        reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=archive.covered)
+    return Adopted(topic, store.location, reached, archive.covered, len(lost))
 
 
 def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[str, Adopted]) -> str:

@@ -1,4 +1,4 @@
-"""One task of a lane at a time, for every interleaving of claims, ends and producers.
+"""One task of a key at a time, for every interleaving of claims, ends and producers.
 
 Several sessions carry out their plans statement by statement, in a random order.  A statement that
 waits for another session is left alone until it has returned.
@@ -20,12 +20,12 @@ import eventkit
 from eventkit.codec import Codec
 from eventkit.operations import Operation, Plan, Rows
 from eventkit.operations.claim import fresh_token
-from eventkit.operations.coordination import AckInLane, AddMessage, ClaimInOrder
+from eventkit.operations.coordination import AckInOrder, AddMessage, ClaimInOrder
 from eventkit.operations.finish import Fail, Release, Retry
 from eventkit.operations.queue import Cancel
 from eventkit.values import Task
 
-QUEUE = "outbox:lanes"
+QUEUE = "outbox:keys"
 LIVE = "state IN ('scheduled', 'ready', 'leased')"
 
 
@@ -112,12 +112,12 @@ def _ended() -> Plan[Any]:
     return None
 
 
-class Lanes:
+class Ordered:
     """The sessions, their tasks, and the checks."""
 
     def __init__(self, url: str, schema: str, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.lanes = self.chance.choice(("ab", "abcdefgh"))
+        self.keys = self.chance.choice(("ab", "abcdefgh"))
         known = impatient(schema)
         self.sessions = [Session(url, known) for _ in range(6)]
         self.witness = psycopg.connect(url, autocommit=True)
@@ -126,7 +126,7 @@ class Lanes:
         self.claims = 0
 
     def ask(self, condition: str) -> list[Any]:
-        """Return ids and lanes of the tasks that satisfy *condition*."""
+        """Return ids and keys of the tasks that satisfy *condition*."""
         return self.witness.execute(f"SELECT id, lane FROM {self.task} WHERE {condition} ORDER BY id").fetchall()  # type: ignore[arg-type]
 
     def begin_something(self, session: Session) -> None:
@@ -134,8 +134,8 @@ class Lanes:
         chance = self.chance
         way = chance.random()
         if way < 0.35:
-            lane = chance.choice(self.lanes)
-            session.begin(AddMessage(QUEUE, "1", None, lane, ""), lambda _: None, chance.random() < 0.8)
+            key = chance.choice(self.keys)
+            session.begin(AddMessage(QUEUE, "1", None, key, ""), lambda _: None, chance.random() < 0.8)
         elif way < 0.7 or not self.held:
             earlier = self.ask(LIVE)
             lease = chance.choice((3, 60_000))
@@ -144,7 +144,7 @@ class Lanes:
         else:
             task = self.held.pop(chance.randrange(len(self.held)))
             assert task.key is not None
-            ends: list[Operation[Any]] = [AckInLane(task.id, task.token, QUEUE, task.key)] * 3
+            ends: list[Operation[Any]] = [AckInOrder(task.id, task.token, QUEUE, task.key)] * 3
             ends += [Retry(task.id, task.token, delay, "again") for delay in (0, 3)]
             ends += [Fail(task.id, task.token, "broken"), Release(task.id, task.token), Cancel(QUEUE, task.id, True)]
             commit = chance.random() < 0.9
@@ -158,12 +158,12 @@ class Lanes:
         self.held += tasks
         still = {id for id, _ in self.ask(LIVE)}
         for task in tasks:
-            before = [id for id, lane in earlier if lane == task.key and id < task.id and id in still]
+            before = [id for id, key in earlier if key == task.key and id < task.id and id in still]
             assert not before, f"{task.id} has overtaken {before}"
 
     def check(self) -> None:
-        """Check that no lane has two tasks under way."""
-        leased = [lane for _, lane in self.ask("state = 'leased'")]
+        """Check that no key has two tasks under way."""
+        leased = [key for _, key in self.ask("state = 'leased'")]
         assert len(leased) == len(set(leased)), leased
 
     def run(self, steps: int) -> None:
@@ -200,7 +200,7 @@ class Lanes:
             done = self.claims
             for task in self.held:
                 assert task.key is not None
-                self._at_once(session, AckInLane(task.id, task.token, QUEUE, task.key))
+                self._at_once(session, AckInOrder(task.id, task.token, QUEUE, task.key))
             self.held.clear()
             claim = ClaimInOrder(QUEUE, "worker", 10, None, fresh_token(), Codec())
             self._at_once(session, claim, partial(self.claimed, earlier=self.ask(LIVE)))
@@ -234,25 +234,25 @@ def race(place: tuple[str, str], seeds: range, steps: int) -> None:
     """Run with a random order, once for each seed."""
     claims = 0
     for seed in seeds:
-        lanes = Lanes(*place, seed)
+        ordered = Ordered(*place, seed)
         try:
-            lanes.run(steps)
-            lanes.drain()
-            claims += lanes.claims
+            ordered.run(steps)
+            ordered.drain()
+            claims += ordered.claims
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
         finally:
-            lanes.close()
+            ordered.close()
     assert claims > len(seeds)
 
 
-def test_one_of_a_lane_at_a_time(place: tuple[str, str]) -> None:
+def test_one_task_of_a_key_at_a_time(place: tuple[str, str]) -> None:
     """They come in the order of their ids, and none is left out."""
     race(place, range(10), 150)
 
 
 @pytest.mark.slow
-def test_one_of_a_lane_at_a_time_for_long(place: tuple[str, str]) -> None:
+def test_one_task_of_a_key_at_a_time_for_long(place: tuple[str, str]) -> None:
     """More orders are tried."""
     race(place, range(100, 250), 300)

@@ -1,4 +1,4 @@
-"""Requests for jobs, and verification of calls, without a network."""
+"""Requests for webhooks, and verification of calls, without a network."""
 
 import time
 from typing import Any
@@ -8,16 +8,16 @@ import pytest
 
 from eventkit import Exponential, Fixed, Linear
 from eventkit.conformance import proves
-from eventkit.webhooks import Call, Job, Replays, SignatureRefused, call_of, verify
+from eventkit.webhooks import Call, Replays, SignatureRefused, Webhook, call_of, verify
 from eventkit.webhooks.signing import check, sign
 
 URL = "https://example.com/hook?for=ann"
 
 
 @proves("E14")
-def test_a_job_is_a_task() -> None:
+def test_a_webhook_is_a_task() -> None:
     """Fields about runs, times and keys go to the task; those about the call go to the payload."""
-    job = Job(
+    webhook = Webhook(
         callback_url=URL,
         queue_name="emails",
         priority=7,
@@ -27,7 +27,7 @@ def test_a_job_is_a_task() -> None:
         idempotency_key="welcome-ann",
         delay_ms=2500,
     )
-    task = job.task()
+    task = webhook.task()
     assert (task.queue, task.priority, task.max_attempts, task.key, task.delay) == ("emails", 7, 5, "welcome-ann", 2.5)
     assert call_of(task.payload) == Call(URL, {"to": "ann"}, 1500)
     assert call_of(msgspec.json.decode(msgspec.json.encode(task.payload))) == Call(URL, {"to": "ann"}, 1500)
@@ -35,7 +35,7 @@ def test_a_job_is_a_task() -> None:
 
 @proves("E14")
 def test_what_is_left_out_is_as_the_queue_says() -> None:
-    task = Job(callback_url=URL).task()
+    task = Webhook(callback_url=URL).task()
     assert (task.queue, task.priority, task.max_attempts, task.key, task.delay) == ("default", 0, None, None, None)
     assert call_of(task.payload) == Call(URL, {}, 30_000, None)
 
@@ -48,8 +48,8 @@ def test_what_is_left_out_is_as_the_queue_says() -> None:
         ({"retry_backoff": "fixed", "base_delay_ms": 500, "max_delay_ms": 60_000}, Fixed(base=0.5, cap=60)),
     ],
 )
-def test_a_job_may_have_a_policy_of_its_own(said: dict[str, Any], policy: Any) -> None:
-    call = call_of(Job(callback_url=URL, **said).task().payload)
+def test_a_webhook_may_have_a_policy_of_its_own(said: dict[str, Any], policy: Any) -> None:
+    call = call_of(Webhook(callback_url=URL, **said).task().payload)
     assert call is not None
     assert call.retry == policy
 
@@ -78,9 +78,9 @@ def test_a_job_may_have_a_policy_of_its_own(said: dict[str, Any], policy: Any) -
 )
 def test_what_is_no_url_to_call_is_refused_at_once(url: str) -> None:
     with pytest.raises(ValueError, match="callback_url"):
-        Job(callback_url=url)
+        Webhook(callback_url=url)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"callback_url": url}, Job)
+        msgspec.convert({"callback_url": url}, Webhook)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_what_is_no_url_to_call_is_refused_at_once(url: str) -> None:
         {"callback": URL},
     ],
 )
-def test_what_a_job_cannot_be_is_refused_at_once(wrong: dict[str, Any]) -> None:
+def test_what_a_webhook_cannot_be_is_refused_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"callback_url": URL} | wrong, Job)
+        msgspec.convert({"callback_url": URL} | wrong, Webhook)
 
 
 def test_other_tasks_are_no_calls() -> None:
@@ -105,8 +105,8 @@ def test_other_tasks_are_no_calls() -> None:
         assert call_of(payload) is None
 
 
-def headers(body: bytes, secret: str, job: str = "7", at: float | None = None) -> dict[str, str]:
-    return {"x-eventkit-job-id": job, "X-EVENTKIT-SIGNATURE": sign(body, secrets=[secret], subject=job, at=at)}
+def headers(body: bytes, secret: str, id: str = "7", at: float | None = None) -> dict[str, str]:
+    return {"x-eventkit-webhook-id": id, "X-EVENTKIT-SIGNATURE": sign(body, secrets=[secret], subject=id, at=at)}
 
 
 @proves("E17")
@@ -114,7 +114,7 @@ def test_a_call_is_verified() -> None:
     """Any of the secrets is accepted, with headers in any case."""
     assert verify(b"{}", headers(b"{}", "one"), secret="one") == "7"
     assert verify(b"{}", headers(b"{}", "one"), secret=["two", "one"]) == "7"
-    two = {"X-Eventkit-Job-Id": "7", "X-Eventkit-Signature": sign(b"{}", secrets=["new", "old"], subject="7")}
+    two = {"X-Eventkit-Webhook-Id": "7", "X-Eventkit-Signature": sign(b"{}", secrets=["new", "old"], subject="7")}
     for secret in ("new", "old"):
         assert verify(b"{}", two, secret=secret) == "7"
 
@@ -124,7 +124,7 @@ def test_a_call_is_verified() -> None:
     ("body", "changed"),
     [
         (b"{} ", {}),
-        (b"{}", {"x-eventkit-job-id": "8"}),
+        (b"{}", {"x-eventkit-webhook-id": "8"}),
         (b"{}", {"X-EVENTKIT-SIGNATURE": ""}),
         (b"{}", {"X-EVENTKIT-SIGNATURE": "t=1,v1=00"}),
         (b"{}", {"X-EVENTKIT-SIGNATURE": "t=1,t=2,v1=00"}),

@@ -1,5 +1,6 @@
-"""`Job`: a task that calls a URL."""
+"""`Webhook`: a task that calls a URL."""
 
+import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -10,20 +11,13 @@ from .. import checks
 from ..retry import Exponential, Fixed, Linear, Policy, policy
 from ..values import NewTask
 
-CALL = "eventkit.webhook"  # The name of the task that workers run for a job.
+CALL = "eventkit.webhook"  # The name of the task that workers run for a webhook.
 
 DEFAULT_TIMEOUT_MS = 30_000
 LONGEST_TIMEOUT_MS = 3_600_000
-_LONGEST_MS = checks.FOREVER
 _LONGEST_URL = 8192
 
-_POLICIES: dict[str, type[Exponential | Linear | Fixed]] = {
-    "exponential": Exponential,
-    "linear": Linear,
-    "fixed": Fixed,
-}
-
-Milliseconds = Annotated[int, Meta(ge=1, le=_LONGEST_MS)]
+Milliseconds = Annotated[int, Meta(ge=1, le=checks.FOREVER)]
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,7 +29,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     retry: Policy | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call that a worker makes: it posts *payload* to *callback_url*, and tries again when that fails.
 
     *max_retries* is the number of runs after the first; *retry_backoff*, *base_delay_ms* and *max_delay_ms* set the
@@ -52,7 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_delay_ms: Milliseconds | None = None
     timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
-    delay_ms: Annotated[int, Meta(ge=0, le=_LONGEST_MS)] = 0
+    delay_ms: Annotated[int, Meta(ge=0, le=checks.FOREVER)] = 0
 
     def __post_init__(self) -> None:
         callable_url(self.callback_url)
@@ -66,7 +60,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return {"task": CALL, "args": msgspec.to_builtins(call) | {"payload": self.payload}}
 
     def task(self) -> NewTask:
-        """Return the task, for ``kit.queue(job.queue_name).enqueue_many([job.task()])``."""
+        """Return the task, for ``kit.queue(webhook.queue_name).enqueue_many([webhook.task()])``."""
         return NewTask(
             self.task_payload,
             delay=self.delay_ms / 1000 if self.delay_ms else None,
@@ -77,12 +71,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         )
 
     def _retry(self) -> Policy | None:
-        """Return the job's own retry policy, if it sets one."""
+        """Return the webhook's own retry policy, if it sets one."""
         given = {"base": self.base_delay_ms, "cap": self.max_delay_ms}
         delays = {name: value / 1000 for name, value in given.items() if value is not None}
         if self.retry_backoff is None and not delays:
             return None
-        return policy(_POLICIES[self.retry_backoff or "exponential"](**delays))
+        kinds: dict[str | None, type[Linear | Fixed]] = {"linear": Linear, "fixed": Fixed}
+        return policy(kinds.get(self.retry_backoff, Exponential)(**delays))
 
 
 def call_of(payload: Any) -> Call | None:
@@ -100,11 +95,7 @@ def callable_url(url: str) -> tuple[str, str, int]:
 
     The host's addresses are checked at each call, as they may change.
     """
-    if (
-        not isinstance(url, str)
-        or not url.isascii()
-        or any(character <= " " or character == "\x7f" for character in url)
-    ):
+    if not isinstance(url, str) or not re.fullmatch("[!-~]*", url):
         raise ValueError("callback_url is not ASCII: percent-encode path and query, and write the host in punycode")
     try:
         parts = urlsplit(url)
@@ -114,7 +105,7 @@ def callable_url(url: str) -> tuple[str, str, int]:
     if parts.scheme not in ("http", "https"):
         raise ValueError("callback_url must begin with http:// or https://")
     if "@" in parts.netloc:
-        raise ValueError("callback_url contains a user or password, which would be stored and shown: sign jobs instead")
+        raise ValueError("callback_url contains a user or password, which would be stored and shown: sign it instead")
     if not parts.hostname or "\\" in url or port == 0:
         raise ValueError("callback_url has no valid host: use, for example, https://example.com/hook")
     if len(url) > _LONGEST_URL:

@@ -1,4 +1,4 @@
-"""Dead letters of failed tasks: Q11, and poison: Q14."""
+"""Dead tasks: Q11, and poison: Q14."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def _dead(queue: TaskQueue[Any], *payloads: Any) -> list[int]:
 
 
 @proves("Q11", "Q14")
-def test_a_dead_letter_says_why_and_when_it_died(kit: EventKit) -> None:
+def test_a_dead_task_says_why_and_when_it_died(kit: EventKit) -> None:
     for name, (die, reason, keywords) in _DEATHS.items():
         queue = kit.queue(name, type=_Email if reason == "poison" else Any)
         before = database_ms(kit)
@@ -84,7 +84,7 @@ def test_a_dead_letter_says_why_and_when_it_died(kit: EventKit) -> None:
 
 
 @proves("Q11")
-def test_dead_letters_come_newest_first(kit: EventKit) -> None:
+def test_dead_tasks_come_newest_first(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue_many(range(4))
     tasks = queue.claim("worker", 4)
@@ -164,7 +164,7 @@ def test_purge_dead_deletes_all_or_the_old_ones(kit: EventKit) -> None:
 
 
 @proves("Q11", "Q12", "Q14")
-def test_dead_letter_to_copies_whatever_dies(kit: EventKit) -> None:
+def test_dead_letter_to_copies_each_dead_task(kit: EventKit) -> None:
     kit.queue("hospital").configure(max_attempts=1)
     for name, (die, reason, keywords) in _DEATHS.items():
         queue = kit.queue(name, type=_Email if reason == "poison" else Any)
@@ -199,7 +199,7 @@ def test_a_death_and_its_copy_are_one_step(kit: EventKit) -> None:
 
 
 @proves("Q11", "Q12")
-def test_a_queue_is_not_its_own_dead_letter_queue(kit: EventKit) -> None:
+def test_a_queue_is_not_its_own_dead_letter_to(kit: EventKit) -> None:
     for bad in ("jobs", "", "a\nb"):
         with pytest.raises(ValueError):  # noqa: PT011  # the three say three things
             kit.queue("jobs").configure(dead_letter_to=bad)
@@ -229,7 +229,7 @@ class _Picky:
 
 
 @proves("Q14", "G9")
-def test_whatever_a_type_raises_is_poison(kit: EventKit) -> None:
+def test_any_exception_of_a_type_is_poison(kit: EventKit) -> None:
     """A class of the caller's may raise any exception from its constructor; claims and subscribers continue."""
     payloads = [{"to": "invalid"}, {"to": "ann"}]
     kit.queue("emails").enqueue_many(payloads)
@@ -254,7 +254,7 @@ def test_receive_buries_what_does_not_decode(kit: EventKit) -> None:
 
 
 @proves("Q14")
-def test_poison_is_poison_whatever_the_lease(kit: EventKit) -> None:
+def test_poison_is_poison_under_any_lease(kit: EventKit) -> None:
     plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
     plain.enqueue("poison")
     assert typed.claim("worker", lease=0) == []

@@ -1,4 +1,4 @@
-"""Indexes of jobs: listing them costs the same with any number of other tasks and other jobs."""
+"""Indexes of webhooks: listing them costs the same with any number of other tasks and other webhooks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,33 +14,34 @@ from eventkit_sqlite.statements import bound
 from psycopg.sql import SQL, Literal
 
 import eventkit
+from eventkit.codec import Codec
 from eventkit.conformance.clauses import proves
-from eventkit.operations.queue import ListJobs, ListJobsOf
-from eventkit.webhooks import Job
+from eventkit.operations.queue import ListWebhooks, ListWebhooksOf
+from eventkit.webhooks import Webhook
 
 OTHERS = 3_000
 LISTS = [
-    (ListJobs(None, 10, 0), "eventkit_task_job", 10),
-    (ListJobs("ready", 10, 0), "eventkit_task_job", 10),
-    (ListJobsOf("calls", None, 10, 0), "eventkit_task_queue_job", 2),
-    (ListJobsOf("calls", "ready", 10, 0), "eventkit_task_queue_job", 2),
+    (ListWebhooks(None, 10, 0), "eventkit_task_job", 10),
+    (ListWebhooks("ready", 10, 0), "eventkit_task_job", 10),
+    (ListWebhooksOf("calls", 10, Codec(), None, 0), "eventkit_task_queue_job", 2),
+    (ListWebhooksOf("calls", 10, Codec(), "ready", 0), "eventkit_task_queue_job", 2),
 ]
 
 
 def fill(kit: eventkit.EventKit) -> None:
-    """Add two jobs of a queue, after many tasks of that queue and many jobs of others."""
-    job = Job(callback_url="https://example.com/").task_payload
+    """Add two webhooks of a queue, after many tasks of that queue and many webhooks of others."""
+    webhook = Webhook(callback_url="https://example.com/").task_payload
     kit.queue("calls").enqueue_many(range(OTHERS))
     for n in range(30):
-        kit.queue(f"others-{n}").enqueue_many([job] * (OTHERS // 30))
-    kit.queue("calls").enqueue_many([job] * 2)
+        kit.queue(f"others-{n}").enqueue_many([webhook] * (OTHERS // 30))
+    kit.queue("calls").enqueue_many([webhook] * 2)
 
 
 @proves("E14")
 @pytest.mark.parametrize(("asked", "index", "found"), LISTS)
-def test_sqlite_finds_jobs_by_their_index(asked: Any, index: str, found: int, tmp_path: Path) -> None:
+def test_sqlite_finds_webhooks_by_their_index(asked: Any, index: str, found: int, tmp_path: Path) -> None:
     """The plan sorts nothing."""
-    path = tmp_path / "jobs.db"
+    path = tmp_path / "webhooks.db"
     with eventkit.connect(f"sqlite:///{path}") as kit:
         fill(kit)
     database = apsw.Connection(str(path))
@@ -66,7 +67,7 @@ def looks(plan: dict[str, Any]) -> Iterator[tuple[str | None, int]]:
 
 @proves("E14")
 @pytest.mark.parametrize(("asked", "index", "found"), LISTS)
-def test_postgres_finds_jobs_by_their_index(asked: Any, index: str, found: int, postgres_url: str) -> None:
+def test_postgres_finds_webhooks_by_their_index(asked: Any, index: str, found: int, postgres_url: str) -> None:
     """It reads no more of them than it shows."""
     place, _, schema = postgres_url.rpartition("?schema=")
     with eventkit.connect(postgres_url) as kit, psycopg.connect(place, autocommit=True) as ask:
