@@ -34,11 +34,11 @@ class Channel:
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
-    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
-        return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, max_keep)))
+    def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> Any:
+        return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, keep_count)))
 
-    def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> Any:
-        given = checks.settings(retain=(retain, checks.milliseconds), max_keep=(max_keep, checks.count))
+    def configure(self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP) -> Any:
+        given = checks.settings(keep=(keep, checks.milliseconds), keep_count=(keep_count, checks.count))
         return self._execute(ConfigureChannel(self.name, list(given), **given))
 
     def settings(self) -> Any:

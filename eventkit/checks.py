@@ -123,13 +123,13 @@ def number(what: str, text: str) -> float:
     return value
 
 
-def retention(older_than: Any, max_keep: Any) -> tuple[int | None, int | None]:
+def retention(older_than: Any, keep_count: Any) -> tuple[int | None, int | None]:
     """Return the limits of `prune`: an age in milliseconds, a number to keep, or both."""
-    if older_than is None and max_keep is None:
-        raise ValueError("pass what to prune: older_than=seconds, max_keep=number, or both")
+    if older_than is None and keep_count is None:
+        raise ValueError("pass what to prune: older_than=seconds, keep_count=number, or both")
     return (
         None if older_than is None else milliseconds("older_than", older_than),
-        None if max_keep is None else count("max_keep", max_keep),
+        None if keep_count is None else count("keep_count", keep_count),
     )
 
 

@@ -264,17 +264,17 @@ class EventStream(Protocol[P]):
         """Return the consumers that have saved an offset, by name."""
 
     def prune(
-        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+        self, *, older_than: Duration | None = None, keep_count: int | None = None, keep_unconsumed: bool = True
     ) -> int:
-        """Delete events older than *older_than*, and all but the newest *max_keep*; return their number.
+        """Delete events older than *older_than*, and all but the newest *keep_count*; return their number.
 
         With *keep_unconsumed*, events that a consumer has still to read are kept.
         """
 
     def configure(
-        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
+        self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> None:
-        """Store what `EventKit.maintain` prunes: events older than *retain*, and all but the newest *max_keep*.
+        """Store what `EventKit.maintain` prunes: events older than *keep*, and all but the newest *keep_count*.
 
         None restores the default: keep all events for ever, and keep those that a consumer has still to read.  Omitted
         settings stay as they are.
@@ -487,11 +487,11 @@ class NotificationChannel(Protocol[P]):
         *start* may also be ``"earliest"``, or the id after which to start.
         """
 
-    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int:
-        """Delete notifications older than *older_than*, and all but the newest *max_keep*; return their number."""
+    def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> int:
+        """Delete notifications older than *older_than*, and all but the newest *keep_count*; return their number."""
 
-    def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> None:
-        """Store what `EventKit.maintain` prunes: notifications older than *retain*, and all but the newest *max_keep*.
+    def configure(self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP) -> None:
+        """Store what `EventKit.maintain` prunes: notifications older than *keep*, and all but the newest *keep_count*.
 
         By default, a channel keeps one day.  None means to keep all of them for ever.  Omitted settings stay as they
         are.
@@ -547,8 +547,8 @@ class Inbox(Protocol):
     def prune(self, *, older_than: Duration) -> int:
         """Forget messages seen longer ago; return their number.  A forgotten message counts as new if redelivered."""
 
-    def configure(self, *, retain: Duration | None = KEEP) -> None:
-        """Let `EventKit.maintain` forget messages seen longer ago than *retain*; None keeps them for ever."""
+    def configure(self, *, keep: Duration | None = KEEP) -> None:
+        """Let `EventKit.maintain` forget messages seen longer ago than *keep*; None keeps them for ever."""
 
     def settings(self) -> InboxSettings:
         """Return the inbox's settings."""

@@ -117,17 +117,17 @@ class Stream:
         return self._execute(operations.ListConsumers(self.topic))
 
     def prune(
-        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+        self, *, older_than: Duration | None = None, keep_count: int | None = None, keep_unconsumed: bool = True
     ) -> Any:
-        age, keep = checks.retention(older_than, max_keep)
-        return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
+        age, most = checks.retention(older_than, keep_count)
+        return self._execute(operations.Prune(self.topic, age, most, keep_unconsumed))
 
     def configure(
-        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
+        self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> Any:
         given = checks.settings(
-            retain=(retain, checks.milliseconds),
-            max_keep=(max_keep, checks.count),
+            keep=(keep, checks.milliseconds),
+            keep_count=(keep_count, checks.count),
             keep_unconsumed=(True if keep_unconsumed is None else keep_unconsumed, checks.flag),
         )
         return self._execute(ConfigureStream(self.topic, list(given), **given))

@@ -275,22 +275,22 @@ class StreamSettings(msgspec.Struct, frozen=True):
     None means for ever, and all.
     """
 
-    retain: float | None = None
-    max_keep: int | None = None
+    keep: float | None = None
+    keep_count: int | None = None
     keep_unconsumed: bool = True
 
 
 class ChannelSettings(msgspec.Struct, frozen=True):
     """The retention of a channel, and its maximum number of notifications; None means for ever, and all."""
 
-    retain: float | None = DAY
-    max_keep: int | None = None
+    keep: float | None = DAY
+    keep_count: int | None = None
 
 
 class InboxSettings(msgspec.Struct, frozen=True):
     """The retention of the ids of seen messages; None means for ever."""
 
-    retain: float | None = None
+    keep: float | None = None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):

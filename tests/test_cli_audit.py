@@ -60,14 +60,14 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
     cli.text("message", "remove", "emails", first)
     cli.text("queue", "purge", "emails", "--yes")
     cli.text("stream", "seek", "orders", "search", "earliest")
-    cli.text("stream", "prune", "orders", "--max-keep", 1, "--unconsumed")
+    cli.text("stream", "prune", "orders", "--keep-count", 1, "--unconsumed")
     assert audited(kit) == [
         {"action": "dlq.requeue", "queue": "emails", "ids": [first]},
         {"action": "dlq.purge", "queue": "emails", "older_than": None},
         {"action": "message.remove", "queue": "emails", "id": first},
         {"action": "queue.purge", "queue": "emails", "state": "ready"},
         {"action": "stream.seek", "topic": "orders", "consumer": "search", "to": "earliest"},
-        {"action": "stream.prune", "topic": "orders", "older_than": None, "max_keep": 1},
+        {"action": "stream.prune", "topic": "orders", "older_than": None, "keep_count": 1},
     ]
 
 

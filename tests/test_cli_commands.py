@@ -132,7 +132,7 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     [audit, topic] = cli.json("stream", "list")
     assert audit["topic"] == "eventkit.audit"
     assert (topic["topic"], topic["events"], topic["lag"], topic["head"]) == ("orders", 2, 1, last)
-    assert cli.json("stream", "prune", "orders", "--max-keep", 0)["dropped"] == 1
+    assert cli.json("stream", "prune", "orders", "--keep-count", 0)["dropped"] == 1
     assert cli.json("stream", "seek", "orders", "search", "latest")["offset"] == last
     assert cli.json("stream", "seek", "orders", "search", "earliest")["offset"] == 0
     assert "not a time" in cli.refusal(2, "stream", "seek", "orders", "search", "soon")

@@ -128,7 +128,7 @@ def _wake(address: str) -> float:
     with opened(address) as kit:
         channel = kit.channel("eventkit:check")
         [took] = wakes(channel, 1)
-        channel.prune(max_keep=0)
+        channel.prune(keep_count=0)
     if took > 2:
         raise Failed(
             f"a notification took {took:.1f} s: notifications do not arrive, and listeners fall back to polling; "

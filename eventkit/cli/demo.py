@@ -62,8 +62,8 @@ def _measured(address: str, seconds: float) -> Iterator[tuple[str, float, str]]:
             yield "commit to listener, median", round(statistics.median(wakes(channel, _WAKES)) * 1000, 2), "ms"
         finally:
             queue.drop(force=True)
-            stream.prune(max_keep=0, keep_unconsumed=False)
-            channel.prune(max_keep=0)
+            stream.prune(keep_count=0, keep_unconsumed=False)
+            channel.prune(keep_count=0)
 
 
 _Step = tuple[str, str, int, Callable[[], object]]

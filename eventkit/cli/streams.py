@@ -121,12 +121,12 @@ def prune(
     kit: "EventKit",
     topic: Topic,
     older_than: OlderThan = None,
-    max_keep: Annotated[int | None, option("N", "Keep only the newest N.", min=0)] = None,
+    keep_count: Annotated[int | None, option("N", "Keep only the newest N.", min=0)] = None,
     unconsumed: Annotated[bool, flag("Also drop events not consumed yet.", "--unconsumed")] = False,
 ) -> Result:
     """Drop the oldest events of a topic."""
-    stream = audited(kit, "stream.prune", topic=topic, older_than=older_than, max_keep=max_keep).stream(topic)
-    number = stream.prune(older_than=older_than, max_keep=max_keep, keep_unconsumed=not unconsumed)
+    stream = audited(kit, "stream.prune", topic=topic, older_than=older_than, keep_count=keep_count).stream(topic)
+    number = stream.prune(older_than=older_than, keep_count=keep_count, keep_unconsumed=not unconsumed)
     return answer(f"{number:,} events dropped", {"topic": topic, "dropped": number})
 
 

@@ -42,7 +42,7 @@ def test_a_reader_behind_a_pruned_gap_is_told(kit: EventKit, caller: Caller) -> 
     """The function reports the same gap as the handle's `Truncated`."""
     stream = kit.stream("t")
     first, *_, last = stream.publish_many([1, 2, 3])
-    stream.prune(max_keep=1)
+    stream.prune(keep_count=1)
     with pytest.raises(Truncated):
         stream.read(first)
     with pytest.raises(Exception, match="pruned"):

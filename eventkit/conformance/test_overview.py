@@ -97,7 +97,7 @@ def test_topics_are_told_with_their_consumers(kit: EventKit) -> None:
     ]
     assert found["orders"].consumers == orders.consumers()
     assert found["unpublished"] == TopicStats(0, 0, kit.stream("unpublished").consumers(), approximate=False)
-    orders.prune(max_keep=0, keep_unconsumed=False)
+    orders.prune(keep_count=0, keep_unconsumed=False)
     assert (kit.overview().topics["orders"].head, kit.overview().topics["orders"].events) == (offsets[4], 0)
 
 

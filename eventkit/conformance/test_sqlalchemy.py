@@ -32,8 +32,8 @@ def test_sessions_are_named_among_what_a_call_accepts(kit: EventKit, engine_url:
 def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: Any, kind: str) -> None:
     """A rollback, or one to a savepoint inside a commit, undoes each call; others see it from the commit on."""
     for name, write in WRITES.items():
-        kit.stream("t").prune(max_keep=0, keep_unconsumed=False)
-        kit.channel("c").prune(max_keep=0)
+        kit.stream("t").prune(keep_count=0, keep_unconsumed=False)
+        kit.channel("c").prune(keep_count=0)
         for state in ("scheduled", "ready", "leased", "dead", "done"):
             kit.queue("q").purge(state)
         kit.stream("t").seek("consumer", 5)

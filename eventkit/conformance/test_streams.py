@@ -73,11 +73,11 @@ def test_offsets_are_not_reused_when_everything_was_pruned(
     """A later kit does not reuse them either."""
     stream = kit.stream("orders")
     last = stream.publish_many([1, 2, 3])[-1]
-    assert stream.prune(max_keep=0) == 3
+    assert stream.prune(keep_count=0) == 3
     assert stream.read() == []
     again = stream.publish(4)
     assert again > last
-    stream.prune(max_keep=0)
+    stream.prune(keep_count=0)
     assert connect(url).stream("orders").publish(5) > again
 
 
@@ -186,7 +186,7 @@ def test_head_is_the_last_offset(kit: EventKit) -> None:
     last = stream.publish_many([1, 2, 3])[-1]
     kit.stream("others").publish(2)
     assert stream.head() == last
-    stream.prune(max_keep=0)
+    stream.prune(keep_count=0)
     assert stream.head() == last
 
 
@@ -342,7 +342,7 @@ def test_retention_ends_with_the_event(kit: EventKit) -> None:
     stream = kit.stream("orders")
     first = stream.publish("first", dedup="pruned")
     left = stream.publish("left", dedup="left")
-    stream.prune(max_keep=1)
+    stream.prune(keep_count=1)
     again = stream.publish("again", dedup="pruned")
     assert again > left > first
     assert stream.publish("no", dedup="left") == left

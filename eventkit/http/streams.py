@@ -204,8 +204,8 @@ class Stream(msgspec.Struct, frozen=True):
 class StreamChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Retention of events in seconds and by number; null is unlimited, omitted settings are kept."""
 
-    retain: Seconds | UnsetType | None = UNSET
-    max_keep: Number | UnsetType | None = UNSET
+    keep: Seconds | UnsetType | None = UNSET
+    keep_count: Number | UnsetType | None = UNSET
     keep_unconsumed: bool | UnsetType = UNSET
 
 
@@ -213,7 +213,7 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Limits of age and number beyond which events are dropped; by default unread events are kept."""
 
     older_than_s: Seconds | None = None
-    max_keep: Number | None = None
+    keep_count: Number | None = None
     keep_unconsumed: bool = True
 
 
@@ -312,7 +312,7 @@ async def follow_stream(
 async def prune_stream(service: Service, stream: FromPath[str], data: JSONBody[Pruning]) -> Count:
     """Drop the oldest events of a stream."""
     handle, keep = service.stream(stream), data.keep_unconsumed
-    return Count(await handle.prune(older_than=data.older_than_s, max_keep=data.max_keep, keep_unconsumed=keep))
+    return Count(await handle.prune(older_than=data.older_than_s, keep_count=data.keep_count, keep_unconsumed=keep))
 
 
 @route("GET", "/streams/{stream:str}/consumers", "consume")

@@ -376,8 +376,8 @@ class ConfigureStream(Operation[None], frozen=True):
 
     topic: str
     given: list[str]
-    retain: int | None = None
-    max_keep: int | None = None
+    keep: int | None = None
+    keep_count: int | None = None
     keep_unconsumed: bool = True
     decode = nothing
 
@@ -388,8 +388,8 @@ class ReadStreamSettings(Read[StreamSettings], frozen=True):
     topic: str
 
     def decode(self, rows: Rows) -> StreamSettings:
-        for retain, max_keep, keep_unconsumed in rows:
-            return StreamSettings(seconds(retain), max_keep, bool(keep_unconsumed))
+        for keep, keep_count, keep_unconsumed in rows:
+            return StreamSettings(seconds(keep), keep_count, bool(keep_unconsumed))
         return StreamSettings()
 
 
@@ -398,8 +398,8 @@ class ConfigureChannel(Operation[None], frozen=True):
 
     channel: str
     given: list[str]
-    retain: int | None = None
-    max_keep: int | None = None
+    keep: int | None = None
+    keep_count: int | None = None
     decode = nothing
 
 
@@ -409,6 +409,6 @@ class ReadChannelSettings(Read[ChannelSettings], frozen=True):
     channel: str
 
     def decode(self, rows: Rows) -> ChannelSettings:
-        for retain, max_keep in rows:
-            return ChannelSettings(seconds(retain), max_keep)
+        for keep, keep_count in rows:
+            return ChannelSettings(seconds(keep), keep_count)
         return ChannelSettings()

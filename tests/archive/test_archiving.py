@@ -73,7 +73,7 @@ def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monke
 @proves("D11")
 def test_a_stream_that_is_empty_is_archived(kit: Any, url: str, location: Path) -> None:
     """Later events follow."""
-    kit.stream("orders").configure(retain=timedelta(days=9))
+    kit.stream("orders").configure(keep=timedelta(days=9))
     assert archive.archive(url, "orders", to=location)[2:] == (0, 0, 0, 0, 0)
     publish(kit, 3)
     assert archive.archive(url, "orders").events == 3
@@ -156,7 +156,7 @@ def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, locat
     assert published(kit) == []
     assert [row[0] for row in archived(kit, location)] == offsets
     publish(kit, 2)
-    assert stream.prune(max_keep=0) == 0
+    assert stream.prune(keep_count=0) == 0
 
 
 @proves("D13")
@@ -179,7 +179,7 @@ def test_what_was_pruned_before_it_was_archived_is_told(kit: Any, url: str, loca
     publish(kit, 3)
     archive.archive(url, "orders", to=location)
     lost = publish(kit, 3)
-    kit.stream("orders").prune(max_keep=1, keep_unconsumed=False)
+    kit.stream("orders").prune(keep_count=1, keep_unconsumed=False)
     with pytest.raises(Truncated) as caught:
         archive.archive(url, "orders")
     assert (caught.value.first, caught.value.last) == (lost[0], lost[1])

@@ -170,7 +170,7 @@ def test_whatever_a_topic_is_called(kit: Any, url: str, location: Path, format: 
     else:
         archive.archive(url, "a/b é#?", to=location, format=format)
         assert listed(location, format, "a/b é#?") == published(kit, "a/b é#?")
-    kit.stream("orders").configure(retain=timedelta(days=9))
+    kit.stream("orders").configure(keep=timedelta(days=9))
     archive.archive(url, "orders", to=location, format=format)
     assert listed(location, format) == []
 

@@ -172,6 +172,6 @@ def test_what_was_lost_is_told(spark: Any, kit: eventkit.EventKit, url: str) -> 
     kit.stream("orders").publish(1)
     list(rollup(spark, url))
     lost = [kit.stream("orders").publish(n) for n in range(3)]
-    kit.stream("orders").prune(max_keep=1, keep_unconsumed=False)
+    kit.stream("orders").prune(keep_count=1, keep_unconsumed=False)
     [done] = rollup(spark, url)
     assert (done.events, done.lost) == (1, lost[1])
