@@ -30,7 +30,7 @@ class Channel:
         text = encode_headers(with_trace(headers))
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
-    def listen(self, *, start: str | int = "now") -> Any:
+    def listen(self, *, start: str | int = "latest") -> Any:
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
@@ -49,7 +49,7 @@ def origin(start: str | int, channels: tuple[str, ...]) -> Any:
     """Return the operation that finds the id after which to start, or that id if it is known."""
     if isinstance(start, int):
         return checks.count("start", start)
-    if checks.choice("start", start, ("now", "earliest")) == "earliest":
+    if checks.choice("start", start, ("latest", "earliest")) == "earliest":
         return 0
     return operations.FindNow(channels)
 

@@ -104,7 +104,7 @@ class _Handles:
         """Return a notification channel."""
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
-    def listen(self, *channels: str, start: str | int = "now") -> Any:
+    def listen(self, *channels: str, start: str | int = "latest") -> Any:
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(checks.name("channel", name) for name in channels)

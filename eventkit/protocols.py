@@ -185,7 +185,7 @@ class EventKit(Protocol):
     def limits(self, limit: int = 1000) -> list[LimitInfo]:
         """Return the rate limit windows and token buckets that hold a count at present, by name."""
 
-    def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
+    def listen(self, *channels: str, start: str | int = "latest") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -481,7 +481,7 @@ class NotificationChannel(Protocol[P]):
     def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int:
         """Send a notification to all listeners; return its id.  Ids grow."""
 
-    def listen(self, *, start: str | int = "now") -> Subscription[Notification[P]]:
+    def listen(self, *, start: str | int = "latest") -> Subscription[Notification[P]]:
         """Iterate over the notifications that are committed after this call.
 
         *start* may also be ``"earliest"``, or the id after which to start.

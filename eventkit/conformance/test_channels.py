@@ -233,7 +233,7 @@ def test_listening_begins_with_the_call(kit: EventKit, connect: Callable[..., An
     alerts, others = kit.channel("alerts"), connect(url)
     early = alerts.listen()
     alerts.notify("before")
-    late = alerts.listen(start="now")
+    late = alerts.listen(start="latest")
     for n in range(3):
         others.channel("alerts").notify(n)
     several = kit.listen("alerts")
