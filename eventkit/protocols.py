@@ -468,8 +468,7 @@ class TaskQueue(Protocol[P]):
         If it has other tasks, change nothing and return False, unless *force* deletes those too.
         """
 
-    # Last, because below it ``list`` would mean this method to a type checker.
-    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
+    def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
         """Return tasks in the order of their ids, from after the id *after*, all or those in one state."""
 
 

@@ -302,8 +302,7 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def drop(self, *, force: bool = False) -> bool: ...
 
-    # Last, because below it ``list`` would mean this method to a type checker.
-    async def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
+    async def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
 
 
 class AsyncNotificationChannel(Protocol[P]):

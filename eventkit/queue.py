@@ -196,7 +196,7 @@ class Queue:
     def get(self, id: int) -> Any:
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
-    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
+    def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
         if state is not None:
             checks.choice("state", state, _STATES)
         checks.count("limit", limit, least=1)

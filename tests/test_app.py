@@ -119,7 +119,7 @@ if (child := os.fork()) == 0:
         os._exit(0 if task.enqueue().created else 1)
     except eventkit.Closed as error:
         os._exit(2 if "after the fork" in str(error) else 3)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(app.kit.queue("default").list()))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(app.kit.queue("default").tasks()))
 app.close()
 """
 

@@ -83,7 +83,7 @@ def test_dead_letters_are_found_by_what_they_died_of(kit: EventKit, ask: Any) ->
     assert ask(FindDead("jobs", "failed", "one", 10)) == ids[:2]
     assert [look.id for look in ask(BrowseDead("jobs", "failed", "one", 10, 0))] == ids[1::-1]
     assert ask(FindDead("jobs", "failed", None, 10)) == []
-    assert ask(PurgeLetters("jobs", [*ids, *(task.id for task in kit.queue("other").list())])) == 3
+    assert ask(PurgeLetters("jobs", [*ids, *(task.id for task in kit.queue("other").tasks())])) == 3
     assert (queue.stats().dead, queue.size(), kit.queue("other").size()) == (0, 2, 5)
     assert not queue.enqueue("again", key="key 0").created, "its key stays reserved"
     [last] = queue.claim("worker")

@@ -117,7 +117,7 @@ def test_a_key_is_kept_by_each_of_the_tasks_that_had_it(places: Places, route: t
             queue.ack(task)
         queue.enqueue("same", key="same")
         there = move().queue("emails")
-        assert len(there.list("done")) == 3
+        assert len(there.tasks("done")) == 3
         assert not there.enqueue("same", key="same").created
 
 

@@ -238,7 +238,7 @@ def test_a_key_that_comes_while_a_queue_is_purged_stays_reserved(postgres_url: s
 
         assert run(Purge("jobs", "ready", None).plan(), step) == 1
         driver.commit()
-        [late] = queue.list()
+        [late] = queue.tasks()
         assert queue.purge("ready") == 1
         for key, id in (("early", early.id), ("late", late.id)):
             assert queue.enqueue("again", key=key) == (id, False)

@@ -216,7 +216,7 @@ class ComparedQueue(RuleBasedStateMachine):
         """Check that every task equals its model."""
         assert self.model.letters is not None
         for queue, model in ((self.queue, self.model), (self.letters, self.model.letters)):
-            infos = queue.list(limit=1000)
+            infos = queue.tasks(limit=1000)
             model.take_over({info.id: (info.payload, info.finished_ms or info.run_ms) for info in infos})
             assert not model.copies, "a dead letter was not copied"
             seen = [self.seen(info) for info in infos]

@@ -110,7 +110,7 @@ def _use_queues(kit: Any, queue: Any) -> None:
     with queue.handling(queue.claim("w")[0]):
         raise Snooze(60)
     assert queue.next_due() > datetime.now(UTC)
-    assert [(task.payload, task.state) for task in queue.list()] == [
+    assert [(task.payload, task.state) for task in queue.tasks()] == [
         ("1", "done"),
         ("2", "done"),
         ("3", "scheduled"),

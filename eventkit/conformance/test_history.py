@@ -217,8 +217,8 @@ def test_every_way_in_is_told(kit: EventKit, logged: TaskQueue[Any], engine: Any
     kit.schedules.add("s", "@every 10s", "q")
     advance(kit, 11)
     assert len(kit.schedules.tick()) == 1
-    assert kinds(kit) == ["enqueued"] * len(logged.list())
-    assert [step["id"] for step in history(kit)] == [task.id for task in logged.list()]
+    assert kinds(kit) == ["enqueued"] * len(logged.tasks())
+    assert [step["id"] for step in history(kit)] == [task.id for task in logged.tasks()]
     outbox = kit.outbox("mails", deliver=lambda message: None)
     outbox.queue.configure(history=True)
     with kit.transaction() as tx:

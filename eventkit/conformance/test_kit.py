@@ -284,7 +284,7 @@ def test_a_process_that_is_killed_has_written_what_it_was_told(url: str, tmp_pat
     offsets = [int(line) for line in answered.read_text().split("\n")[:-1]]
     with eventkit.connect(url) as kit:
         assert {event.offset for event in kit.stream("t").read(limit=10**6)} >= set(offsets)
-        assert {info.payload for info in kit.queue("q").list(limit=10**6)} >= set(offsets)
+        assert {info.payload for info in kit.queue("q").tasks(limit=10**6)} >= set(offsets)
 
 
 def _write_until_killed(url: str, answered: Path) -> None:

@@ -119,7 +119,7 @@ def test_what_is_kept_when_it_is_delivered_holds_up_nobody(kit: EventKit) -> Non
     with running(outbox, workers=2):
         eventually(lambda: _is_free(outbox))
     assert target.delivered == [1, 2, 3]
-    assert [(info.payload, info.state, info.key) for info in outbox.queue.list()] == [
+    assert [(info.payload, info.state, info.key) for info in outbox.queue.tasks()] == [
         (1, "done", "ann"),
         (2, "done", "ann"),
         (3, "done", "ann"),

@@ -145,7 +145,7 @@ def test_a_batch_can_wait_for_room(kit: EventKit) -> None:
     assert queue.size() == 2
     queue.receive()
     assert [enqueued.created for enqueued in batch.result(SOON)] == [True, True]
-    assert [task.payload for task in queue.list()] == ["third", "a", "b"]
+    assert [task.payload for task in queue.tasks()] == ["third", "a", "b"]
     with pytest.raises(QueueFull, match="never fit"):
         queue.enqueue_many(range(4), wait=3600)
     started = time.monotonic()
@@ -176,7 +176,7 @@ def test_waiting_for_room_and_tx_exclude_each_other(kit: EventKit) -> None:
         for wait in (0, 1):
             with pytest.raises(ValueError, match="tx="):
                 queue.enqueue(1, wait=wait, tx=tx)
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q13", "G4")
@@ -196,7 +196,7 @@ def test_an_enqueue_holds_the_bound_until_its_transaction_ends(kit: EventKit, co
         assert not second.done()
     with pytest.raises(QueueFull):
         second.result(PATIENCE)
-    assert [info.payload for info in queue.list()] == ["after the rollback", 1]
+    assert [info.payload for info in queue.tasks()] == ["after the rollback", 1]
 
 
 @proves("Q13")

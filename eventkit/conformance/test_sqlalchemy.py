@@ -263,7 +263,7 @@ def test_a_failing_call_leaves_a_session_as_it_was(kit: EventKit, engine: Any) -
             queue.enqueue(float("nan"), tx=session)
         queue.enqueue(4, tx=session)
         session.commit()
-    assert (placed(engine), [info.payload for info in queue.list()]) == (["ann"], [1, 4])
+    assert (placed(engine), [info.payload for info in queue.tasks()]) == (["ann"], [1, 4])
 
 
 @proves("G4", "G12")

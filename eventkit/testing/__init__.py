@@ -50,7 +50,7 @@ def assert_enqueued(kit: Any, queue: Any, payload: Any = ANY, *, count: int | No
         waiting = {f"{task.id} ({task.state})": task for task in tasks if task.state in _WAITING}
         return _matching(f"tasks in queue {queue!r}", waiting, waiting.values(), wanted, count)
 
-    return then(kit.queue(queue).list(limit=_MOST), check)
+    return then(kit.queue(queue).tasks(limit=_MOST), check)
 
 
 @overload

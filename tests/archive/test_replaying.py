@@ -29,7 +29,7 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
     assert archive.replay(url, "orders", to_topic="again") == (30, None, False)
     assert [row[1:4] for row in published(kit, "again")] == before
     assert archive.replay(url, "orders", to_queue="jobs").events == 30
-    tasks = kit.queue("jobs").list(limit=100)
+    tasks = kit.queue("jobs").tasks(limit=100)
     assert [(task.payload, task.headers, task.key) for task in tasks] == [
         ({"n": n}, {"trace": str(n)} if n % 2 else {}, None) for n in range(30)
     ]
