@@ -117,8 +117,8 @@ PAGES = {
     "ready tasks": "/dashboard/queue?name=ready",
     "scheduled tasks": "/dashboard/queue?name=scheduled&state=scheduled",
     "dead tasks": "/dashboard/queue?name=dead&state=dead",
-    "a stream": "/dashboard/stream?topic=events",
-    "a key of a stream": "/dashboard/stream?topic=events&key=rare",
+    "a stream": "/dashboard/stream?stream=events",
+    "a key of a stream": "/dashboard/stream?stream=events&key=rare",
     "workers": "/dashboard/workers",
     "metrics": "/metrics",
 }

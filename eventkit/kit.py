@@ -92,9 +92,9 @@ class _Handles:
         self._loops = loops
         self._deliveries = deliveries
 
-    def stream(self, topic: str, *, type: Any = None) -> Any:
-        """Return the stream of a topic."""
-        return Stream(self._connection.execute, self._loops, topic, self._codec(type))
+    def stream(self, name: str, *, type: Any = None) -> Any:
+        """Return a stream."""
+        return Stream(self._connection.execute, self._loops, name, self._codec(type))
 
     def queue(self, name: str, *, type: Any = None) -> Any:
         """Return a task queue."""

@@ -95,9 +95,9 @@ class EventKit(Protocol):
     """A database with eventkit in it.  Handles are cheap, may be kept, and may be shared by threads."""
 
     @overload
-    def stream(self, topic: str) -> EventStream[Any]: ...
+    def stream(self, name: str) -> EventStream[Any]: ...
     @overload
-    def stream(self, topic: str, *, type: type[P]) -> EventStream[P]: ...
+    def stream(self, name: str, *, type: type[P]) -> EventStream[P]: ...
 
     @overload
     def queue(self, name: str) -> TaskQueue[Any]: ...
@@ -177,7 +177,7 @@ class EventKit(Protocol):
         """Call `maintain` once in *every* seconds until the kit is closed; of several processes, one does it."""
 
     def overview(self) -> Overview:
-        """Return the numbers of all queues, topics, schedules, locks and results, from one statement."""
+        """Return the numbers of all queues, streams, schedules, locks and results, from one statement."""
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers by name: those of an `App`, which report every ten seconds, and holders of leases."""
@@ -199,9 +199,9 @@ class EventKit(Protocol):
 
 
 class EventStream(Protocol[P]):
-    """A topic: events in the order of their offsets, kept until they are pruned."""
+    """A stream: events in the order of their offsets, kept until they are pruned."""
 
-    topic: str
+    name: str
 
     def publish(
         self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
@@ -209,7 +209,7 @@ class EventStream(Protocol[P]):
         """Append an event; return its offset.
 
         Offsets grow, are never reused once committed, and may have gaps.  A reader that has read up to an offset never
-        later finds an event at or below it.  Publishing a *dedup* id that the topic still holds writes nothing and
+        later finds an event at or below it.  Publishing a *dedup* id that the stream still holds writes nothing and
         returns the first event's offset.
         """
 
@@ -255,7 +255,7 @@ class EventStream(Protocol[P]):
         """Move the consumer to any offset."""
 
     def head(self) -> int:
-        """Return the highest offset at or below which no new event can appear; 0 for a new topic."""
+        """Return the highest offset at or below which no new event can appear; 0 for a new stream."""
 
     def offset_at(self, moment: datetime) -> int:
         """Return the *after* with which `read` returns all events created at or after *moment*."""

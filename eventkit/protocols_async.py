@@ -67,9 +67,9 @@ class AsyncEventKit(Protocol):
     """`EventKit`, awaited."""
 
     @overload
-    def stream(self, topic: str) -> AsyncEventStream[Any]: ...
+    def stream(self, name: str) -> AsyncEventStream[Any]: ...
     @overload
-    def stream(self, topic: str, *, type: type[P]) -> AsyncEventStream[P]: ...
+    def stream(self, name: str, *, type: type[P]) -> AsyncEventStream[P]: ...
 
     @overload
     def queue(self, name: str) -> AsyncTaskQueue[Any]: ...
@@ -139,7 +139,7 @@ class AsyncEventKit(Protocol):
 class AsyncEventStream(Protocol[P]):
     """`EventStream`, awaited."""
 
-    topic: str
+    name: str
 
     async def publish(
         self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None

@@ -36,10 +36,10 @@ class Moment(Generic[D]):
 
 
 class Event(msgspec.Struct, Generic[P], frozen=True, gc=False):
-    """One event of a stream.  *offset* is its position: it grows along the topic and may have gaps."""
+    """One event of a stream.  *offset* is its position: it grows along the stream and may have gaps."""
 
     offset: int
-    topic: str
+    stream: str
     key: str | None
     payload: P
     headers: dict[str, str]
@@ -140,7 +140,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """A consumer of a topic: its saved offset, and the number of events after it."""
+    """A consumer of a stream: its saved offset, and the number of events after it."""
 
     name: str
     offset: int
@@ -470,8 +470,8 @@ class OutboxStats(msgspec.Struct, frozen=True):
     latency: float | None
 
 
-class TopicStats(msgspec.Struct, frozen=True):
-    """The numbers of a topic: its *head*, the number of *events* it keeps, and its *consumers* by name.
+class StreamStats(msgspec.Struct, frozen=True):
+    """The numbers of a stream: its *head*, the number of *events* it keeps, and its *consumers* by name.
 
     Events, and the lag of each consumer, are counted up to 10,000; *approximate* says that a count was cut off.
     """
@@ -516,12 +516,12 @@ class HeldLock(msgspec.Struct, frozen=True):
 class Overview(msgspec.Struct, frozen=True):
     """The numbers of a whole kit, each by name.
 
-    *queues* that have tasks or settings; *topics* that have or had events, or have consumers; *schedules*; held
+    *queues* that have tasks or settings; *streams* that have or had events, or have consumers; *schedules*; held
     *locks*; and the number of *results*, up to 10,000.  *approximate* says that a count was cut off.
     """
 
     queues: dict[str, QueueStats]
-    topics: dict[str, TopicStats]
+    streams: dict[str, StreamStats]
     schedules: dict[str, ScheduleStats]
     locks: dict[str, HeldLock]
     results: int

@@ -356,7 +356,7 @@ def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
 
     [subscriber], [listener] = app.subscribers, app.listeners
     assert subscriber.function is index
-    assert (subscriber.topic, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
+    assert (subscriber.stream, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
     assert (subscriber.type, subscriber.retries, subscriber.then) == (dict[str, int], 2, "skip")
     assert (subscriber.dead_letters, subscriber.backoff) == ("orders.dead", eventkit.Delays((1.0, 2.0)))
     assert (listener.channels, listener.is_async, listener.type) == (("alerts", "deploys"), False, None)

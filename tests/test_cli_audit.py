@@ -66,8 +66,8 @@ def test_what_becomes_of_others_work_is_told(cli: Commands, kit: EventKit) -> No
         {"action": "dlq.purge", "queue": "emails", "older_than": None},
         {"action": "message.remove", "queue": "emails", "id": first},
         {"action": "queue.purge", "queue": "emails", "state": "ready"},
-        {"action": "stream.seek", "topic": "orders", "consumer": "search", "to": "earliest"},
-        {"action": "stream.prune", "topic": "orders", "older_than": None, "keep_count": 1},
+        {"action": "stream.seek", "stream": "orders", "consumer": "search", "to": "earliest"},
+        {"action": "stream.prune", "stream": "orders", "older_than": None, "keep_count": 1},
     ]
 
 

@@ -40,7 +40,7 @@ class Conflict(Exception):
 
 
 class Table(Protocol):
-    """A table in the folder of a topic."""
+    """A table in the folder of a stream."""
 
     failures: tuple[type[Exception], ...]
     """The errors of its library, also for files in its folder that it cannot read."""
@@ -61,20 +61,20 @@ class Table(Protocol):
 
 
 class Listing:
-    """The synchronization of a topic's table with the manifest."""
+    """The synchronization of a stream's table with the manifest."""
 
-    def __init__(self, store: Store, topic: str, format: str) -> None:
+    def __init__(self, store: Store, stream: str, format: str) -> None:
         self._store = store
         self._table: Table
         try:
             if format == "delta":
                 from .delta import Delta
 
-                self._table = Delta(store, topic)
+                self._table = Delta(store, stream)
             else:
                 from .iceberg import Iceberg
 
-                self._table = Iceberg(store, topic)
+                self._table = Iceberg(store, stream)
         except ModuleNotFoundError as error:
             raise EventkitError(
                 f"an archive with a table of {format} takes {error.name}: pip install 'eventkit-db[{format}]'"
@@ -119,67 +119,67 @@ class Claim(msgspec.Struct):
     turn: int
 
 
-def claim_in(store: Store, topic: str) -> Claim | None:
-    """Return the turn recorded in the folder of a topic; None if there is none."""
-    found = store.read(_claim_path(topic))
+def claim_in(store: Store, stream: str) -> Claim | None:
+    """Return the turn recorded in the folder of a stream; None if there is none."""
+    found = store.read(_claim_path(stream))
     try:
         return None if found is None else msgspec.json.decode(found, type=Claim)
     except msgspec.DecodeError:
         return None
 
 
-def _claim_path(topic: str) -> str:
-    return f"{topic_folder(topic)}/_turn.json"
+def _claim_path(stream: str) -> str:
+    return f"{topic_folder(stream)}/_turn.json"
 
 
 class Turn:
     """A turn that has begun.  Every method raises `EventkitError` when another process has begun the next."""
 
     def __init__(
-        self, connection: Connection, topic: str, location: str | Path | None, format: str | None = None
+        self, connection: Connection, stream: str, location: str | Path | None, format: str | None = None
     ) -> None:
         self._connection = connection
-        self.topic = topic
-        lake = connection.execute(ReadLake(topic))
+        self.stream = stream
+        lake = connection.execute(ReadLake(stream))
         if location is None and lake is None:
-            raise ValueError(f"topic {topic!r} has no archive yet: pass the folder for it with to=")
+            raise ValueError(f"stream {stream!r} has no archive yet: pass the folder for it with to=")
         self.store = Store(lake.location if location is None and lake is not None else location or "")
         chosen = format or (lake.format if lake is not None else "parquet")
-        self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
+        self._listing = None if chosen == "parquet" else Listing(self.store, stream, chosen)
         with self.store.explained("cannot be written"):
             if lake is None:
                 self._try()
-            self.epoch, self.covered = connection.execute(OpenLake(topic, self.store.location, format))
+            self.epoch, self.covered = connection.execute(OpenLake(stream, self.store.location, format))
             self._claim()
             self._sweep()
         self._list()
 
     def files(self) -> list[LakeFile]:
         """Return the files in the manifest, in the order of offsets."""
-        lake = self._connection.execute(ReadLake(self.topic))
+        lake = self._connection.execute(ReadLake(self.stream))
         return lake.files if lake is not None else []
 
     def extend(self, last: int, files: list[LakeFile], read: Position) -> None:
-        """Add the files that cover the topic up to *last*, if the database still has the events *read* for them."""
-        if not self._connection.execute(ExtendLake(self.topic, self.epoch, self.covered, last, files, read)):
+        """Add the files that cover the stream up to *last*, if the database still has the events *read* for them."""
+        if not self._connection.execute(ExtendLake(self.stream, self.epoch, self.covered, last, files, read)):
             raise self._ended(files)
         self.covered = last
         self._list()
 
     def swap(self, old: list[LakeFile], new: list[LakeFile]) -> None:
         """Replace the files *old* by *new*."""
-        if not self._connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
+        if not self._connection.execute(SwapFiles(self.stream, self.epoch, [file.path for file in old], new)):
             raise self._ended(new)
         self._list()
 
     def clear(self) -> None:
         """Delete files that were replaced a while ago."""
-        paths = self._connection.execute(FindRetired(self.topic, _GRACE))
+        paths = self._connection.execute(FindRetired(self.stream, _GRACE))
         with self.store.explained("cannot be written"):
             for path in paths:
                 self.store.remove(path)
         if paths:
-            self._connection.execute(ForgetFiles(self.topic, paths))
+            self._connection.execute(ForgetFiles(self.stream, paths))
 
     def _list(self) -> None:
         if self._listing is not None:
@@ -187,31 +187,31 @@ class Turn:
 
     def _try(self) -> None:
         """Write a file there once, because the location cannot be changed after the first turn."""
-        path = f"{topic_folder(self.topic)}/_tried"
+        path = f"{topic_folder(self.stream)}/_tried"
         self.store.write(path, b"")
         self.store.remove(path)
 
     def _claim(self) -> None:
         ours = Claim(self._connection.execute(ReadIdentity()), self.epoch)
-        theirs = claim_in(self.store, self.topic)
+        theirs = claim_in(self.store, self.stream)
         if theirs is not None and theirs.database != ours.database:
             raise EventkitError(
-                f"the archive of topic {self.topic!r} in {self.store.location} is written from another database: "
-                f"archive to another folder, or remove {_claim_path(self.topic)} there if that database is gone"
+                f"the archive of stream {self.stream!r} in {self.store.location} is written from another database: "
+                f"archive to another folder, or remove {_claim_path(self.stream)} there if that database is gone"
             )
         if theirs is not None and theirs.turn >= ours.turn:
             raise EventkitError(
-                f"the archive of topic {self.topic!r} in {self.store.location} goes further than this database, which "
-                f"was restored from a backup, was promoted from a standby or is a copy: to continue from here, "
-                f"run eventkit adopt --archive {self.topic}"
+                f"the archive of stream {self.stream!r} in {self.store.location} goes further than this database, "
+                f"which was restored from a backup, was promoted from a standby or is a copy: to continue from here, "
+                f"run eventkit adopt --archive {self.stream}"
             )
-        self.store.write(_claim_path(self.topic), msgspec.json.encode(ours))
+        self.store.write(_claim_path(self.stream), msgspec.json.encode(ours))
 
     def _sweep(self) -> None:
         """Delete unfinished files of earlier turns."""
-        found = self.store.list(topic_folder(self.topic))
+        found = self.store.list(topic_folder(self.stream))
         if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
-            for path in left.difference(self._connection.execute(ListPaths(self.topic))):
+            for path in left.difference(self._connection.execute(ListPaths(self.stream))):
                 self.store.remove(path)
 
     def _ended(self, files: list[LakeFile]) -> EventkitError:
@@ -220,15 +220,15 @@ class Turn:
             with suppress(OSError):
                 self.store.remove(file.path)
         return EventkitError(
-            f"another process has begun to archive topic {self.topic!r}: the events archived so far stay, and it "
-            f"continues after them; archive a topic from one process at a time"
+            f"another process has begun to archive stream {self.stream!r}: the events archived so far stay, and it "
+            f"continues after them; archive a stream from one process at a time"
         )
 
 
 class Adopted(NamedTuple):
-    """An adopted database: the topic, the place, the offset reached before, and the offset after which to continue."""
+    """An adopted database: the stream, the place, the offset reached before, and the offset after which to continue."""
 
-    topic: str
+    stream: str
     location: str
     before: int
     after: int
@@ -238,7 +238,7 @@ class Adopted(NamedTuple):
 def adopt_checkpoint(url: str, checkpoint: str | Path) -> list[Adopted]:
     """Let a Spark query continue after the last event that both its checkpoint and the database have.
 
-    The query has to be stopped.  Rows that it has written from lost events stay where they are.  Topics in which the
+    The query has to be stopped.  Rows that it has written from lost events stay where they are.  Streams in which the
     database has not gone back are unchanged.
     """
     store = Store(checkpoint)
@@ -258,39 +258,41 @@ def adopt_checkpoint(url: str, checkpoint: str | Path) -> list[Adopted]:
     return list(adopted.values())
 
 
-def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adopted:
-    """Let the archive of a topic continue from the database's state of it.
+def adopt_archive(url: str, stream: str, *, to: str | Path | None = None) -> Adopted:
+    """Let the archive of a stream continue from the database's state of it.
 
-    Files that the database does not know have lost events: they are moved to the folder ``_lost`` of the topic.  *to*
+    Files that the database does not know have lost events: they are moved to the folder ``_lost`` of the stream.  *to*
     names the archive's folder if the database is older than the archive.
     """
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        lake = connection.execute(ReadLake(topic))
+        lake = connection.execute(ReadLake(stream))
         if lake is None:
             if to is None:
-                raise ValueError(f"topic {topic!r} has no archive in this database: pass the archive's folder with to=")
-            connection.execute(OpenLake(topic, Store(to).location, None))
-            lake = connection.execute(ReadLake(topic))
+                raise ValueError(
+                    f"stream {stream!r} has no archive in this database: pass the archive's folder with to="
+                )
+            connection.execute(OpenLake(stream, Store(to).location, None))
+            lake = connection.execute(ReadLake(stream))
             assert lake is not None
         store = Store(to or lake.location)
         with store.explained("cannot be adopted"):
-            claim = claim_in(store, topic)
+            claim = claim_in(store, stream)
             if claim is not None and claim.database != connection.execute(ReadIdentity()):
-                raise EventkitError(f"the archive of topic {topic!r} in {store.location} is one of another database")
+                raise EventkitError(f"the archive of stream {stream!r} in {store.location} is one of another database")
             missing = [file.path for file in lake.files if store.size(file.path) is None]
             if missing:
                 raise EventkitError(
                     f"{len(missing)} files of the manifest are not in {store.location}, such as "
                     f"{missing[0]}: they were compacted since; restore the folder as it was with the database"
                 )
-            known = set(connection.execute(ListPaths(topic)))
-            lost = [path for path in store.list(topic_folder(topic)) if epoch_of(path) and path not in known]
+            known = set(connection.execute(ListPaths(stream)))
+            lost = [path for path in store.list(topic_folder(stream)) if epoch_of(path) and path not in known]
             for path in lost:
-                store.move(path, f"{topic_folder(topic)}/_lost/{posixpath.basename(path)}")
+                store.move(path, f"{topic_folder(stream)}/_lost/{posixpath.basename(path)}")
             if claim is not None:
-                connection.execute(AdoptLake(topic, claim.turn))
+                connection.execute(AdoptLake(stream, claim.turn))
         reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=lake.covered)
-    return Adopted(topic, store.location, reached, lake.covered, len(lost))
+    return Adopted(stream, store.location, reached, lake.covered, len(lost))
 
 
 def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[str, Adopted]) -> str:
@@ -302,7 +304,7 @@ def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[
     if not isinstance(places, dict) or not places:
         return line
     changed = False
-    for topic, place in places.items():
+    for stream, place in places.items():
         position = Position.read_back(place)
         if position is None:
             return line
@@ -311,9 +313,9 @@ def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[
                 f"the checkpoint {location} is of another database than the one at the url: correct the url, or start "
                 f"again with another checkpointLocation"
             )
-        if not connection.execute(VerifyPosition(topic, position)):
-            fork = connection.execute(FindFork(topic, position))
-            places[topic] = fork._asdict()
-            adopted[topic] = Adopted(topic, location, position.offset, fork.offset, 0)
+        if not connection.execute(VerifyPosition(stream, position)):
+            fork = connection.execute(FindFork(stream, position))
+            places[stream] = fork._asdict()
+            adopted[stream] = Adopted(stream, location, position.offset, fork.offset, 0)
             changed = True
     return msgspec.json.encode(places).decode() if changed else line

@@ -48,9 +48,9 @@ def stats(
 
 
 def _tables(found: "Overview") -> tuple[Table, ...]:
-    topics = [
-        {"topic": name, "events": statistics.events, "head": statistics.head, **consumer}
-        for name, statistics in found.topics.items()
+    streams = [
+        {"stream": name, "events": statistics.events, "head": statistics.head, **consumer}
+        for name, statistics in found.streams.items()
         for consumer in (
             [{"consumer": one.name, "offset": one.offset, "lag": one.lag} for one in statistics.consumers] or [{}]
         )
@@ -59,7 +59,7 @@ def _tables(found: "Overview") -> tuple[Table, ...]:
     locks = [{"lock": name, **plain(one)} for name, one in found.locks.items()]
     return (
         Table.of(QUEUE_COLUMNS, queue_rows(found.queues), "Queues"),
-        Table.of(("topic", "events", "head", "consumer", "offset", "lag"), topics, "Topics"),
+        Table.of(("stream", "events", "head", "consumer", "offset", "lag"), streams, "Streams"),
         Table.of(("schedule", "queue", "next_at", "last_at", "fired", "skipped"), schedules, "Schedules"),
         Table.of(("lock", "holder", "fence", "until"), locks, "Locks"),
         Table(("results",), [[found.results]] if found.results else [], "Results"),
@@ -235,16 +235,16 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
                 f"queue {name} has {stats.dead:,} dead letters",
                 f"eventkit dlq list {name} --by-error shows the errors; then eventkit dlq requeue or purge {name}",
             )
-    for topic, statistics in overview.topics.items():
+    for stream, statistics in overview.streams.items():
         for consumer in statistics.consumers:
             still = (now - consumer.updated_at).total_seconds()
             if consumer.lag and still > _STUCK:
                 yield (
                     "bad",
-                    f"consumer {consumer.name} of topic {topic} has stood still for {still:,.0f} s "
+                    f"consumer {consumer.name} of stream {stream} has stood still for {still:,.0f} s "
                     f"with a lag of {consumer.lag:,} events",
                     f"check that it runs and what it logs at offset {consumer.offset}; "
-                    f"eventkit stream seek {topic} {consumer.name} skips an event that it cannot process",
+                    f"eventkit stream seek {stream} {consumer.name} skips an event that it cannot process",
                 )
     for schedule in kit.schedules.list():
         late = (now - schedule.next_at).total_seconds() if schedule.next_at is not None else 0

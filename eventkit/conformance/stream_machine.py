@@ -274,7 +274,7 @@ class StreamMachine(RuleBasedStateMachine):
         """Check that the events are the model's at *offsets*."""
         assert [event.offset for event in events] == offsets
         for event in events:
-            seen = (event.topic, event.payload, event.key, event.headers)
+            seen = (event.stream, event.payload, event.key, event.headers)
             model = self.model.events[event.offset]
             assert seen == (self.topics[0], model.payload, model.key, model.headers)
             assert tick(event.created_at, self.anchor, self.model.now) == model.created

@@ -365,7 +365,7 @@ def test_names_are_told_apart_exactly(kit: EventKit) -> None:
         kit.stream("t").save_offset(name, number + 1)
     for number, name in enumerate(_GOOD):
         [event] = kit.stream(name).read()
-        assert (event.topic, event.payload) == (name, number)
+        assert (event.stream, event.payload) == (name, number)
         [task] = kit.queue(name).claim(name, 10)
         assert (task.queue, task.payload) == (name, number)
         info = kit.queue(name).get(task.id)

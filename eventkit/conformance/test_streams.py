@@ -38,7 +38,7 @@ def test_an_event_reads_as_it_was_published(kit: EventKit) -> None:
     offset = stream.publish({"id": 42}, key="42", headers={"trace": "yes"})
     [event] = stream.read()
     assert isinstance(event, Event)
-    assert (event.offset, event.topic, event.key) == (offset, "orders", "42")
+    assert (event.offset, event.stream, event.key) == (offset, "orders", "42")
     assert (event.payload, event.headers) == ({"id": 42}, {"trace": "yes"})
     assert event.created_at.utcoffset() == timedelta(0)
     assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)
@@ -174,7 +174,7 @@ def test_read_is_exclusive_ascending_and_bounded(kit: EventKit) -> None:
     assert [event.offset for event in stream.read(offsets[598], 3)] == offsets[599:602]
     assert [event.offset for event in stream.read(offsets[599])] == offsets[600:]
     assert stream.read(offsets[-1]) == []
-    assert {event.topic for event in stream.read(limit=5000)} == {"orders"}
+    assert {event.stream for event in stream.read(limit=5000)} == {"orders"}
 
 
 @proves("S7")

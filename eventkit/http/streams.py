@@ -21,7 +21,7 @@ from ..operations import Operation, Origin, Probe
 from ..operations.channel import FindNotification, FindNow, FollowNotifications, NotificationsAhead
 from ..operations.position import ReadPosition
 from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
-from ..values import Consumer, Event, NewEvent, StreamSettings, TopicStats
+from ..values import Consumer, Event, NewEvent, StreamSettings, StreamStats
 from .keys import still_permitted
 from .routing import Count, HTTPRequest, Key, Name, Number, Refusal, Seconds, bounds, problem_of, route, sent
 from .service import Service, ServiceContext, disconnected
@@ -195,7 +195,7 @@ class Published(msgspec.Struct, frozen=True):
 class Stream(msgspec.Struct, frozen=True):
     """A stream: its highest settled offset, its settings and its consumers."""
 
-    topic: str
+    stream: str
     head: int
     settings: StreamSettings
     consumers: list[Consumer]
@@ -230,9 +230,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 @route("GET", "/streams", "consume")
-async def list_streams(service: Service) -> dict[str, TopicStats]:
+async def list_streams(service: Service) -> dict[str, StreamStats]:
     """List all streams with their statistics."""
-    return (await service.kit.overview()).topics
+    return (await service.kit.overview()).streams
 
 
 @route("GET", "/streams/{stream:str}", "consume")
@@ -274,7 +274,7 @@ async def read_events(
     skip_pruned: Skip = False,
 ) -> list[Event[Any]]:
     """Return the events after an offset, waiting up to *wait_s* seconds for one."""
-    reading = ReadEvents(service.stream(stream).topic, after, limit, service.raw, skip_pruned)
+    reading = ReadEvents(service.stream(stream).name, after, limit, service.raw, skip_pruned)
     return await service.awaited(request, reading, EventsAhead(stream, after), wait_s)
 
 
@@ -295,11 +295,11 @@ async def follow_stream(
     If the database was restored to a state before the client's position, it continues after the offset of
     *consumer*; without one the request is refused.
     """
-    topic = service.stream(stream).topic
+    name = service.stream(stream).name
     source = Source(
-        place=lambda after, seen: ResumePosition(topic, after) if seen else ReadPosition(topic, after),
-        read=lambda place: FollowEvents(topic, consumer, place, AT_ONCE, service.raw, skip_pruned),
-        ahead=partial(EventsAhead.of, topic),
+        place=lambda after, seen: ResumePosition(name, after) if seen else ReadPosition(name, after),
+        read=lambda place: FollowEvents(name, consumer, place, AT_ONCE, service.raw, skip_pruned),
+        ahead=partial(EventsAhead.of, name),
         position=attrgetter("offset"),
     )
     start: Any = after

@@ -19,8 +19,8 @@ from ..values import (
     PipelineInfo,
     QueueStats,
     ScheduleStats,
+    StreamStats,
     TaskLook,
-    TopicStats,
 )
 from . import Operation, Plan, Read, Rows, column, each, flag, nothing, one_or_none, step
 from .claim import Sweep
@@ -209,13 +209,13 @@ def _queue(now: int, paused: int | bool, counts: list[int], due: list[Any], olde
     return queue_stats([*counts, *due_counts], now - min(moments) if moments else None, paused)
 
 
-def _topic(values: list[int], consumers: list[list[Any]]) -> TopicStats:
+def _topic(values: list[int], consumers: list[list[Any]]) -> StreamStats:
     head, events = values
     most = max(events, *(lag for _, _, lag, _ in consumers)) if consumers else events
     known = [
         Consumer(name, offset, min(lag, MOST_COUNTED), updated) for name, offset, lag, updated in sorted(consumers)
     ]
-    return TopicStats(head, min(events, MOST_COUNTED), known, most > MOST_COUNTED)
+    return StreamStats(head, min(events, MOST_COUNTED), known, most > MOST_COUNTED)
 
 
 AUDIT = "eventkit.audit"

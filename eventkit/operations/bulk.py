@@ -334,9 +334,9 @@ class OpenLake(Operation[Opened], frozen=True):
         [(location, format, *_), *_] = yield ReadLake(self.topic)
         if location != self.location:
             raise EventkitError(
-                f"the archive of topic {self.topic!r} is in {location}, not in {self.location}: pass that one"
+                f"the archive of stream {self.topic!r} is in {location}, not in {self.location}: pass that one"
             )
-        raise EventkitError(f"the archive of topic {self.topic!r} has format {format}, not {self.format}: pass that")
+        raise EventkitError(f"the archive of stream {self.topic!r} has format {format}, not {self.format}: pass that")
 
 
 class AdoptLake(Operation[None], frozen=True):

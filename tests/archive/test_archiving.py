@@ -104,7 +104,7 @@ def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Pa
     later = Turn(kit._connection, "orders", location)
     read = kit._connection.execute(ReadPosition("orders", 0))
     for operation in (lambda: earlier.extend(9, [], read), lambda: earlier.swap([], [])):
-        with pytest.raises(EventkitError, match="another process has begun to archive topic 'orders'"):
+        with pytest.raises(EventkitError, match="another process has begun to archive stream 'orders'"):
             operation()
     later.extend(1, [], read)
 
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path,
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0x01
         path.write_bytes(content)
-    for reading in (lambda: archive.check(url, "orders"), lambda: archive.replay(url, "orders", to_topic="again")):
+    for reading in (lambda: archive.check(url, "orders"), lambda: archive.replay(url, "orders", to_stream="again")):
         with pytest.raises(EventkitError, match=r"topic=orders/date=.*parquet of the archive in"):
             reading()
     if damage != "rotten":
@@ -261,7 +261,7 @@ def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_pat
     for error, match, call in (
         (
             ValueError,
-            "there is no topic 'ordres': did you mean 'orders'",
+            "there is no stream 'ordres': did you mean 'orders'",
             lambda: archive.archive(url, "ordres", to=location),
         ),
         (ValueError, "has no archive yet: pass the folder", lambda: archive.archive(url, "orders")),
@@ -278,7 +278,7 @@ def test_bad_input_is_told_in_a_line(kit: Any, url: str, location: Path, tmp_pat
             lambda: archive.archive(url, "orders", to="ftp://host/lake"),
         ),
         (ValueError, "has no archive: eventkit archive makes one", lambda: archive.replay(url, "orders", to_queue="q")),
-        (ValueError, "pass a target: to_topic=", lambda: archive.replay(url, "orders")),
+        (ValueError, "pass a target: to_stream=", lambda: archive.replay(url, "orders")),
     ):
         with pytest.raises(error, match=match) as caught:
             call()

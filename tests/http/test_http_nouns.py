@@ -269,11 +269,11 @@ def test_a_name_that_no_database_has_is_refused(served: Served) -> None:
         "dead?queue",
         "task?id=1&queue",
         "queue?name=q&find",
-        "stream?topic",
-        "event?offset=1&topic",
+        "stream?stream",
+        "event?offset=1&stream",
     ):
         assert served("GET", f"/dashboard/{page}=%00").status_code < 500, page
     for name in ("key", "at", "before", "state", "after"):
-        for page in ("stream?topic=s", "queue?name=q"):
+        for page in ("stream?stream=s", "queue?name=q"):
             assert served("GET", f"/dashboard/{page}&{name}=%00").status_code < 500, (page, name)
     assert asked > 50

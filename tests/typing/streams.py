@@ -22,7 +22,7 @@ from eventkit.protocols import AsyncSubscription, Subscription
 
 
 def streams(orders: EventStream[Order]) -> None:
-    assert_type(orders.topic, str)
+    assert_type(orders.name, str)
     assert_type(orders.publish(Order(42), key="42", headers={"a": "b"}, dedup="x", tx=None), int)
     assert_type(orders.publish_many([Order(42), NewEvent(Order(43), key="43")]), list[int])
     assert_type(orders.read(after=0, limit=10), list[Event[Order]])
@@ -56,7 +56,7 @@ def channels(alerts: NotificationChannel[Alert]) -> None:
 
 
 async def async_streams(orders: AsyncEventStream[Order]) -> None:
-    assert_type(orders.topic, str)
+    assert_type(orders.name, str)
     assert_type(await orders.publish(Order(42), key="42", headers={"a": "b"}, dedup="x", tx=None), int)
     assert_type(await orders.publish_many([Order(42), NewEvent(Order(43), key="43")]), list[int])
     assert_type(await orders.read(after=0, limit=10), list[Event[Order]])
