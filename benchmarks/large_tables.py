@@ -32,7 +32,7 @@ def measure_claims(settings: Settings, database: Database) -> Iterator[Table]:
         "Claim + ack, one by one, beside other tasks",
         f"beside it, {others:,} tasks | eventkit /s | of the empty queue's (spread) | bar | reached",
     )
-    states = ("nothing", "ready", "scheduled", "leased", "dead")
+    states = ("nothing", "ready", "scheduled", "running", "dead")
     with started({state: (Kit, database.new()) for state in states}) as (kits, _):
         for state, kit in kits.items():
             kit.call("fill_beside", state, others)
@@ -168,12 +168,12 @@ def _fill_states(kit: EventKit, number: int) -> None:
         kit.queue("ready").enqueue_many(some)
         kit.queue("scheduled").enqueue_many(NewTask(payload, delay=_LONG) for payload in some)
         kit.queue("dead").enqueue_many(NewTask(payload, expires=0) for payload in some)
-        kit.queue("leased").enqueue_many(some)
+        kit.queue("running").enqueue_many(some)
         kit.stream("events").publish_many(NewEvent(payload, key="common") for payload in some)
     kit.queue("dead").sweep()
     kit.stream("events").publish("first", key="rare")
     kit.stream("events").seek("slow", 0)
-    while kit.queue("leased").claim("worker", 1000, lease=_LONG):
+    while kit.queue("running").claim("worker", 1000, lease=_LONG):
         pass
 
 

@@ -22,6 +22,12 @@ NO_RESULT: Any = object()
 MOST = 2**63 - 1
 """The largest integer of a database."""
 
+STATES = {"scheduled": "scheduled", "ready": "ready", "running": "leased", "dead": "dead", "done": "done"}
+"""The states of a task, each with its stored name."""
+
+SHOWN_STATES = {stored: shown for shown, stored in STATES.items()}
+"""The state for each stored name."""
+
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -103,6 +109,11 @@ def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
     return str(value)
+
+
+def state(value: Any) -> str:
+    """Return the stored name of a task's state."""
+    return STATES[choice("state", value, tuple(STATES))]
 
 
 def flag(what: str, value: Any) -> bool:

@@ -109,7 +109,7 @@ class Functions:
         return self._queue(held.queue).extend(held, seconds)
 
     def cancel(self, queue: Any, id: Any, running: Any = None) -> Any:
-        """Delete a waiting task, or with *running* a leased one."""
+        """Delete a waiting task, or with *running* a running one."""
         return self._queue(queue).cancel(id, bool(running))
 
     def stats(self, queue: Any) -> Any:

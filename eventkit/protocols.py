@@ -382,9 +382,9 @@ class TaskQueue(Protocol[P]):
         """Set the lease to end *seconds* from now; return False if it has run out."""
 
     def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
-        """Delete a waiting task, or with *running* a leased one; return False if there is none.
+        """Delete a waiting task, or with *running* a running one; return False if there is none.
 
-        For a leased task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
+        For a running task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
         """
 
     def work(
@@ -415,7 +415,7 @@ class TaskQueue(Protocol[P]):
         """Return the queue's numbers."""
 
     def size(self) -> int:
-        """Return the number of scheduled, ready and leased tasks."""
+        """Return the number of scheduled, ready and running tasks."""
 
     def next_due(self) -> datetime | None:
         """Return when the next waiting task is or was due; None if no task waits."""

@@ -95,7 +95,7 @@ class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
 
 
 class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
-    """A task in any state of the queue: ``scheduled ready leased dead done``.
+    """A task in any state of the queue: ``scheduled ready running dead done``.
 
     *error* is the text of the last failure, *reason* why it died: ``failed exhausted expired poison``.
     """
@@ -127,7 +127,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
     expires_at = Moment[datetime | None]("expires_ms")
     """The time after which no worker gets it."""
     lease_expires_at = Moment[datetime | None]("lease_expires_ms")
-    """The time until which its worker holds it, while it is leased."""
+    """The time until which its worker holds it, while it runs."""
     claimed_at = Moment[datetime | None]("claimed_ms")
     """The time at which its latest run began."""
     finished_at = Moment[datetime | None]("finished_ms")
@@ -446,7 +446,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
     scheduled: int
     ready: int
-    leased: int
+    running: int
     dead: int
     done: int
     oldest_ready_age: float | None

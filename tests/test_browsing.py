@@ -50,7 +50,7 @@ def test_a_page_has_what_is_of_interest_first(kit: EventKit, ask: Any) -> None:
     assert page("ready") == [task.id for task in queue.peek(100)]
     assert page("ready", 2) + page("ready", 2, 2) == page("ready")
     assert page("scheduled") == [later[1], later[2], later[0]]
-    assert sorted(page("leased")) == sorted(task.id for task in tasks[3:])
+    assert sorted(page("running")) == sorted(task.id for task in tasks[3:])
     assert page("done") == [tasks[2].id, done.id]
     assert page("dead") == [dead.id]
     [look] = ask(BrowseTasks("jobs", "dead", 1, 0))

@@ -57,7 +57,7 @@ def test_a_table_is_aligned_and_plain_in_a_pipe(cli: Commands, kit: EventKit) ->
     kit.queue("emails").enqueue_many([1] * 12)
     kit.queue("reports").enqueue(2)
     header, *rows = cli.text("stats").splitlines()
-    assert header.split() == ["queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused"]
+    assert header.split() == ["queue", "ready", "scheduled", "running", "dead", "done", "oldest", "paused"]
     assert [row.split()[:2] for row in rows] == [["emails", "12"], ["reports", "1"]]
     assert header.index("ready") + len("ready") == rows[0].index("12") + 2
     assert len(cli.text("stats", "reports").splitlines()) == 2
@@ -75,7 +75,7 @@ def test_a_task_goes_by_hand_from_enqueue_to_ack(cli: Commands, kit: EventKit) -
     assert cli.json("message", "get", *held[:2])["worker"] == "me"
     assert cli.json("message", "extend-lease", *held, "10m")["ok"]
     assert "poll it again" in cli.refusal(1, "message", "ack", "jobs", task["id"], 1)
-    assert "is leased" in cli.refusal(1, "message", "remove", *held[:2])
+    assert "is running" in cli.refusal(1, "message", "remove", *held[:2])
     cli.text("message", "nack", *held, "--delay", 0, "--error", "not now")
     assert kit.queue("jobs").peek()[0].error == "not now"
     [task] = cli.json("message", "poll", "jobs")

@@ -81,7 +81,7 @@ def test_the_tasks_of_a_killed_worker_come_back(path: str) -> None:
     while not held:
         live_for_a_moment(["enqueue", "work"], path)
         with eventkit.connect(f"sqlite:///{path}") as kit:
-            held = {task.id: task.attempt for task in kit.queue("jobs").tasks("leased", limit=1_000_000)}
+            held = {task.id: task.attempt for task in kit.queue("jobs").tasks("running", limit=1_000_000)}
     with eventkit.connect(f"sqlite:///{path}") as kit:
         jobs = kit.queue("jobs")
         jobs.purge("ready")

@@ -66,7 +66,7 @@ def check(path: str, facts: set[str]) -> None:
         assert len(effects) == 3 - len(left)
         assert len(effects) == 2 if "worked" in facts else len(effects) in (0, 2)
 
-        held = [task for task in left if task.state == "leased"]
+        held = [task for task in left if task.state == "running"]
         assert len(held) == 1 if "claimed-1" in facts else len(held) in (0, 1)
         advance(kit, 301)
         again = {task.id: task.attempt for task in jobs.claim("heir", 9)}

@@ -192,7 +192,7 @@ def test_a_row_that_cannot_be_read_is_poison(kit: EventKit, session: Session, ty
         [b"2", b"3"],
     )
     assert [(info.reason, bool(info.error)) for info in plain.dead()] == [("poison", True)] * len(rows)
-    assert plain.stats().leased == 2
+    assert plain.stats().running == 2
     assert len(plain.tasks()) == len(rows) + 2
 
 

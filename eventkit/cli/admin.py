@@ -223,7 +223,7 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
         if stats.paused and stats.ready:
             paused = f"queue {name} is paused with {stats.ready:,} ready tasks"
             yield "doubtful", paused, f"eventkit queue resume {name}"
-        elif waiting > _WAITING and not stats.leased:
+        elif waiting > _WAITING and not stats.running:
             yield (
                 "bad",
                 f"a task in queue {name} has been ready for {waiting:,.0f} s, and no worker holds a task of this queue",

@@ -211,12 +211,12 @@ def test_many_acks_and_their_results_are_one(kit: EventKit) -> None:
     results = {task.id: task.payload for task in tasks[:35]}
     with rolled_back(kit) as tx:
         assert len(queue.ack_many(tasks, tx=tx, results=results)) == 40
-    assert queue.stats().leased == 40
+    assert queue.stats().running == 40
     assert kit.results.get(tasks[0].id, "none") == "none"
     for wrong in ({tasks[0].id: float("nan")}, {0: "unknown"}):
         with pytest.raises(ValueError, match=r"nan|\[0\]"):
             queue.ack_many(tasks, results=wrong)
-    assert queue.stats().leased == 40
+    assert queue.stats().running == 40
     waiting = asleep(kit.results.wait, tasks[34].id, SOON)
     assert len(queue.ack_many(tasks, results=results)) == 40
     assert waiting.result(SOON) == 34

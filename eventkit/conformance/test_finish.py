@@ -124,7 +124,7 @@ def test_ack_many_tells_which_were_finished(kit: EventKit) -> None:
     queue.ack(gone)
     finished = queue.ack_many([*reversed(rest), *lapsed, gone, rest[0]])
     assert finished == sorted(task.id for task in rest)
-    assert [info.id for info in queue.tasks("leased")] == [task.id for task in again]
+    assert [info.id for info in queue.tasks("running")] == [task.id for task in again]
     assert queue.ack_many(again) == [task.id for task in again]
     assert queue.ack_many([]) == []
     assert queue.tasks() == []
@@ -255,7 +255,7 @@ def test_a_handled_task_is_acked(kit: EventKit) -> None:
     task = _claimed_one(queue)
     with queue.handling(task) as handled:
         assert handled == task
-        assert _info(queue, task).state == "leased"
+        assert _info(queue, task).state == "running"
     assert queue.get(task.id) is None
 
 
@@ -386,7 +386,7 @@ def test_a_lease_that_was_lost_is_not_taken_back(kit: EventKit, caplog: pytest.L
                 raise error
         assert "had run out" in caplog.text
         caplog.clear()
-        assert (_info(queue, task).state, _info(queue, task).worker) == ("leased", "another")
+        assert (_info(queue, task).state, _info(queue, task).worker) == ("running", "another")
         assert queue.ack(*current) is True
 
 

@@ -106,7 +106,7 @@ def _purged(kit: EventKit, queue: TaskQueue[Any]) -> None:
 
 def _purged_while_leased(kit: EventKit, queue: TaskQueue[Any]) -> None:
     task = _held(queue)
-    assert queue.purge("leased") == 1
+    assert queue.purge("running") == 1
     assert not queue.ack(task)
 
 

@@ -112,7 +112,7 @@ def test_a_key_is_unique_while_its_task_is_live_or_dead(kit: EventKit) -> None:
     advance(kit, 61)
     assert queue.enqueue("due", key="k") == again
     [task] = queue.claim("worker")
-    assert queue.enqueue("leased", key="k") == again
+    assert queue.enqueue("running", key="k") == again
     queue.release(task)
     assert queue.enqueue("ready", key="k") == again
     [task] = queue.claim("worker")
@@ -301,13 +301,13 @@ def test_a_queue_that_is_forgotten_has_its_defaults_and_its_keys_are_free(kit: E
 
 
 @proves("Q21")
-@pytest.mark.parametrize("state", ["scheduled", "ready", "leased", "dead"])
+@pytest.mark.parametrize("state", ["scheduled", "ready", "running", "dead"])
 def test_a_queue_with_tasks_is_forgotten_only_by_force(kit: EventKit, state: str) -> None:
     queue: Any = kit.queue("jobs")
     queue.configure(max_attempts=9)
     queue.enqueue("task", delay=60 if state == "scheduled" else None, key="k")
     task = None
-    if state in ("leased", "dead"):
+    if state in ("running", "dead"):
         [task] = queue.claim("worker")
     if state == "dead":
         queue.fail(task, "no")
@@ -316,7 +316,7 @@ def test_a_queue_with_tasks_is_forgotten_only_by_force(kit: EventKit, state: str
     assert (queue.settings().max_attempts, [info.state for info in queue.tasks()]) == (9, [state])
     assert queue.drop(force=True)
     assert (queue.settings(), queue.tasks()) == (QueueSettings(), [])
-    if state == "leased":
+    if state == "running":
         assert not queue.ack(task)
     assert queue.enqueue("again", key="k").created
     assert [task.payload for task in queue.claim("worker")] == ["again"]

@@ -258,7 +258,7 @@ def test_what_a_call_has_written_is_there_for_everybody(kit: EventKit, url: str,
         stream.save_offset("c", number)
         assert elsewhere(_look, url, offset - 1, id) == ([number], number, "ready")
         [task] = queue.claim("w")
-        assert elsewhere(_look, url, offset, id) == ([], number, "leased")
+        assert elsewhere(_look, url, offset, id) == ([], number, "running")
         queue.ack(task)
         assert elsewhere(_look, url, offset, id) == ([], number, None)
 

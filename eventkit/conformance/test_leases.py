@@ -231,7 +231,7 @@ def test_a_task_whose_lease_and_time_have_both_run_out_is_expired(kit: EventKit)
         advance(kit, 11)
         assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 2
         assert {info.payload: info.reason for info in queue.dead()} == {1: "expired", 2: "expired"}
-        assert [info.payload for info in queue.tasks("leased")] == [3]
+        assert [info.payload for info in queue.tasks("running")] == [3]
         advance(kit, 10)
         assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 1
         assert [(info.payload, info.reason, info.attempt) for info in queue.dead(1)] == [(3, "expired", 1)]

@@ -189,7 +189,7 @@ def test_however_a_message_ends_the_next_one_goes(kit: EventKit, way: str) -> No
             case "cancel":
                 assert outbox.queue.cancel(first.id, running=True)
             case "purge":
-                assert outbox.queue.purge("leased") == 1
+                assert outbox.queue.purge("running") == 1
             case "fail":
                 assert outbox.queue.fail(first, "gone")
             case "retry":

@@ -27,7 +27,7 @@ def _leave_one_of_each(queue: TaskQueue[Any]) -> None:
     queue.ack(done)
     queue.enqueue_many([NewTask("lapses", priority=9), NewTask("exhausted", priority=9, max_attempts=1)])
     queue.claim("worker", 2, lease=10)
-    queue.enqueue_many(["leased", "leased too"])
+    queue.enqueue_many(["running", "running too"])
     queue.claim("worker", 2, lease=600)
     queue.enqueue_many([NewTask("due", delay=10), NewTask("due and expired", delay=5, expires=10)])
     queue.enqueue_many([NewTask("expires", expires=10), NewTask("stays", priority=1), NewTask("later", delay=60)])
@@ -59,7 +59,7 @@ def test_queues_are_told_as_their_stats_tell_them(kit: EventKit) -> None:
         assert found.queues["paused"].paused is True
         states = found.queues["second"]
         expected = (3, 2, 4, 1, 1) if not moved else (1, 3, 2, 4, 1)
-        assert (states.scheduled, states.ready, states.leased, states.dead, states.done) == expected
+        assert (states.scheduled, states.ready, states.running, states.dead, states.done) == expected
         kit.queue("only dead").sweep()
         advance(kit, 11)
 

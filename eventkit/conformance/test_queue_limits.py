@@ -67,7 +67,7 @@ def _run(url: str, racers: int) -> tuple[int, int]:
         line_up(kit, racers)
         while queue.size():
             for task in queue.claim("worker", 5, wait=0.2):
-                most = max(most, queue.stats().leased)
+                most = max(most, queue.stats().running)
                 runs += 1
                 assert queue.ack(task)
     return runs, most
@@ -77,7 +77,7 @@ def _run(url: str, racers: int) -> tuple[int, int]:
 def test_a_full_queue_refuses(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=3)
-    queue.enqueue("leased")
+    queue.enqueue("running")
     queue.claim("worker")
     queue.enqueue("scheduled", delay=60)
     first = queue.enqueue("ready", key="k")

@@ -13,7 +13,7 @@ from .clauses import proves
 from .processes import spawn
 from .threads import database_ms, line_up
 
-_STATES = ("scheduled", "ready", "leased", "dead", "done")
+_STATES = ("scheduled", "ready", "running", "dead", "done")
 
 
 def _take(url: str, racers: int) -> list[int]:
@@ -29,7 +29,7 @@ def _one_of_each(queue: TaskQueue[Any]) -> dict[str, int]:
     """Bring a task into every state; return the ids by state."""
     queue.configure(keep_done=3600)
     ids = {}
-    for state in ("dead", "done", "leased"):
+    for state in ("dead", "done", "running"):
         ids[state] = queue.enqueue(state, priority=9).id
         [task] = queue.claim("worker", lease=600)
         if state == "dead":
@@ -51,7 +51,7 @@ def test_get_tells_a_task_in_whatever_state(kit: EventKit) -> None:
         assert info.worker == (None if state in ("ready", "scheduled") else "worker")
         assert (info.finished_at is not None) == (state in ("dead", "done"))
         assert (info.died_at is not None) == (state == "dead")
-        assert (info.lease_expires_at is not None) == (state == "leased")
+        assert (info.lease_expires_at is not None) == (state == "running")
         assert kit.queue("others").get(id) is None
     assert queue.get(10**12) is None
 
@@ -70,7 +70,7 @@ def test_a_task_is_told_as_what_it_is_by_now(kit: EventKit) -> None:
     assert [info.payload for info in queue.tasks("ready")] == ["lapses", "due"]
     assert [info.payload for info in queue.peek(9)] == ["lapses", "due"]
     stats = queue.stats()
-    assert (stats.scheduled, stats.ready, stats.leased, stats.dead) == (0, 2, 0, 2)
+    assert (stats.scheduled, stats.ready, stats.running, stats.dead) == (0, 2, 0, 2)
     assert [task.payload for task in queue.claim("worker", 9)] == ["lapses", "due"]
     assert queue.stats().dead == 2
 
@@ -192,7 +192,7 @@ def test_purge_goes_by_what_a_task_is_by_now(kit: EventKit) -> None:
     queue.enqueue("due", delay=10)
     queue.enqueue("expires", expires=10)
     advance(kit, 11)
-    assert queue.purge("scheduled") == queue.purge("leased") == 0
+    assert queue.purge("scheduled") == queue.purge("running") == 0
     assert queue.purge("ready") == 2
     assert sorted(str(info.payload) for info in queue.tasks()) == ["exhausted", "expires"]
     assert queue.purge("dead") == 2
@@ -305,7 +305,7 @@ def test_whoever_has_tasks_leased_is_told(kit: EventKit) -> None:
     assert (two.name, two.queues, two.leased) == ("b", ["emails", "orders"], 3)
     assert (two.slots, two.running, two.seen_at) == (None, None, None)
     assert not two.alive
-    held = kit.queue("emails").tasks("leased")
+    held = kit.queue("emails").tasks("running")
     assert two.oldest_claim_at == min(task.claimed_at for task in held if task.claimed_at)
     advance(kit, 61)
     assert kit.workers() == []

@@ -34,7 +34,7 @@ def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: 
     for name, write in WRITES.items():
         kit.stream("t").prune(keep_count=0, keep_unconsumed=False)
         kit.channel("c").prune(keep_count=0)
-        for state in ("scheduled", "ready", "leased", "dead", "done"):
+        for state in ("scheduled", "ready", "running", "dead", "done"):
             kit.queue("q").purge(state)
         kit.stream("t").seek("consumer", 5)
         kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)

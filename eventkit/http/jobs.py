@@ -37,7 +37,7 @@ Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """A job: *status* is ``scheduled``, ``ready``, ``leased``, ``dead`` or ``done``.
+    """A job: *status* is ``scheduled``, ``ready``, ``running``, ``dead`` or ``done``.
 
     *result* is the response of the URL, *error* the last failure, and *reason* why the job is dead.
     """
@@ -83,10 +83,11 @@ async def list_jobs(
 ) -> list[JobInfo]:
     """List jobs in the order of their creation."""
     require(request, "consume", "job", "queue", name=queue)
+    state = None if status is None else checks.state(status)
     if queue is None:
-        tasks = await service.execute(ListJobs(status, limit, offset))
+        tasks = await service.execute(ListJobs(state, limit, offset))
     else:
-        tasks = await service.execute(ListJobsOf(checks.name("queue", queue), status, limit, offset))
+        tasks = await service.execute(ListJobsOf(checks.name("queue", queue), state, limit, offset))
     return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 

@@ -12,6 +12,7 @@ import msgspec
 from litestar.di import NamedDependency
 
 from ..channel import Channel
+from ..checks import STATES
 from ..codec import Codec, encode_json, too_large
 from ..errors import Unavailable
 from ..kit import AsyncKit
@@ -108,9 +109,6 @@ class Pressure:
         return None
 
 
-STATES = ("scheduled", "ready", "leased", "dead", "done")
-
-
 class ServiceMetrics(Registry):
     """The metrics of one service, as in ``docs/metrics.md``."""
 
@@ -166,7 +164,7 @@ class ServiceMetrics(Registry):
         self.results.of().value = sample.overview.results
         self.workers.of().value = len(sample.alive)
         self.slots.of().value = sum(worker.slots or 0 for worker in sample.alive)
-        self.running.of().value = sample.totals["running"]
+        self.running.of().value = sample.totals["busy"]
 
 
 def _raise(cell: Any, value: float) -> None:
@@ -245,7 +243,7 @@ class Watch:
         }
         totals = {state: sum(getattr(queue, state) for queue in overview.queues.values()) for state in STATES}
         totals["lag"] = max(lags.values(), default=0)
-        totals["running"] = sum(worker.running or 0 for worker in alive)
+        totals["busy"] = sum(worker.running or 0 for worker in alive)
         sample = Sample(time(), overview, workers, alive, lags, totals)
         self._show(sample, deaths)
         if not self.points or sample.moment - self.points[-1].moment >= EVERY - 1:

@@ -43,7 +43,7 @@ from .service import Service, ServiceContext
 
 WORKER = "http"  # The default name of a polling worker.
 
-State = Literal["scheduled", "ready", "leased", "dead", "done"]
+State = Literal["scheduled", "ready", "running", "dead", "done"]
 
 InState = Annotated[State, QueryParameter(name="state", description="State of the messages.")]
 IdempotencyKey = Annotated[
@@ -394,7 +394,7 @@ async def delete_message(service: Service, queue: FromPath[str], id: Id, running
         found = await handle.get(id)
         if found is None:
             raise Refusal(404, "unknown_message", f"there is no message {id} in queue {queue!r}")
-        remedy = "add ?running=true" if found.state == "leased" else "purge the queue's messages of that state"
+        remedy = "add ?running=true" if found.state == "running" else "purge the queue's messages of that state"
         raise Refusal(409, f"message_{found.state}", f"message {id} is {found.state}: {remedy}")
 
 

@@ -23,7 +23,7 @@ ANY: Any = object()
 """The payload that matches every payload."""
 
 _MOST = 10_000
-_WAITING = ("scheduled", "ready", "leased")
+_WAITING = ("scheduled", "ready", "running")
 
 
 @overload
@@ -38,7 +38,7 @@ def assert_enqueued(kit: Any, queue: Any, payload: Any = ANY, *, count: int | No
     """Return the tasks that wait in *queue* and have *payload*; raise ``AssertionError`` if none, or not *count*, do.
 
     *queue* is a name, or a task function, in which case *payload* is its arguments.  An object matches if it has at
-    least the items of *payload*.  Scheduled, ready and leased tasks wait.
+    least the items of *payload*.  Scheduled, ready and running tasks wait.
     """
     declaration = getattr(queue, "declaration", None)
     wanted = _plain(payload)

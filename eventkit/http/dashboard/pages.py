@@ -17,7 +17,7 @@ from ... import checks
 from ...errors import Truncated, Unavailable
 from ...operations.admin import BrowseDead, BrowseEvents, BrowseTasks, FindTask, FindTasksOfKey, ReadHistory
 from ..routing import HTTPRequest, Refusal
-from ..service import FRESH, STATES, Sample, Service, ServiceContext
+from ..service import FRESH, Sample, Service, ServiceContext
 from ..streams import Heartbeat
 from . import VIEWER, actions, error_page, may_act, number, render, setting, span, static
 
@@ -116,7 +116,7 @@ def _rows(tasks: Sequence[Any], skip: int, further: bool = True) -> Shown:
 async def overview(view: View) -> Shown:
     sample = await view.service.watch.sample()
     seen = sample.overview
-    queues = sorted(seen.queues.items(), key=lambda item: -(item[1].ready + item[1].leased + item[1].dead))
+    queues = sorted(seen.queues.items(), key=lambda item: -(item[1].ready + item[1].running + item[1].dead))
     streams = sorted(seen.streams.items(), key=lambda item: -sample.lags[item[0]])
     due = sorted(seen.schedules.items(), key=lambda item: (item[1].next_ms is None, item[1].next_ms or 0))
     return {
@@ -197,7 +197,7 @@ async def schedules(view: View) -> Shown:
 @page("/dashboard/workers", "Workers")
 async def workers(view: View) -> Shown:
     sample = await view.service.watch.sample()
-    return {"workers": sample.workers, "running": view.trend("totals")("running")}
+    return {"workers": sample.workers, "running": view.trend("totals")("busy")}
 
 
 @page("/dashboard/locks", "Locks and limits")
@@ -219,15 +219,15 @@ async def queue(view: View) -> Shown:
     """Show a queue: statistics, settings, and its tasks in a state or with a key."""
     service, name, search = view.service, view.named("name"), view.text("key")
     state, skip = view.text("state", "ready"), _skipped(view)
-    if state not in STATES:
-        raise Refusal(422, "invalid", f"unknown state {state}: use {', '.join(STATES)}")
+    if state not in checks.STATES:
+        raise Refusal(422, "invalid", f"unknown state {state}: use {', '.join(checks.STATES)}")
     if search:
         tasks = await service.execute(FindTasksOfKey(name, checks.key(search), AT_ONCE))
         id = _whole(search)
         if id is not None and id not in {task.id for task in tasks}:
             tasks += await service.execute(FindTask(name, id))
     else:
-        tasks = await service.execute(BrowseTasks(name, state, AT_ONCE + 1, skip))
+        tasks = await service.execute(BrowseTasks(name, checks.state(state), AT_ONCE + 1, skip))
     settings = msgspec.structs.asdict(await service.kit.queue(name).settings())
     return {
         "title": name,
@@ -235,7 +235,7 @@ async def queue(view: View) -> Shown:
         "stats": await service.kit.queue(name).stats(),
         "settings": [(what, setting(what, value)) for what, value in settings.items() if value is not None],
         "state": state,
-        "states": STATES,
+        "states": list(checks.STATES),
         "search": search,
         "ready": view.trend("ready")(name),
         **_rows(tasks, skip, not search),
