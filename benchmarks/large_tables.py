@@ -75,7 +75,7 @@ def measure_overview(settings: Settings, database: Database) -> Iterator[Table]:
     table = Table(
         f"Numbers of queues of {tasks:,} tasks each",
         "all are | stats, median | slowest | overview, median | slowest | bar for the medians | reached",
-        note=f"{rounds} calls one after the other. An overview includes the queues above it, and a topic of "
+        note=f"{rounds} calls one after the other. An overview includes the queues above it, and a stream of "
         f"{tasks:,} events with a consumer that has read none.",
     )
     with eventkit.connect(database.new()) as kit:
