@@ -26,7 +26,7 @@ def measure(settings: Settings, database: Postgres) -> Iterator[Table]:
         note=f"{_NUMBER} processes with a connection each, and the server, share the machine's cores, which are the "
         "bottleneck: the contestant that needs less of them is faster. *workers busy*: no worker waits for the tasks "
         f"at that time. *{_SUBSCRIBERS} live subscribers* are asyncio tasks of one further process, with a consumer "
-        "each, which follow eventkit's topic and save their offsets; beside the bare INSERT there are none. *1 ms "
+        "each, which follow eventkit's stream and save their offsets; beside the bare INSERT there are none. *1 ms "
         "fsync*: `commit_delay = 1000` and `commit_siblings = 0`.",
     )
     peers = Table(
@@ -62,7 +62,7 @@ def _publish(settings: Settings, database: Postgres, table: Table) -> None:
         waits = [Wait("subscribe", "topic", f"subscriber-{place}") for place in range(_SUBSCRIBERS)]
         with Remote(AsyncConsumers, factories["eventkit"][1], *waits) as subscribers:
             subscribers.ready()
-            # In one slice a round: subscribers need some time to detect that a topic is busy or quiet.
+            # In one slice a round: subscribers need some time to detect that a stream is busy or quiet.
             result = contest(parties, "publish", count(12_000), rounds=rounds, slices=1, unit=_NUMBER)
             if not subscribers.call("arrivals", 1):
                 raise AssertionError("the subscribers lag behind")

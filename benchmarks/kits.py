@@ -27,7 +27,7 @@ class Kit(WithKit):
                 self._work.enqueue_many(payloads(1000))
             elif state == "scheduled":
                 self._work.enqueue_many(eventkit.NewTask(payload, delay=3600) for payload in payloads(1000))
-            elif state == "leased":
+            elif state == "running":
                 self._work.enqueue_many(payloads(1000))
                 self._work.claim("holder", 1000, lease=3600)
             elif state == "dead":

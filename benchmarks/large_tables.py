@@ -32,7 +32,7 @@ def measure_claims(settings: Settings, database: Database) -> Iterator[Table]:
         "Claim + ack, one by one, beside other tasks",
         f"beside it, {others:,} tasks | eventkit /s | of the empty queue's (spread) | bar | reached",
     )
-    states = ("nothing", "ready", "scheduled", "leased", "dead")
+    states = ("nothing", "ready", "scheduled", "running", "dead")
     with started({state: (Kit, database.new()) for state in states}) as (kits, _):
         for state, kit in kits.items():
             kit.call("fill_beside", state, others)
@@ -75,7 +75,7 @@ def measure_overview(settings: Settings, database: Database) -> Iterator[Table]:
     table = Table(
         f"Numbers of queues of {tasks:,} tasks each",
         "all are | stats, median | slowest | overview, median | slowest | bar for the medians | reached",
-        note=f"{rounds} calls one after the other. An overview includes the queues above it, and a topic of "
+        note=f"{rounds} calls one after the other. An overview includes the queues above it, and a stream of "
         f"{tasks:,} events with a consumer that has read none.",
     )
     with eventkit.connect(database.new()) as kit:
@@ -117,8 +117,8 @@ PAGES = {
     "ready tasks": "/dashboard/queue?name=ready",
     "scheduled tasks": "/dashboard/queue?name=scheduled&state=scheduled",
     "dead tasks": "/dashboard/queue?name=dead&state=dead",
-    "a stream": "/dashboard/stream?topic=events",
-    "a key of a stream": "/dashboard/stream?topic=events&key=rare",
+    "a stream": "/dashboard/stream?stream=events",
+    "a key of a stream": "/dashboard/stream?stream=events&key=rare",
     "workers": "/dashboard/workers",
     "metrics": "/metrics",
 }
@@ -168,12 +168,12 @@ def _fill_states(kit: EventKit, number: int) -> None:
         kit.queue("ready").enqueue_many(some)
         kit.queue("scheduled").enqueue_many(NewTask(payload, delay=_LONG) for payload in some)
         kit.queue("dead").enqueue_many(NewTask(payload, expires=0) for payload in some)
-        kit.queue("leased").enqueue_many(some)
+        kit.queue("running").enqueue_many(some)
         kit.stream("events").publish_many(NewEvent(payload, key="common") for payload in some)
     kit.queue("dead").sweep()
     kit.stream("events").publish("first", key="rare")
     kit.stream("events").seek("slow", 0)
-    while kit.queue("leased").claim("worker", 1000, lease=_LONG):
+    while kit.queue("running").claim("worker", 1000, lease=_LONG):
         pass
 
 

@@ -95,9 +95,9 @@ if TYPE_CHECKING:
     from .values import Schedule as Schedule
     from .values import ScheduleStats as ScheduleStats
     from .values import StreamSettings as StreamSettings
+    from .values import StreamStats as StreamStats
     from .values import Task as Task
     from .values import TaskInfo as TaskInfo
-    from .values import TopicStats as TopicStats
     from .values import WorkerInfo as WorkerInfo
 
 _PLACES = {
@@ -123,7 +123,7 @@ _PLACES = {
     "values": (
         "ChannelSettings Consumer DeadTasks Enqueued Event Fire HeldLock InboxSettings LimitInfo Maintained "
         "Message NewEvent NewTask Notification OutboxStats Overview QueueSettings QueueStats Schedule "
-        "ScheduleStats StreamSettings Task TaskInfo TopicStats WorkerInfo"
+        "ScheduleStats StreamSettings StreamStats Task TaskInfo WorkerInfo"
     ),
 }
 """The names of each module, as imported above."""

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute
 
+from .checks import SHOWN_STATES
 from .codec import DecodeError, decode_headers
 from .errors import ForeignTransaction
 from .kit import backend_of
@@ -33,6 +34,12 @@ def moment(array: Any, kind: Any, rows: int) -> Any:
     if pa.types.is_timestamp(array.type):
         return compute.add(array, _HALF).cast(pa.timestamp("ms", "UTC"), safe=False).cast(kind)
     return array.cast(pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(kind)
+
+
+def state(array: Any, kind: Any, rows: int) -> Any:
+    """Return the states of tasks, from their stored names."""
+    places = compute.index_in(array.cast(pa.string()), value_set=pa.array(SHOWN_STATES, pa.string()))
+    return pa.array(SHOWN_STATES.values(), kind).take(places)
 
 
 def repeated(value: Any) -> Maker:

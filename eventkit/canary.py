@@ -114,5 +114,5 @@ class Canary:
                 took = monotonic() - sent
             finally:
                 waiting.cancel()
-        await self._stream.prune(max_keep=_KEPT)
+        await self._stream.prune(keep_count=_KEPT)
         return took

@@ -29,15 +29,15 @@ class Channel:
         text = traced_headers(headers)
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
-    def listen(self, *, start: str | int = "now") -> Any:
+    def listen(self, *, start: str | int = "latest") -> Any:
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
-    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> Any:
-        return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, max_keep)))
+    def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> Any:
+        return self._execute(operations.PruneNotifications(self.name, *checks.retention(older_than, keep_count)))
 
-    def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> Any:
-        given = checks.settings(retain=(retain, checks.milliseconds), max_keep=(max_keep, checks.count))
+    def configure(self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP) -> Any:
+        given = checks.settings(keep=(keep, checks.milliseconds), keep_count=(keep_count, checks.count))
         return self._execute(ConfigureChannel(self.name, list(given), **given))
 
     def settings(self) -> Any:
@@ -48,7 +48,7 @@ def origin(start: str | int, channels: tuple[str, ...]) -> Any:
     """Return the operation that finds the id after which to start, or that id if it is known."""
     if isinstance(start, int):
         return checks.count("start", start)
-    if checks.choice("start", start, ("now", "earliest")) == "earliest":
+    if checks.choice("start", start, ("latest", "earliest")) == "earliest":
         return 0
     return operations.FindNow(channels)
 

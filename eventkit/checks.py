@@ -22,6 +22,12 @@ NO_RESULT: Any = object()
 MOST = 2**63 - 1
 """The largest integer of a database."""
 
+STATES = {"scheduled": "scheduled", "ready": "ready", "running": "leased", "dead": "dead", "done": "done"}
+"""The states of a task, each with its stored name."""
+
+SHOWN_STATES = {stored: shown for shown, stored in STATES.items()}
+"""The state for each stored name."""
+
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -105,6 +111,11 @@ def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def state(value: Any) -> str:
+    """Return the stored name of a task's state."""
+    return STATES[choice("state", value, tuple(STATES))]
+
+
 def flag(what: str, value: Any) -> bool:
     """Return True or False."""
     if not isinstance(value, bool):
@@ -123,13 +134,13 @@ def number(what: str, text: str) -> float:
     return value
 
 
-def retention(older_than: Any, max_keep: Any) -> tuple[int | None, int | None]:
+def retention(older_than: Any, keep_count: Any) -> tuple[int | None, int | None]:
     """Return the limits of `prune`: an age in milliseconds, a number to keep, or both."""
-    if older_than is None and max_keep is None:
-        raise ValueError("pass what to prune: older_than=seconds, max_keep=number, or both")
+    if older_than is None and keep_count is None:
+        raise ValueError("pass what to prune: older_than=seconds, keep_count=number, or both")
     return (
         None if older_than is None else milliseconds("older_than", older_than),
-        None if max_keep is None else count("max_keep", max_keep),
+        None if keep_count is None else count("keep_count", keep_count),
     )
 
 

@@ -122,12 +122,12 @@ class Truncated(EventkitError):
     ``first`` and ``last`` bound the offsets that are missing.
     """
 
-    def __init__(self, topic: str, first: int, last: int) -> None:
+    def __init__(self, stream: str, first: int, last: int) -> None:
         super().__init__(
-            f"events {first} to {last} of topic {topic!r} were pruned before they were read: "
+            f"events {first} to {last} of stream {stream!r} were pruned before they were read: "
             f"continue after the gap with on_truncated='skip', or seek() to another offset"
         )
-        self.topic = topic
+        self.stream = stream
         self.first = first
         self.last = last
 

@@ -50,17 +50,17 @@ class Functions:
         """Execute an operation for a handle."""
         return self._run(operation)
 
-    def publish(self, topic: Any, payload: Any, key: Any = None, headers: Any = None, dedup: Any = None) -> Any:
+    def publish(self, stream: Any, payload: Any, key: Any = None, headers: Any = None, dedup: Any = None) -> Any:
         """Append an event; return its offset."""
-        return self._stream(topic).publish(_payload(payload), key=key, headers=_headers(headers), dedup=dedup)
+        return self._stream(stream).publish(_payload(payload), key=key, headers=_headers(headers), dedup=dedup)
 
-    def read(self, topic: Any, after: Any = None, limit: Any = None) -> Any:
+    def read(self, stream: Any, after: Any = None, limit: Any = None) -> Any:
         """Return the events after an offset, in order."""
-        return encode_json(self._stream(topic, _stored).read(**_given(after=after, limit=limit)))
+        return encode_json(self._stream(stream, _stored).read(**_given(after=after, limit=limit)))
 
-    def save_offset(self, topic: Any, consumer: Any, offset: Any) -> Any:
+    def save_offset(self, stream: Any, consumer: Any, offset: Any) -> Any:
         """Move the consumer forward; return false if it is already at or beyond the offset."""
-        return self._stream(topic).save_offset(consumer, offset)
+        return self._stream(stream).save_offset(consumer, offset)
 
     def enqueue(
         self,
@@ -109,7 +109,7 @@ class Functions:
         return self._queue(held.queue).extend(held, seconds)
 
     def cancel(self, queue: Any, id: Any, running: Any = None) -> Any:
-        """Delete a waiting task, or with *running* a leased one."""
+        """Delete a waiting task, or with *running* a running one."""
         return self._queue(queue).cancel(id, bool(running))
 
     def stats(self, queue: Any) -> Any:
@@ -146,8 +146,8 @@ class Functions:
         value = Results(self, None, _plain).get(id, _MISSING)
         return None if value is _MISSING else encode_json(value)
 
-    def _stream(self, topic: Any, codec: Codec = _plain) -> Any:
-        return Stream(self.execute, None, topic, codec)
+    def _stream(self, stream: Any, codec: Codec = _plain) -> Any:
+        return Stream(self.execute, None, stream, codec)
 
     def _queue(self, name: Any, codec: Codec = _plain) -> Any:
         return Queue(self.execute, None, name, codec)

@@ -92,9 +92,9 @@ class _Handles:
         self._loops = loops
         self._deliveries = deliveries
 
-    def stream(self, topic: str, *, type: Any = None) -> Any:
-        """Return the stream of a topic."""
-        return Stream(self._connection.execute, self._loops, topic, self._codec(type))
+    def stream(self, name: str, *, type: Any = None) -> Any:
+        """Return a stream."""
+        return Stream(self._connection.execute, self._loops, name, self._codec(type))
 
     def queue(self, name: str, *, type: Any = None) -> Any:
         """Return a task queue."""
@@ -104,7 +104,7 @@ class _Handles:
         """Return a notification channel."""
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
-    def listen(self, *channels: str, start: str | int = "now") -> Any:
+    def listen(self, *channels: str, start: str | int = "latest") -> Any:
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(checks.name("channel", name) for name in channels)

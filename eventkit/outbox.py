@@ -170,8 +170,8 @@ class Inbox:
     def prune(self, *, older_than: Duration) -> Any:
         return self._execute(PruneInbox(self.consumer, checks.milliseconds("older_than", older_than)))
 
-    def configure(self, *, retain: Duration | None = KEEP) -> Any:
-        given = checks.settings(retain=(retain, checks.milliseconds))
+    def configure(self, *, keep: Duration | None = KEEP) -> Any:
+        given = checks.settings(keep=(keep, checks.milliseconds))
         return self._execute(ConfigureInbox(self.consumer, list(given), **given))
 
     def settings(self) -> Any:

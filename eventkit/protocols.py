@@ -95,9 +95,9 @@ class EventKit(Protocol):
     """A database with eventkit in it.  Handles are cheap, may be kept, and may be shared by threads."""
 
     @overload
-    def stream(self, topic: str) -> EventStream[Any]: ...
+    def stream(self, name: str) -> EventStream[Any]: ...
     @overload
-    def stream(self, topic: str, *, type: type[P]) -> EventStream[P]: ...
+    def stream(self, name: str, *, type: type[P]) -> EventStream[P]: ...
 
     @overload
     def queue(self, name: str) -> TaskQueue[Any]: ...
@@ -177,7 +177,7 @@ class EventKit(Protocol):
         """Call `maintain` once in *every* seconds until the kit is closed; of several processes, one does it."""
 
     def overview(self) -> Overview:
-        """Return the numbers of all queues, topics, schedules, locks and results, from one statement."""
+        """Return the numbers of all queues, streams, schedules, locks and results, from one statement."""
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers by name: those of an `App`, which report every ten seconds, and holders of leases."""
@@ -185,7 +185,7 @@ class EventKit(Protocol):
     def limits(self, limit: int = 1000) -> list[LimitInfo]:
         """Return the rate limit windows and token buckets that hold a count at present, by name."""
 
-    def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
+    def listen(self, *channels: str, start: str | int = "latest") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -199,9 +199,9 @@ class EventKit(Protocol):
 
 
 class EventStream(Protocol[P]):
-    """A topic: events in the order of their offsets, kept until they are pruned."""
+    """A stream: events in the order of their offsets, kept until they are pruned."""
 
-    topic: str
+    name: str
 
     def publish(
         self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
@@ -209,7 +209,7 @@ class EventStream(Protocol[P]):
         """Append an event; return its offset.
 
         Offsets grow, are never reused once committed, and may have gaps.  A reader that has read up to an offset never
-        later finds an event at or below it.  Publishing a *dedup* id that the topic still holds writes nothing and
+        later finds an event at or below it.  Publishing a *dedup* id that the stream still holds writes nothing and
         returns the first event's offset.
         """
 
@@ -255,7 +255,7 @@ class EventStream(Protocol[P]):
         """Move the consumer to any offset."""
 
     def head(self) -> int:
-        """Return the highest offset at or below which no new event can appear; 0 for a new topic."""
+        """Return the highest offset at or below which no new event can appear; 0 for a new stream."""
 
     def offset_at(self, moment: datetime) -> int:
         """Return the *after* with which `read` returns all events created at or after *moment*."""
@@ -264,17 +264,17 @@ class EventStream(Protocol[P]):
         """Return the consumers that have saved an offset, by name."""
 
     def prune(
-        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+        self, *, older_than: Duration | None = None, keep_count: int | None = None, keep_unconsumed: bool = True
     ) -> int:
-        """Delete events older than *older_than*, and all but the newest *max_keep*; return their number.
+        """Delete events older than *older_than*, and all but the newest *keep_count*; return their number.
 
         With *keep_unconsumed*, events that a consumer has still to read are kept.
         """
 
     def configure(
-        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
+        self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> None:
-        """Store what `EventKit.maintain` prunes: events older than *retain*, and all but the newest *max_keep*.
+        """Store what `EventKit.maintain` prunes: events older than *keep*, and all but the newest *keep_count*.
 
         None restores the default: keep all events for ever, and keep those that a consumer has still to read.  Omitted
         settings stay as they are.
@@ -382,9 +382,9 @@ class TaskQueue(Protocol[P]):
         """Set the lease to end *seconds* from now; return False if it has run out."""
 
     def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
-        """Delete a waiting task, or with *running* a leased one; return False if there is none.
+        """Delete a waiting task, or with *running* a running one; return False if there is none.
 
-        For a leased task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
+        For a running task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
         """
 
     def work(
@@ -415,7 +415,7 @@ class TaskQueue(Protocol[P]):
         """Return the queue's numbers."""
 
     def size(self) -> int:
-        """Return the number of scheduled, ready and leased tasks."""
+        """Return the number of scheduled, ready and running tasks."""
 
     def next_due(self) -> datetime | None:
         """Return when the next waiting task is or was due; None if no task waits."""
@@ -468,8 +468,7 @@ class TaskQueue(Protocol[P]):
         If it has other tasks, change nothing and return False, unless *force* deletes those too.
         """
 
-    # Last, because below it ``list`` would mean this method to a type checker.
-    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
+    def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
         """Return tasks in the order of their ids, from after the id *after*, all or those in one state."""
 
 
@@ -481,17 +480,17 @@ class NotificationChannel(Protocol[P]):
     def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int:
         """Send a notification to all listeners; return its id.  Ids grow."""
 
-    def listen(self, *, start: str | int = "now") -> Subscription[Notification[P]]:
+    def listen(self, *, start: str | int = "latest") -> Subscription[Notification[P]]:
         """Iterate over the notifications that are committed after this call.
 
         *start* may also be ``"earliest"``, or the id after which to start.
         """
 
-    def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int:
-        """Delete notifications older than *older_than*, and all but the newest *max_keep*; return their number."""
+    def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> int:
+        """Delete notifications older than *older_than*, and all but the newest *keep_count*; return their number."""
 
-    def configure(self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP) -> None:
-        """Store what `EventKit.maintain` prunes: notifications older than *retain*, and all but the newest *max_keep*.
+    def configure(self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP) -> None:
+        """Store what `EventKit.maintain` prunes: notifications older than *keep*, and all but the newest *keep_count*.
 
         By default, a channel keeps one day.  None means to keep all of them for ever.  Omitted settings stay as they
         are.
@@ -547,8 +546,8 @@ class Inbox(Protocol):
     def prune(self, *, older_than: Duration) -> int:
         """Forget messages seen longer ago; return their number.  A forgotten message counts as new if redelivered."""
 
-    def configure(self, *, retain: Duration | None = KEEP) -> None:
-        """Let `EventKit.maintain` forget messages seen longer ago than *retain*; None keeps them for ever."""
+    def configure(self, *, keep: Duration | None = KEEP) -> None:
+        """Let `EventKit.maintain` forget messages seen longer ago than *keep*; None keeps them for ever."""
 
     def settings(self) -> InboxSettings:
         """Return the inbox's settings."""

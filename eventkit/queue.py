@@ -63,9 +63,6 @@ def checked_priority(value: Any) -> int:
     return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
 
 
-_STATES = ("scheduled", "ready", "leased", "dead", "done")
-
-
 @protocols.documented(protocols.TaskQueue)
 class Queue:
     """The implementation of `protocols.TaskQueue` and `AsyncTaskQueue`."""
@@ -195,11 +192,10 @@ class Queue:
     def get(self, id: int) -> Any:
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
-    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
-        if state is not None:
-            checks.choice("state", state, _STATES)
+    def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
+        stored = None if state is None else checks.state(state)
         checks.count("limit", limit, least=1)
-        return self._execute(operations.ListTasks(self.name, limit, self._codec, state, checks.count("after", after)))
+        return self._execute(operations.ListTasks(self.name, limit, self._codec, stored, checks.count("after", after)))
 
     def peek(self, limit: int = 1) -> Any:
         return self._execute(operations.PeekTasks(self.name, checks.count("limit", limit, least=1), self._codec))
@@ -220,7 +216,7 @@ class Queue:
         return self._execute(Sweep(self.name))
 
     def purge(self, state: str = "ready") -> Any:
-        return self._execute(operations.Purge(self.name, checks.choice("state", state, _STATES), None))
+        return self._execute(operations.Purge(self.name, checks.state(state), None))
 
     def purge_dead(self, older_than: Duration | None = None) -> Any:
         age = None if older_than is None else checks.milliseconds("older_than", older_than)

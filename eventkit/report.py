@@ -174,7 +174,7 @@ def page(sums: Iterable[Sum], *, since: datetime, before: datetime, title: str =
         by_name.setdefault((span.subject, span.name), []).append(span)
     begins = _begins(sums, hours)
     queues = [span for span in whole if span.subject == "queue"]
-    topics = [span for span in whole if span.subject == "topic"]
+    streams = [span for span in whole if span.subject == "topic"]
     seconds = max((before - since).total_seconds(), 1)
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -185,9 +185,9 @@ def page(sums: Iterable[Sum], *, since: datetime, before: datetime, title: str =
         parts.append("<p>No rollup data for this period: run eventkit rollup, or choose another period.</p>")
     if queues:
         parts += [_queue_table(queues, seconds), *(_queue(one, by_name["queue", one.name], begins) for one in queues)]
-    if topics:
-        parts += ["<h2>Topics</h2>", _topic_table(topics, seconds), '<div class="plots">']
-        parts += [_topic(one.name, by_name["topic", one.name], begins) for one in topics]
+    if streams:
+        parts += ["<h2>Streams</h2>", _stream_table(streams, seconds), '<div class="plots">']
+        parts += [_stream(one.name, by_name["topic", one.name], begins) for one in streams]
         parts.append("</div>")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -231,12 +231,12 @@ def _queue_table(queues: Sequence[Span], seconds: float) -> str:
     return "<h2>Queues</h2>" + _table(heads, rows)
 
 
-def _topic_table(topics: Sequence[Span], seconds: float) -> str:
+def _stream_table(streams: Sequence[Span], seconds: float) -> str:
     rows = [
         [one.name, count(one.count("events")), count(one.count("events") / seconds * 60), size(one.count("bytes"))]
-        for one in topics
+        for one in streams
     ]
-    return _table(["topic", "events", "per minute", "payload"], rows)
+    return _table(["stream", "events", "per minute", "payload"], rows)
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -266,7 +266,7 @@ def _queue(whole: Span, found: Sequence[Span], begins: Sequence[datetime]) -> st
     return f'<h2>{escape(whole.name)}</h2><div class="plots">{"".join(plots)}</div>'
 
 
-def _topic(name: str, found: Sequence[Span], begins: Sequence[datetime]) -> str:
+def _stream(name: str, found: Sequence[Span], begins: Sequence[datetime]) -> str:
     at = {span.begin: span for span in found}
     series = [Series("events", "one", [at[begin].count("events") if begin in at else None for begin in begins])]
     return _figure(name, series, columns(begins, series, count))

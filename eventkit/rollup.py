@@ -28,7 +28,7 @@ FAILURES = ("retried", "failed", "lapsed")
 
 
 class Span(NamedTuple):
-    """The measurements of a topic or a queue (*subject*) in an hour, or in several."""
+    """The measurements of a stream or a queue (*subject*) in an hour, or in several."""
 
     subject: str
     name: str
@@ -52,7 +52,7 @@ class Span(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Events of a topic, or ended attempts of a queue, in a second."""
+        """Events of a stream, or ended attempts of a queue, in a second."""
         return (self.count("events") if self.subject == "topic" else self.attempts) / self.seconds
 
     @property
@@ -88,7 +88,7 @@ def read(kit: Any, *, since: datetime, before: datetime) -> list[Sum]:
 
 
 def spans(sums: Iterable[Sum], *, hours: int = 1) -> list[Span]:
-    """Return the spans of each topic and queue, of so many *hours*, in the order of names and of time."""
+    """Return the spans of each stream and queue, of so many *hours*, in the order of names and of time."""
     step = hours * HOUR
     amounts: dict[tuple[str, str, int], Counter[str]] = {}
     for one in sums:

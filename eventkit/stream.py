@@ -1,4 +1,4 @@
-"""`EventStream`: one topic of the database, as a handle, and the events that its subscribers receive.
+"""`EventStream`: one stream of the database, as a handle, and the events that its subscribers receive.
 
 A handle validates its arguments and makes an operation of them.  It passes on the result of executing it, an answer or
 an awaitable, so the same class serves both flavours; `protocols` documents its methods.
@@ -33,8 +33,8 @@ _LINGER = 0.1
 class Stream:
     """The implementation of `protocols.EventStream` and `AsyncEventStream`."""
 
-    def __init__(self, execute: Callable[..., Any], loops: Any, topic: str, codec: Codec) -> None:
-        self.topic = checks.name("topic", topic)
+    def __init__(self, execute: Callable[..., Any], loops: Any, name: str, codec: Codec) -> None:
+        self.name = checks.name("stream", name)
         self._execute = execute
         self._loops = loops
         self._codec = codec
@@ -44,25 +44,25 @@ class Stream:
     ) -> Any:
         if dedup is not None:
             row = event_row(self._codec, NewEvent(payload, key, headers, dedup))
-            return self._execute(operations.PublishOne(self.topic, row), tx)
+            return self._execute(operations.PublishOne(self.name, row), tx)
         if key is not None:
             checks.key(key)
-        operation = operations.Publish(self.topic, key, self._codec.encode(payload), traced_headers(headers))
+        operation = operations.Publish(self.name, key, self._codec.encode(payload), traced_headers(headers))
         return self._execute(operation, tx)
 
     def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
         items = list(items)
         headers = with_trace(None)
         if headers is None and NewEvent not in set(map(type, items)):
-            return self._execute(operations.PublishPlain(self.topic, self._codec.encode_many(items)), tx)
+            return self._execute(operations.PublishPlain(self.name, self._codec.encode_many(items)), tx)
         rows = [event_row(self._codec, item if isinstance(item, NewEvent) else NewEvent(item)) for item in items]
-        return self._execute(operations.PublishMany(self.topic, rows), tx)
+        return self._execute(operations.PublishMany(self.name, rows), tx)
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> Any:
         checks.count("after", after)
         checks.count("limit", limit, least=1)
         skip = checks.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
-        return self._execute(operations.ReadEvents(self.topic, after, limit, self._codec, skip))
+        return self._execute(operations.ReadEvents(self.name, after, limit, self._codec, skip))
 
     def subscribe(
         self,
@@ -83,7 +83,7 @@ class Stream:
         skip = checks.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
         origin = self._origin(consumer, start)
         feed = Events(
-            self.topic,
+            self.name,
             self._codec,
             consumer,
             origin,
@@ -96,55 +96,55 @@ class Stream:
         return self._loops.iterate(feed)
 
     def offset(self, consumer: str) -> Any:
-        return self._execute(operations.ReadOffset(self.topic, checks.name("consumer", consumer)))
+        return self._execute(operations.ReadOffset(self.name, checks.name("consumer", consumer)))
 
     def save_offset(self, consumer: str, offset: int, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
-        return self._execute(operations.SaveOffset(self.topic, consumer, checks.count("offset", offset)), tx)
+        return self._execute(operations.SaveOffset(self.name, consumer, checks.count("offset", offset)), tx)
 
     def seek(self, consumer: str, offset: int, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
-        return self._execute(operations.Seek(self.topic, consumer, checks.count("offset", offset)), tx)
+        return self._execute(operations.Seek(self.name, consumer, checks.count("offset", offset)), tx)
 
     def head(self) -> Any:
-        return self._execute(operations.ReadHead(self.topic))
+        return self._execute(operations.ReadHead(self.name))
 
     def offset_at(self, moment: datetime) -> Any:
-        return self._execute(operations.FindOffset(self.topic, checks.moment("moment", moment)))
+        return self._execute(operations.FindOffset(self.name, checks.moment("moment", moment)))
 
     def consumers(self) -> Any:
-        return self._execute(operations.ListConsumers(self.topic))
+        return self._execute(operations.ListConsumers(self.name))
 
     def prune(
-        self, *, older_than: Duration | None = None, max_keep: int | None = None, keep_unconsumed: bool = True
+        self, *, older_than: Duration | None = None, keep_count: int | None = None, keep_unconsumed: bool = True
     ) -> Any:
-        age, keep = checks.retention(older_than, max_keep)
-        return self._execute(operations.Prune(self.topic, age, keep, keep_unconsumed))
+        age, most = checks.retention(older_than, keep_count)
+        return self._execute(operations.Prune(self.name, age, most, keep_unconsumed))
 
     def configure(
-        self, *, retain: Duration | None = KEEP, max_keep: int | None = KEEP, keep_unconsumed: bool | None = KEEP
+        self, *, keep: Duration | None = KEEP, keep_count: int | None = KEEP, keep_unconsumed: bool | None = KEEP
     ) -> Any:
         given = checks.settings(
-            retain=(retain, checks.milliseconds),
-            max_keep=(max_keep, checks.count),
+            keep=(keep, checks.milliseconds),
+            keep_count=(keep_count, checks.count),
             keep_unconsumed=(True if keep_unconsumed is None else keep_unconsumed, checks.flag),
         )
-        return self._execute(ConfigureStream(self.topic, list(given), **given))
+        return self._execute(ConfigureStream(self.name, list(given), **given))
 
     def settings(self) -> Any:
-        return self._execute(ReadStreamSettings(self.topic))
+        return self._execute(ReadStreamSettings(self.name))
 
     def _origin(self, consumer: str | None, start: str | int | datetime) -> Any:
         """Return the operation that finds the offset after which to start, or that offset if it is known."""
         if isinstance(start, datetime):
-            return operations.FindOffset(self.topic, checks.moment("start", start))
+            return operations.FindOffset(self.name, checks.moment("start", start))
         if isinstance(start, int):
             return checks.count("start", start)
         choice = checks.choice("start", start, ("committed", "earliest", "latest"))
         if choice == "latest":
-            return operations.FindLatest(self.topic)
+            return operations.FindLatest(self.name)
         if choice == "committed" and consumer is not None:
-            return operations.ReadOffset(self.topic, consumer)
+            return operations.ReadOffset(self.name, consumer)
         return 0
 
 
@@ -167,7 +167,7 @@ class Events(Feed[Event[Any]]):
 
     def __init__(
         self,
-        topic: str,
+        stream: str,
         codec: Codec,
         consumer: str | None,
         origin: Operation[Any] | int,
@@ -179,7 +179,7 @@ class Events(Feed[Event[Any]]):
         exclusive: bool,
     ) -> None:
         super().__init__()
-        self._topic = topic
+        self._stream = stream
         self._codec = codec
         self._consumer = consumer
         self._origin = origin
@@ -188,7 +188,7 @@ class Events(Feed[Event[Any]]):
         self._window = every_n if self._automatic and every_n else sys.maxsize
         self._every_s = every_s if self._automatic and every_s else float("inf")
         self._skip = skip
-        self._name = (topic, consumer, 0) if consumer is not None and exclusive else None
+        self._name = (stream, consumer, 0) if consumer is not None and exclusive else None
         """The consumer's name as a lease, if it has one holder at a time."""
         self._holder = default_worker()
         self._token = fresh_token()
@@ -205,7 +205,7 @@ class Events(Feed[Event[Any]]):
         """Find the offset after which to start."""
         if self._position is None:
             after, self._seen = yield from located(self._origin)
-            position: Any = yield ReadPosition(self._topic, after)
+            position: Any = yield ReadPosition(self._stream, after)
             self._position, self._saved = position, after
 
     def steps(self) -> Plan[None]:
@@ -218,7 +218,7 @@ class Events(Feed[Event[Any]]):
                 wanted = min(self._batch, left)
                 assert self._position is not None
                 page = yield operations.FollowEvents(
-                    self._topic, self._consumer, self._position, wanted, self._codec, self._skip
+                    self._stream, self._consumer, self._position, wanted, self._codec, self._skip
                 )
                 if page.rewound is not None:
                     self._rewind(page.rewound)
@@ -233,7 +233,7 @@ class Events(Feed[Event[Any]]):
                     yield from self._save()
                     left = self._window
                 if len(found) < wanted:
-                    ahead = operations.EventsAhead.of(self._topic, position)
+                    ahead = operations.EventsAhead.of(self._stream, position)
                     # Wait for events that follow at once: a save for each few events of a busy stream would be costly.
                     if self._unsaved[0] and (yield Sleep(ahead, monotonic() + _LINGER)):
                         continue
@@ -268,10 +268,10 @@ class Events(Feed[Event[Any]]):
     def _rewind(self, saved: Position) -> None:
         """Move back to the saved position, after the database has gone back."""
         logger.warning(
-            "the database has gone back, to a backup or a standby's state: consumer %r of topic %r continues after "
+            "the database has gone back, to a backup or a standby's state: consumer %r of stream %r continues after "
             "its saved offset %s",
             self._consumer,
-            self._topic,
+            self._stream,
             saved.offset,
         )
         self._position, self._saved = saved, saved.offset
@@ -289,7 +289,7 @@ class Events(Feed[Event[Any]]):
             ours = self._position.offset
             after = (saved or ours) if self.current is None else max(ours, saved)
             if after != ours:
-                position: Any = yield ReadPosition(self._topic, after)
+                position: Any = yield ReadPosition(self._stream, after)
                 self._position = position
             self._saved = saved if self.current is None else max(self._saved, saved)
         self._placed = True
@@ -302,7 +302,7 @@ class Events(Feed[Event[Any]]):
                 logger.warning(
                     "consumer %r of stream %r is held by %s: this subscriber waits as a standby until it is free",
                     self._consumer,
-                    self._topic,
+                    self._stream,
                     (yield operations.ReadConsumerHolder(*name)),
                 )
             yield Sleep(operations.ConsumerAhead(*name, HOLD_MS))
@@ -321,7 +321,7 @@ class Events(Feed[Event[Any]]):
         if self._lease is not None:
             self._lease = None
             self.failure = LeaseLost(
-                f"consumer {self._consumer!r} of stream {self._topic!r} was taken over by another process: "
+                f"consumer {self._consumer!r} of stream {self._stream!r} was taken over by another process: "
                 f"its offset is saved no more; subscribe again to wait until the name is free"
             )
             self.stop.set()
@@ -347,7 +347,7 @@ class Events(Feed[Event[Any]]):
             return
         try:
             if self._name is None:
-                yield operations.SaveHandled(self._topic, self._consumer, offset, created)
+                yield operations.SaveHandled(self._stream, self._consumer, offset, created)
             elif lease is not None and not lease.answered(began, (yield self._keep(offset, created))):
                 return
             self._saved = max(self._saved, offset)

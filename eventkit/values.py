@@ -36,10 +36,10 @@ class Moment(Generic[D]):
 
 
 class Event(msgspec.Struct, Generic[P], frozen=True, gc=False):
-    """One event of a stream.  *offset* is its position: it grows along the topic and may have gaps."""
+    """One event of a stream.  *offset* is its position: it grows along the stream and may have gaps."""
 
     offset: int
-    topic: str
+    stream: str
     key: str | None
     payload: P
     headers: dict[str, str]
@@ -95,7 +95,7 @@ class Task(msgspec.Struct, Generic[P], frozen=True, gc=False):
 
 
 class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
-    """A task in any state of the queue: ``scheduled ready leased dead done``.
+    """A task in any state of the queue: ``scheduled ready running dead done``.
 
     *error* is the text of the last failure, *reason* why it died: ``failed exhausted expired poison``.
     """
@@ -127,7 +127,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
     expires_at = Moment[datetime | None]("expires_ms")
     """The time after which no worker gets it."""
     lease_expires_at = Moment[datetime | None]("lease_expires_ms")
-    """The time until which its worker holds it, while it is leased."""
+    """The time until which its worker holds it, while it runs."""
     claimed_at = Moment[datetime | None]("claimed_ms")
     """The time at which its latest run began."""
     finished_at = Moment[datetime | None]("finished_ms")
@@ -140,7 +140,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """A consumer of a topic: its saved offset, and the number of events after it."""
+    """A consumer of a stream: its saved offset, and the number of events after it."""
 
     name: str
     offset: int
@@ -275,22 +275,22 @@ class StreamSettings(msgspec.Struct, frozen=True):
     None means for ever, and all.
     """
 
-    retain: float | None = None
-    max_keep: int | None = None
+    keep: float | None = None
+    keep_count: int | None = None
     keep_unconsumed: bool = True
 
 
 class ChannelSettings(msgspec.Struct, frozen=True):
     """The retention of a channel, and its maximum number of notifications; None means for ever, and all."""
 
-    retain: float | None = DAY
-    max_keep: int | None = None
+    keep: float | None = DAY
+    keep_count: int | None = None
 
 
 class InboxSettings(msgspec.Struct, frozen=True):
     """The retention of the ids of seen messages; None means for ever."""
 
-    retain: float | None = None
+    keep: float | None = None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -446,7 +446,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
     scheduled: int
     ready: int
-    leased: int
+    running: int
     dead: int
     done: int
     oldest_ready_age: float | None
@@ -470,8 +470,8 @@ class OutboxStats(msgspec.Struct, frozen=True):
     latency: float | None
 
 
-class TopicStats(msgspec.Struct, frozen=True):
-    """The numbers of a topic: its *head*, the number of *events* it keeps, and its *consumers* by name.
+class StreamStats(msgspec.Struct, frozen=True):
+    """The numbers of a stream: its *head*, the number of *events* it keeps, and its *consumers* by name.
 
     Events, and the lag of each consumer, are counted up to 10,000; *approximate* says that a count was cut off.
     """
@@ -516,12 +516,12 @@ class HeldLock(msgspec.Struct, frozen=True):
 class Overview(msgspec.Struct, frozen=True):
     """The numbers of a whole kit, each by name.
 
-    *queues* that have tasks or settings; *topics* that have or had events, or have consumers; *schedules*; held
+    *queues* that have tasks or settings; *streams* that have or had events, or have consumers; *schedules*; held
     *locks*; and the number of *results*, up to 10,000.  *approximate* says that a count was cut off.
     """
 
     queues: dict[str, QueueStats]
-    topics: dict[str, TopicStats]
+    streams: dict[str, StreamStats]
     schedules: dict[str, ScheduleStats]
     locks: dict[str, HeldLock]
     results: int

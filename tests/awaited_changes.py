@@ -159,7 +159,7 @@ CHANGES = {
     "ack makes room": Change(lambda kit, name, task: kit.queue(name).ack(task), _room, _full),
     "fail makes room": Change(lambda kit, name, task: kit.queue(name).fail(task, "broken"), _room, _full),
     "cancel makes room": Change(lambda kit, name, task: kit.queue(name).cancel(task.id, running=True), _room, _full),
-    "purge makes room": Change(lambda kit, name, _: kit.queue(name).purge("leased"), _room, _full),
+    "purge makes room": Change(lambda kit, name, _: kit.queue(name).purge("running"), _room, _full),
     "release a lock": Change(
         lambda kit, name, token: kit._connection.execute(ReleaseLock(name, token)), LockAhead, _locked
     ),

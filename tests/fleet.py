@@ -155,7 +155,7 @@ class Fleet:
 
         *lost_claims* is the number of claims whose answers the workers may have lost.
         """
-        assert [kit.queue(queue).list("dead") for queue in ("default", "apart")] == [[], []]
+        assert [kit.queue(queue).tasks("dead") for queue in ("default", "apart")] == [[], []]
         done = [info for queue in ("default", "apart") for info in every(kit, queue, "done")]
         runs, logs = self.runs(), "\n".join(member.log for member in self.past)
         assert {run.number for attempts in runs.values() for run in attempts.values() if run.ended} >= {*range(numbers)}
@@ -225,7 +225,7 @@ def _is_less(size: Callable[[], int], left: int) -> bool:
 def every(kit: EventKit, queue: str, state: str) -> Iterator[TaskInfo[Any]]:
     """Return all tasks in a state."""
     after = 0
-    while page := kit.queue(queue).list(state, limit=1000, after=after):
+    while page := kit.queue(queue).tasks(state, limit=1000, after=after):
         yield from page
         after = page[-1].id
 

@@ -97,4 +97,4 @@ def exercise(kit: Any) -> None:
     channel.notify("hello")
     assert next(iter(heard)).payload == "hello"
     heard.close()
-    assert stream.prune(max_keep=0, keep_unconsumed=False) == 1
+    assert stream.prune(keep_count=0, keep_unconsumed=False) == 1

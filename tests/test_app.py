@@ -119,7 +119,7 @@ if (child := os.fork()) == 0:
         os._exit(0 if task.enqueue().created else 1)
     except eventkit.Closed as error:
         os._exit(2 if "after the fork" in str(error) else 3)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(app.kit.queue("default").list()))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(app.kit.queue("default").tasks()))
 app.close()
 """
 
@@ -356,7 +356,7 @@ def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
 
     [subscriber], [listener] = app.subscribers, app.listeners
     assert subscriber.function is index
-    assert (subscriber.topic, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
+    assert (subscriber.stream, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
     assert (subscriber.type, subscriber.retries, subscriber.then) == (dict[str, int], 2, "skip")
     assert (subscriber.dead_letters, subscriber.backoff) == ("orders.dead", eventkit.Delays((1.0, 2.0)))
     assert (listener.channels, listener.is_async, listener.type) == (("alerts", "deploys"), False, None)

@@ -117,4 +117,4 @@ def test_settings_of_queues_are_stored(app: Any, kit: Any, now: Callable[[Any], 
     for _ in range(2):
         kit.queue("slow").enqueue({"task": "beat", "args": {}})
     assert len(kit.queue("slow").claim("worker", 10)) == 1
-    assert kit.queue("slow").list("leased")[0].max_attempts == 7
+    assert kit.queue("slow").tasks("running")[0].max_attempts == 7

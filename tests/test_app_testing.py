@@ -126,7 +126,7 @@ def test_what_a_function_raises_is_raised(
     now(fail.enqueue_many([{"how": "one"}, {"how": "two"}]))
     with pytest.raises(KeyError, match="one"):
         drained()
-    one, two = kit.queue("default").list()
+    one, two = kit.queue("default").tasks()
     assert (one.state, one.attempt, two.state, two.attempt) == ("scheduled", 1, "ready", 0)
     kit.queue("default").purge()
     kit.stream("orders").publish(7)

@@ -50,7 +50,7 @@ def test_a_page_has_what_is_of_interest_first(kit: EventKit, ask: Any) -> None:
     assert page("ready") == [task.id for task in queue.peek(100)]
     assert page("ready", 2) + page("ready", 2, 2) == page("ready")
     assert page("scheduled") == [later[1], later[2], later[0]]
-    assert sorted(page("leased")) == sorted(task.id for task in tasks[3:])
+    assert sorted(page("running")) == sorted(task.id for task in tasks[3:])
     assert page("done") == [tasks[2].id, done.id]
     assert page("dead") == [dead.id]
     [look] = ask(BrowseTasks("jobs", "dead", 1, 0))
@@ -83,7 +83,7 @@ def test_dead_tasks_are_found_by_what_they_died_of(kit: EventKit, ask: Any) -> N
     assert ask(FindDead("jobs", "failed", "one", 10)) == ids[:2]
     assert [look.id for look in ask(BrowseDead("jobs", "failed", "one", 10, 0))] == ids[1::-1]
     assert ask(FindDead("jobs", "failed", None, 10)) == []
-    assert ask(PurgeDeadTasks("jobs", [*ids, *(task.id for task in kit.queue("other").list())])) == 3
+    assert ask(PurgeDeadTasks("jobs", [*ids, *(task.id for task in kit.queue("other").tasks())])) == 3
     assert (queue.stats().dead, queue.size(), kit.queue("other").size()) == (0, 2, 5)
     assert not queue.enqueue("again", key="key 0").created, "its key stays reserved"
     [last] = queue.claim("worker")

@@ -121,7 +121,7 @@ def test_lines_come_from_stdin(folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith("2 tasks enqueued in ")
     with eventkit.connect("sqlite:///shop.db") as kit:
-        assert [task.payload for task in kit.queue("jobs").list()] == [{"a": 1}, {"a": 2}]
+        assert [task.payload for task in kit.queue("jobs").tasks()] == [{"a": 1}, {"a": 2}]
 
 
 @proves("L4")

@@ -60,14 +60,14 @@ def test_changes_of_tasks_and_events_are_recorded(cli: Commands, kit: EventKit) 
     cli.text("task", "remove", "emails", first)
     cli.text("queue", "purge", "emails", "--yes")
     cli.text("stream", "seek", "orders", "search", "earliest")
-    cli.text("stream", "prune", "orders", "--max-keep", 1, "--unconsumed")
+    cli.text("stream", "prune", "orders", "--keep-count", 1, "--unconsumed")
     assert audited(kit) == [
         {"action": "dead.requeue", "queue": "emails", "ids": [first]},
         {"action": "dead.purge", "queue": "emails", "older_than": None},
         {"action": "task.remove", "queue": "emails", "id": first},
         {"action": "queue.purge", "queue": "emails", "state": "ready"},
-        {"action": "stream.seek", "topic": "orders", "consumer": "search", "to": "earliest"},
-        {"action": "stream.prune", "topic": "orders", "older_than": None, "max_keep": 1},
+        {"action": "stream.seek", "stream": "orders", "consumer": "search", "to": "earliest"},
+        {"action": "stream.prune", "stream": "orders", "older_than": None, "keep_count": 1},
     ]
 
 

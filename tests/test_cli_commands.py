@@ -57,7 +57,7 @@ def test_a_table_is_aligned_and_plain_in_a_pipe(cli: Commands, kit: EventKit) ->
     kit.queue("emails").enqueue_many([1] * 12)
     kit.queue("reports").enqueue(2)
     header, *rows = cli.text("stats").splitlines()
-    assert header.split() == ["queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused"]
+    assert header.split() == ["queue", "ready", "scheduled", "running", "dead", "done", "oldest", "paused"]
     assert [row.split()[:2] for row in rows] == [["emails", "12"], ["reports", "1"]]
     assert header.index("ready") + len("ready") == rows[0].index("12") + 2
     assert len(cli.text("stats", "reports").splitlines()) == 2
@@ -75,7 +75,7 @@ def test_a_task_is_enqueued_claimed_and_acked_by_hand(cli: Commands, kit: EventK
     assert cli.json("task", "get", *held[:2])["worker"] == "me"
     assert cli.json("task", "extend-lease", *held, "10m")["ok"]
     assert "poll it again" in cli.refusal(1, "task", "ack", "jobs", task["id"], 1)
-    assert "is leased" in cli.refusal(1, "task", "remove", *held[:2])
+    assert "is running" in cli.refusal(1, "task", "remove", *held[:2])
     cli.text("task", "nack", *held, "--delay", 0, "--error", "not now")
     assert kit.queue("jobs").peek()[0].error == "not now"
     [task] = cli.json("task", "poll", "jobs")
@@ -129,10 +129,10 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     cli.text("stream", "seek", "orders", "search", first)
     [consumer] = cli.json("stream", "consumers", "orders")
     assert (consumer["name"], consumer["offset"], consumer["lag"]) == ("search", first, 1)
-    [audit, topic] = cli.json("stream", "list")
-    assert audit["topic"] == "eventkit.audit"
-    assert (topic["topic"], topic["events"], topic["lag"], topic["head"]) == ("orders", 2, 1, last)
-    assert cli.json("stream", "prune", "orders", "--max-keep", 0)["dropped"] == 1
+    [audit, orders] = cli.json("stream", "list")
+    assert audit["stream"] == "eventkit.audit"
+    assert (orders["stream"], orders["events"], orders["lag"], orders["head"]) == ("orders", 2, 1, last)
+    assert cli.json("stream", "prune", "orders", "--keep-count", 0)["dropped"] == 1
     assert cli.json("stream", "seek", "orders", "search", "latest")["offset"] == last
     assert cli.json("stream", "seek", "orders", "search", "earliest")["offset"] == 0
     assert "not a time" in cli.refusal(2, "stream", "seek", "orders", "search", "soon")
@@ -171,7 +171,7 @@ def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
     kit.stream("orders").publish(1)
     kit.stream("orders").save_offset("search", 1)
     kit.results.save("r", 1)
-    assert {"queues", "topics", "schedules", "locks", "results"} <= cli.json("overview").keys()
+    assert {"queues", "streams", "schedules", "locks", "results"} <= cli.json("overview").keys()
     text = cli.text("overview")
     assert "jobs" in text
     assert "search" in text
@@ -196,7 +196,7 @@ def test_bench_leaves_nothing(cli: Commands, kit: EventKit) -> None:
     ran = cli.run("bench", "--seconds", "0.1", "--json")
     assert ran.code == 0, ran
     assert all(measure["value"] > 0 for measure in json.loads(ran.out))
-    assert (kit.overview().queues, [stats.events for stats in kit.overview().topics.values()]) in (({}, []), ({}, [0]))
+    assert (kit.overview().queues, [stats.events for stats in kit.overview().streams.values()]) in (({}, []), ({}, [0]))
 
 
 def test_what_is_no_json_is_refused_with_a_hint(cli: Commands) -> None:

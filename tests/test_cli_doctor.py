@@ -35,7 +35,7 @@ def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: Even
     for found, remedy in (
         ("queue idle", "start a worker"),
         ("queue resting is paused", "queue resume resting"),
-        ("consumer stuck of topic orders", "stream seek orders stuck"),
+        ("consumer stuck of stream orders", "stream seek orders stuck"),
         ("schedule late", "scheduler"),
     ):
         assert found in ran.out

@@ -23,7 +23,7 @@ def test_a_file_goes_in_line_by_line(cli: Commands, kit: EventKit, tmp_path: Pat
     file.write_text("\n".join(json.dumps({"n": n}) if n % 1000 else f'\n{{"n":{n}}}' for n in range(4500)), "utf-8")
     command = ("task", "enqueue", "jobs") if what == "task" else ("stream", "publish", "jobs")
     assert cli.json(*command, "--file", file)["number"] == 4500
-    found: list[Any] = kit.queue("jobs").list(limit=9999) if what == "task" else kit.stream("jobs").read(0, 9999)
+    found: list[Any] = kit.queue("jobs").tasks(limit=9999) if what == "task" else kit.stream("jobs").read(0, 9999)
     assert [one.payload["n"] for one in found] == list(range(4500))
 
 
@@ -50,7 +50,7 @@ def test_options_hold_for_every_line_of_a_file(cli: Commands, kit: EventKit, tmp
     file = tmp_path / "lines.ndjson"
     file.write_text("1\n2\n", "utf-8")
     cli.text("task", "enqueue", "jobs", "--file", file, "--priority", 5, "--delay", "1h", "--header", "a=b")
-    tasks = kit.queue("jobs").list()
+    tasks = kit.queue("jobs").tasks()
     assert [(task.payload, task.priority, task.state) for task in tasks] == [(1, 5, "scheduled"), (2, 5, "scheduled")]
     refusal = cli.refusal(2, "task", "enqueue", "jobs", "--file", file, "--key", "k")
     assert "--key does not work with --file" in refusal

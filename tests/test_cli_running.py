@@ -340,8 +340,8 @@ def test_a_worker_ends_although_a_function_does_not(folder: Path, what: str, nam
         assert "ignored" in out
         assert f"{named} does not end although it was cancelled" in log
         if what == "stubborn":
-            [info] = kit.queue("default").list()
-            assert (info.state, info.attempt) == ("leased", 1)
+            [info] = kit.queue("default").tasks()
+            assert (info.state, info.attempt) == ("running", 1)
 
 
 @proves("J5")

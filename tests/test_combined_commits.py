@@ -40,8 +40,8 @@ def check(kit: eventkit.EventKit, outcomes: list[Any]) -> None:
         if bad(number):
             assert isinstance(outcome, eventkit.QueueFull if number % 8 else ValueError), (number, outcome)
     answered = {outcome.id: number for number, outcome in enumerate(outcomes) if not bad(number)}
-    assert {info.id: info.payload for info in kit.queue("q").list(limit=1000)} == answered
-    assert kit.queue("full").list() == []
+    assert {info.id: info.payload for info in kit.queue("q").tasks(limit=1000)} == answered
+    assert kit.queue("full").tasks() == []
 
 
 def test_threads_enqueue_at_once(kit: eventkit.EventKit) -> None:
@@ -101,7 +101,7 @@ def test_a_failure_in_the_middle_of_a_plan_is_undone_alone(kit: eventkit.EventKi
     outcomes = [future.result(PATIENCE) for future in [background(call, number) for number in range(24)]]
     assert outcomes == ["done" if number % 3 else "full" for number in range(24)]
     assert len(kit.stream("t").read()) == 16
-    assert [info.payload for info in kit.queue("full").list()] == [0, 0]
+    assert [info.payload for info in kit.queue("full").tasks()] == [0, 0]
 
 
 @pytest.mark.parametrize("flavour", ["threads", "tasks"])

@@ -55,9 +55,9 @@ def test_a_consumer_goes_on_where_it_was(places: Places, route: tuple[str, str])
         kit.stream("others").publish("between")
         orders.publish("dup", dedup="one")
         last = kit.stream("gone").publish("gone")
-        kit.stream("gone").prune(max_keep=0)
+        kit.stream("gone").prune(keep_count=0)
         orders.save_offset("search", offsets[599])
-        orders.prune(max_keep=1191)
+        orders.prune(keep_count=1191)
         there = move().stream("orders")
         read = list(there.read(after=there.offset("search"), limit=9999))
         assert [event.payload for event in read] == [*range(600, 1200), "dup"]
@@ -117,7 +117,7 @@ def test_a_key_is_kept_by_each_of_the_tasks_that_had_it(places: Places, route: t
             queue.ack(task)
         queue.enqueue("same", key="same")
         there = move().queue("emails")
-        assert len(there.list("done")) == 3
+        assert len(there.tasks("done")) == 3
         assert not there.enqueue("same", key="same").created
 
 
@@ -149,9 +149,9 @@ def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) 
     """Settings, locks with their fences, limits, results, inboxes and notifications are copied."""
     with moved(places, route) as (kit, move):
         kit.queue("emails").configure(rate=1 / 3, burst=2.5, max_size=7, retry=eventkit.Fixed(3), dead_letter_to="dead")
-        kit.stream("orders").configure(retain=60, keep_unconsumed=False)
-        kit.channel("alerts").configure(retain=None)
-        kit.inbox("shop").configure(retain=3600)
+        kit.stream("orders").configure(keep=60, keep_unconsumed=False)
+        kit.channel("alerts").configure(keep=None)
+        kit.inbox("shop").configure(keep=3600)
         configured = [handle.settings() for handle in _configured(kit)]
         kit.queue("emails").pause()
         held, free = kit.lock("held"), kit.lock("free")

@@ -36,7 +36,7 @@ def check(path: str, facts: dict[str, set[int]], workers: int) -> None:
     with eventkit.connect(f"sqlite:///{path}?busy_timeout=1") as kit:
         kit.queue("after").enqueue("the next writer")
         published = [event.payload for event in kit.stream("purchases").read(limit=1_000_000)]
-        enqueued = [task.payload for task in kit.queue("parcels").list(limit=1_000_000)]
+        enqueued = [task.payload for task in kit.queue("parcels").tasks(limit=1_000_000)]
         position = kit.stream("purchases").offset("follower")
 
     assert len(published) == len(set(published)) == len(bought)
@@ -81,7 +81,7 @@ def test_the_tasks_of_a_killed_worker_come_back(path: str) -> None:
     while not held:
         live_for_a_moment(["enqueue", "work"], path)
         with eventkit.connect(f"sqlite:///{path}") as kit:
-            held = {task.id: task.attempt for task in kit.queue("jobs").list("leased", limit=1_000_000)}
+            held = {task.id: task.attempt for task in kit.queue("jobs").tasks("running", limit=1_000_000)}
     with eventkit.connect(f"sqlite:///{path}") as kit:
         jobs = kit.queue("jobs")
         jobs.purge("ready")

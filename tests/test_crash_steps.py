@@ -49,10 +49,10 @@ def check(path: str, facts: set[str]) -> None:
     with eventkit.connect(f"sqlite:///{path}?busy_timeout=1") as kit:
         kit.queue("after").enqueue("the next writer")
         published = [event.payload for event in kit.stream("purchases").read()]
-        parcels = [task.payload for task in kit.queue("parcels").list()]
+        parcels = [task.payload for task in kit.queue("parcels").tasks()]
         batch = len(kit.stream("batch").read())
         jobs = kit.queue("jobs")
-        left = jobs.list()
+        left = jobs.tasks()
         connection = apsw.Connection(path)
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         bought = [number for (number,) in connection.execute("SELECT number FROM purchase ORDER BY number")]
@@ -66,7 +66,7 @@ def check(path: str, facts: set[str]) -> None:
         assert len(effects) == 3 - len(left)
         assert len(effects) == 2 if "worked" in facts else len(effects) in (0, 2)
 
-        held = [task for task in left if task.state == "leased"]
+        held = [task for task in left if task.state == "running"]
         assert len(held) == 1 if "claimed-1" in facts else len(held) in (0, 1)
         advance(kit, 301)
         again = {task.id: task.attempt for task in jobs.claim("heir", 9)}

@@ -104,9 +104,9 @@ def test_readers_of_a_database_that_goes_back(
     assert [event.offset for event in sleeping[1].result(30)] == published
     assert [event.offset for event in sleeping[0].result(30)] == [fresh]
     assert [notification.id for notification in sleeping[3].result(30)] == notified
-    with pytest.raises(DatabaseReplaced, match="gone back: event .* of topic 't', which was read, is gone"):
+    with pytest.raises(DatabaseReplaced, match="gone back: event .* of stream 't', which was read, is gone"):
         sleeping[2].result(30)
-    assert [line for line in caplog.messages if "consumer 'c' of topic 't' continues" in line]
+    assert [line for line in caplog.messages if "consumer 'c' of stream 't' continues" in line]
     for iterator in (named, nameless, latest, heard):
         iterator.close()
     assert stream.offset("c") == published[-2], "the last one was not handled"

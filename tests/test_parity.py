@@ -43,8 +43,8 @@ class StreamOfBoth(StreamMachine):
         tick = where % (self.model.now + 2)
         return self.anchor + timedelta(seconds=TICK * (tick - 0.5 - self.model.now))
 
-    @rule(count=st.integers(0, 3), commit=st.booleans(), max_keep=st.sampled_from([None, 0, 2]))
-    def notify(self, count: int, commit: bool, max_keep: int | None) -> None:
+    @rule(count=st.integers(0, 3), commit=st.booleans(), keep_count=st.sampled_from([None, 0, 2]))
+    def notify(self, count: int, commit: bool, keep_count: int | None) -> None:
         """Send notifications to a listener, some in a transaction; the suite has no machine for them."""
         channel = self.ground.kit.channel(self.topics[0])
         with channel.listen() as heard:
@@ -54,8 +54,8 @@ class StreamOfBoth(StreamMachine):
             channel.notify("last")
             expected = [*range(count if commit else 0), "last"]
             assert [next(heard).payload for _ in expected] == expected
-        if max_keep is not None:
-            channel.prune(max_keep=max_keep)
+        if keep_count is not None:
+            channel.prune(keep_count=keep_count)
 
 
 Walk = Callable[..., None]

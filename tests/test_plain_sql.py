@@ -66,7 +66,7 @@ def test_defaults_are_those_of_the_library(kit: EventKit, session: Session) -> N
     queue.enqueue({"a": [1, None]})
     said(ENQUEUE, session, priority=5, max_attempts=7, headers='{"trace": "1"}')
     queue.enqueue(1, priority=5, max_attempts=7, headers={"trace": "1"})
-    tasks = [parts(task) for task in queue.list()]
+    tasks = [parts(task) for task in queue.tasks()]
     assert tasks[0] == tasks[1]
     assert tasks[2] == tasks[3]
 
@@ -103,7 +103,7 @@ def test_a_task_can_be_for_later_and_expire(kit: EventKit, session: Session) -> 
     queue.enqueue(1, delay=30, expires=90)
     session.run(ENDING[session.dialect])
     queue.enqueue(2, expires=60)
-    later, as_later, ending, as_ending = (parts(task) for task in queue.list())
+    later, as_later, ending, as_ending = (parts(task) for task in queue.tasks())
     assert later == as_later
     assert ending == as_ending
     assert queue.next_due() is not None
@@ -192,8 +192,8 @@ def test_a_row_that_cannot_be_read_is_poison(kit: EventKit, session: Session, ty
         [b"2", b"3"],
     )
     assert [(info.reason, bool(info.error)) for info in plain.dead()] == [("poison", True)] * len(rows)
-    assert plain.stats().leased == 2
-    assert len(plain.list()) == len(rows) + 2
+    assert plain.stats().running == 2
+    assert len(plain.tasks()) == len(rows) + 2
 
 
 @proves("G9")
@@ -255,11 +255,11 @@ def test_unique_keys_are_unique(kit: EventKit, session: Session) -> None:
     queue, stream = kit.queue("q"), kit.stream("t")
     said(ENQUEUE, session, key="a")
     said(ENQUEUE, session, key="a")
-    first = queue.list()[0].id
+    first = queue.tasks()[0].id
     assert queue.enqueue(2, key="a") == (first, False)
     queue.enqueue(3, key="b")
     said(ENQUEUE, session, key="b")
-    assert [task.payload for task in queue.list()] == [1, 3]
+    assert [task.payload for task in queue.tasks()] == [1, 3]
     for task in queue.claim("w", 2):
         queue.ack(task)
     said(ENQUEUE, session, key="a")
@@ -289,7 +289,7 @@ def test_a_rollback_leaves_nothing(kit: EventKit, session: Session) -> None:
         session.run("COMMIT")
         assert next(heard).payload == 3
     assert [event.payload for event in kit.stream("t").read()] == [3]
-    assert kit.queue("q").list() == []
+    assert kit.queue("q").tasks() == []
     assert kit.queue("q").enqueue(4, key="a").created
 
 

@@ -68,6 +68,6 @@ def test_the_functions_answer_with_numbers(postgres_url: str) -> None:
         [offset] = said(PUBLISH, session, dedup="a")
         assert said(PUBLISH, session, dedup="a") == [offset] == [str(kit.stream("t").head())]
         [id] = said(ENQUEUE, session, key="a")
-        assert said(ENQUEUE, session, key="a") == [id] == [str(kit.queue("q").list()[0].id)]
+        assert said(ENQUEUE, session, key="a") == [id] == [str(kit.queue("q").tasks()[0].id)]
         with kit.channel("c").listen() as heard:
             assert said(NOTIFY, session) == [str(next(heard).id)]

@@ -104,7 +104,7 @@ def _in_transactions(url: str, racers: int, seed: int, seconds: float, what: str
                 if chance.random() < 0.4:
                     queue.receive()
             elif what == "claim":
-                most = max(most, queue.stats().leased)
+                most = max(most, queue.stats().running)
                 time.sleep(chance.random() * 0.002)
                 for task in handed or ():
                     queue.retry(task, delay=0) if chance.random() < 0.5 else queue.release(task)
@@ -212,7 +212,7 @@ def test_what_another_transaction_has_in_hand_is_left_to_it(postgres_url: str) -
         with kit.transaction() as tx:
             assert queue.claim("worker", tx=tx)
             assert queue.purge() == 2
-        assert queue.purge("leased") == 1
+        assert queue.purge("running") == 1
         queue.enqueue_many(range(3))
         tasks = queue.claim("worker", 3)
         for task in tasks:
@@ -238,7 +238,7 @@ def test_a_key_that_comes_while_a_queue_is_purged_stays_reserved(postgres_url: s
 
         assert run(Purge("jobs", "ready", None).plan(), step) == 1
         driver.commit()
-        [late] = queue.list()
+        [late] = queue.tasks()
         assert queue.purge("ready") == 1
         for key, id in (("early", early.id), ("late", late.id)):
             assert queue.enqueue("again", key=key) == (id, False)

@@ -140,7 +140,7 @@ def check_tasks(kit: eventkit.EventKit, acked: list[tuple[int, ...]], workers: l
 def check_purchases(kit: eventkit.EventKit, acked: list[tuple[int, ...]]) -> None:
     """Check that both parts of each committed transaction are stored, and neither part of any other."""
     events = [event.payload for event in kit.stream("purchases").read(limit=10_000_000)]
-    tasks = [task.payload for task in kit.queue("parcels").list(limit=10_000_000)]
+    tasks = [task.payload for task in kit.queue("parcels").tasks(limit=10_000_000)]
     assert {number for (number,) in acked} <= set(events)
     assert sorted(events) == sorted(tasks)
     assert len(set(events)) == len(events)

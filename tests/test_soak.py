@@ -25,8 +25,8 @@ def _produce(url: str, until: float) -> None:
             kit.queue("soak").enqueue_many([{"n": n} for n in range(20)])
             kit.stream("soak").publish_many(["an event"] * 20)
             kit.channel("soak").notify("look")
-            kit.stream("soak").prune(max_keep=10_000, keep_unconsumed=False)
-            kit.channel("soak").prune(max_keep=100)
+            kit.stream("soak").prune(keep_count=10_000, keep_unconsumed=False)
+            kit.channel("soak").prune(keep_count=100)
             time.sleep(0.005)
 
 

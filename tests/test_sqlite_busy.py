@@ -189,7 +189,7 @@ def test_iterators_survive(url: str, locked: Callable[..., Any], flavour: str) -
 
     blocking() if flavour == "sync" else asyncio.run(awaited())
     with eventkit.connect(url) as kit:
-        assert (kit.queue("q").list(), kit.stream("t").offset("c")) == ([], 4)
+        assert (kit.queue("q").tasks(), kit.stream("t").offset("c")) == ([], 4)
 
 
 @pytest.mark.parametrize(

@@ -234,4 +234,4 @@ def test_a_claim_that_is_interrupted_while_it_decodes_commits_nothing(kit: event
     kit.queue("jobs").enqueue_many([{}, {}])
     with pytest.raises(KeyboardInterrupt):
         kit.queue("jobs", type=_Interrupting).claim("worker", 2)
-    assert [(info.state, info.attempt) for info in kit.queue("jobs").list()] == [("ready", 0)] * 2
+    assert [(info.state, info.attempt) for info in kit.queue("jobs").tasks()] == [("ready", 0)] * 2

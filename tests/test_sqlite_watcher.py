@@ -348,7 +348,7 @@ def test_upkeep_is_no_replacement(kit: eventkit.EventKit, tmp_path: Path, elsewh
     waiting = background(lambda: kit.queue("q").claim("w", wait=PATIENCE))
     for _ in range(10):
         kit.stream("t").publish_many(["x" * 1000] * 300)
-        kit.stream("t").prune(max_keep=0, keep_unconsumed=False)
+        kit.stream("t").prune(keep_count=0, keep_unconsumed=False)
         elsewhere(empty_the_log, f"{tmp_path}/shop.db")
         time.sleep(0.1)
     kit.queue("q").enqueue("at last")

@@ -90,7 +90,7 @@ def test_what_an_answer_means(kit: EventKit, url: str) -> None:
             for status in done + again + dead
         }
         [refused] = enqueue(kit, Webhook(callback_url=f"http://127.0.0.1:{unused}", base_delay_ms=900_000))
-        until(lambda: kit.queue("default").stats().ready + kit.queue("default").stats().leased == 0)
+        until(lambda: kit.queue("default").stats().ready + kit.queue("default").stats().running == 0)
     assert [status for status in done if not gone(kit, ids[status])] == []
     for status in again:
         assert (status, info(kit, ids[status]).state, info(kit, ids[status]).attempt) == (status, "scheduled", 1)

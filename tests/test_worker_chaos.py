@@ -203,7 +203,7 @@ def test_a_task_that_takes_its_worker_along(
 
         eventually(over, "all is done, or dead")
         workers.stop()
-        [dead] = queue.list("dead")
+        [dead] = queue.tasks("dead")
     said = workers.runs()
     assert (dead.payload["task"], dead.attempt, dead.reason) == (name, attempts, reason)
     assert ("CRASHED" in (dead.error or "")) == (reason == "failed")

@@ -33,9 +33,9 @@ def test_only_what_has_a_slot_is_claimed(kit: EventKit, url: str) -> None:
 
     kit.queue("default").enqueue_many([{"task": "wait"}] * 10)
     with working.working(app, concurrency=3, prefetch=2):
-        until(lambda: kit.queue("default").stats().leased == 5)
+        until(lambda: kit.queue("default").stats().running == 5)
         time.sleep(0.1)
-        assert kit.queue("default").stats().leased == 5
+        assert kit.queue("default").stats().running == 5
         let_go.set()
         until(lambda: kit.queue("default").size() == 0)
 
@@ -121,7 +121,7 @@ def test_leases_are_kept_while_tasks_run(kit: EventKit, url: str) -> None:
         return [info.lease_expires_ms or 0 for id in ids if (info := queue.get(id))]
 
     with working.working(app, lease=4, concurrency=2, prefetch=1):
-        until(lambda: all(state(kit, id) == "leased" for id in ids))
+        until(lambda: all(state(kit, id) == "running" for id in ids))
         first = ends()
         until(lambda: all(end > before for end, before in zip(ends(), first, strict=True)))
         let_go.set()
@@ -325,7 +325,7 @@ def test_a_function_that_ignores_its_time_limit_keeps_its_slot(kit: EventKit, ur
         until(lambda: worker.metrics.stuck.of().value == 1)
         assert ready.exists()
         cancelled = queue.enqueue({"task": "stubborn"}).id
-        until(lambda: state(kit, cancelled) == "leased")
+        until(lambda: state(kit, cancelled) == "running")
         assert queue.cancel(cancelled, running=True)
         until(lambda: not ready.exists())
         assert worker.metrics.stuck.of().value == 2

@@ -38,7 +38,7 @@ def test_a_signal_ends_a_worker_gently(kit: EventKit, url: str, tmp_path: Path, 
         worker.wait_for("nap begins")
         worker.wait_for("block begins")
         waiting = [queue.enqueue({"task": "nap", "args": {"name": "late"}}).id for _ in range(2)]
-        until(lambda: all(state(kit, id) == "leased" for id in waiting))
+        until(lambda: all(state(kit, id) == "running" for id in waiting))
         worker.send(number)
         until(lambda: all(state(kit, id) == "ready" for id in waiting))
         assert {"nap ends", "block ends"}.isdisjoint(worker.lines())
@@ -70,7 +70,7 @@ def test_what_does_not_end_in_time_is_stopped(kit: EventKit, url: str, tmp_path:
     info = queue.get(napping)
     assert info is not None
     assert info.attempt == 0
-    assert state(kit, blocking) == "leased"
+    assert state(kit, blocking) == "running"
 
 
 @proves("J5")
@@ -84,7 +84,7 @@ def test_a_second_signal_ends_it_at_once(kit: EventKit, url: str, tmp_path: Path
         worker.send(signal.SIGINT)
         # Two signals that arrive together may be delivered in either order.
         assert worker.end() in (128 + signal.SIGINT, 128 + signal.SIGTERM)
-    assert state(kit, id) == "leased"
+    assert state(kit, id) == "running"
 
 
 def first_of_its_own() -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def test_the_first_process_of_a_container_ends_like_any_other(
                 os.kill(int(pid), signal.SIGTERM)
                 time.sleep(0.05)
         assert worker.end() == (0 if gently else 128 + signal.SIGTERM)
-    assert state(kit, id) == ("gone" if gently else "leased")
+    assert state(kit, id) == ("gone" if gently else "running")
 
 
 SIGNALLED_TWICE = """
@@ -156,7 +156,7 @@ def test_what_a_killed_worker_ran_is_done_once_more(kit: EventKit, url: str, tmp
         worker.send(signal.SIGKILL)
         worker.end()
         (tmp_path / "enough").touch()
-        until(lambda: state(kit, again) == state(kit, never) == "leased")
+        until(lambda: state(kit, again) == state(kit, never) == "running")
         advance(kit, 600)
         with program(url, tmp_path) as other:
             assert error_of(kit, never).startswith("CRASHED")

@@ -62,7 +62,7 @@ def test_what_never_ends_is_killed(kit: EventKit, worker: Program) -> None:
     slow = enqueue(kit, "compute", number=1, seconds=1000)
     until(lambda: any(line.startswith("compute") for line in worker.lines()))
     [line] = [line for line in worker.lines() if line.startswith("compute")]
-    until(lambda: state(kit, slow, "apart") == "leased")
+    until(lambda: state(kit, slow, "apart") == "running")
     assert kit.queue("apart").cancel(slow, running=True)
     until(lambda: ended(int(line.split()[1])))
     assert kit.results.wait(enqueue(kit, "compute", number=4), working.PATIENCE) == 8

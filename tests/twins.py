@@ -140,7 +140,7 @@ class Acquaintance:
     def _compare_fields(self, ours: Any, theirs: Any) -> None:
         if isinstance(ours, Task):
             self._tasks[ours.id, ours.token] = theirs
-        if isinstance(ours, Event) and ours.topic == "eventkit.tasks":
+        if isinstance(ours, Event) and ours.stream == "eventkit.tasks":
             self._compare_steps(ours.payload, theirs.payload)
             theirs = msgspec.structs.replace(theirs, key=ours.key, payload=ours.payload)
         for field in ours.__struct_fields__:

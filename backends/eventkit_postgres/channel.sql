@@ -40,8 +40,8 @@ WHERE
             ),
             9223372036854775807
         ) END,
-        CASE WHEN :max_keep::bigint IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        CASE WHEN :keep_count::bigint IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
         ) END
     )
     AND id <= (SELECT eventkit_settled('notification', ARRAY[:channel]))

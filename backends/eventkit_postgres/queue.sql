@@ -281,35 +281,35 @@ DROP TRIGGER eventkit_task_gone ON eventkit_task
 -- Retention settings.
 
 -- name: ConfigureStream
-INSERT INTO eventkit_topic AS t (name, retain, max_keep, keep_unconsumed)
-VALUES (:topic, :retain, :max_keep, :keep_unconsumed)
+INSERT INTO eventkit_topic AS t (name, keep, keep_count, keep_unconsumed)
+VALUES (:topic, :keep, :keep_count, :keep_unconsumed)
 ON CONFLICT (name) DO UPDATE
 SET
-    retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE t.retain END,
-    max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE t.max_keep END,
+    keep = CASE WHEN 'keep' = ANY (:given::text[]) THEN excluded.keep ELSE t.keep END,
+    keep_count = CASE WHEN 'keep_count' = ANY (:given) THEN excluded.keep_count ELSE t.keep_count END,
     keep_unconsumed = CASE
         WHEN 'keep_unconsumed' = ANY (:given) THEN excluded.keep_unconsumed ELSE t.keep_unconsumed
     END
 
 -- name: ReadStreamSettings
-SELECT retain, max_keep, keep_unconsumed FROM eventkit_topic WHERE name = :topic
+SELECT keep, keep_count, keep_unconsumed FROM eventkit_topic WHERE name = :topic
 
 -- name: ConfigureChannel
-INSERT INTO eventkit_channel AS c (name, retain, max_keep)
-VALUES (:channel, CASE WHEN 'retain' = ANY (:given::text[]) THEN :retain::bigint ELSE 86400000 END, :max_keep)
+INSERT INTO eventkit_channel AS c (name, keep, keep_count)
+VALUES (:channel, CASE WHEN 'keep' = ANY (:given::text[]) THEN :keep::bigint ELSE 86400000 END, :keep_count)
 ON CONFLICT (name) DO UPDATE
 SET
-    retain = CASE WHEN 'retain' = ANY (:given) THEN excluded.retain ELSE c.retain END,
-    max_keep = CASE WHEN 'max_keep' = ANY (:given) THEN excluded.max_keep ELSE c.max_keep END
+    keep = CASE WHEN 'keep' = ANY (:given) THEN excluded.keep ELSE c.keep END,
+    keep_count = CASE WHEN 'keep_count' = ANY (:given) THEN excluded.keep_count ELSE c.keep_count END
 
 -- name: ReadChannelSettings
-SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
+SELECT keep, keep_count FROM eventkit_channel WHERE name = :channel
 
 -- name: ConfigureInbox
-INSERT INTO eventkit_inbox_settings AS r (name, retain)
-VALUES (:consumer, :retain)
+INSERT INTO eventkit_inbox_settings AS r (name, keep)
+VALUES (:consumer, :keep)
 ON CONFLICT (name) DO UPDATE
-SET retain = CASE WHEN 'retain' = ANY (:given::text[]) THEN excluded.retain ELSE r.retain END
+SET keep = CASE WHEN 'keep' = ANY (:given::text[]) THEN excluded.keep ELSE r.keep END
 
 -- name: ReadInboxSettings
-SELECT retain FROM eventkit_inbox_settings WHERE name = :consumer
+SELECT keep FROM eventkit_inbox_settings WHERE name = :consumer

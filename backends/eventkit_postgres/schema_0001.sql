@@ -45,8 +45,8 @@ CREATE INDEX eventkit_event_task ON eventkit_event (key, id) WHERE topic = 'even
 CREATE TABLE eventkit_topic (
     name text NOT NULL PRIMARY KEY,
     pruned_to bigint NOT NULL DEFAULT 0,
-    retain bigint,
-    max_keep bigint,
+    keep bigint,
+    keep_count bigint,
     keep_unconsumed boolean NOT NULL DEFAULT true
 )
 
@@ -185,8 +185,8 @@ CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id
 
 CREATE TABLE eventkit_channel (
     name text NOT NULL PRIMARY KEY,
-    retain bigint DEFAULT 86400000,
-    max_keep bigint
+    keep bigint DEFAULT 86400000,
+    keep_count bigint
 )
 
 CREATE TABLE eventkit_inbox (
@@ -200,7 +200,7 @@ CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
 
 CREATE TABLE eventkit_inbox_settings (
     name text COLLATE "C" NOT NULL PRIMARY KEY,
-    retain bigint
+    keep bigint
 )
 
 CREATE UNLOGGED TABLE eventkit_staged_rows (

@@ -95,7 +95,7 @@ FROM eventkit_consumer AS c
 WHERE topic = :topic
 ORDER BY name COLLATE "C"
 
--- The events to delete are a prefix: all before the first one young enough, or all but the newest :max_keep,
+-- The events to delete are a prefix: all before the first one young enough, or all but the newest :keep_count,
 -- the longer of the two, but no event that a consumer has still to read, and none that is not settled.
 -- name: FindPrunable
 SELECT max(id)
@@ -111,8 +111,8 @@ WHERE
             ),
             9223372036854775807
         ) END,
-        CASE WHEN :max_keep::bigint IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        CASE WHEN :keep_count::bigint IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
         ) END
     )
     AND id <= CASE WHEN :keep_unconsumed::boolean THEN coalesce(

@@ -172,7 +172,7 @@ WHERE (consumer, message_id) IN (
     FROM
         eventkit_inbox_settings AS r CROSS JOIN LATERAL (
             SELECT i.consumer, i.message_id FROM eventkit_inbox AS i
-            WHERE i.consumer = r.name AND i.seen_at <= :now - r.retain * interval '1 ms'
+            WHERE i.consumer = r.name AND i.seen_at <= :now - r.keep * interval '1 ms'
             LIMIT :limit
             FOR UPDATE SKIP LOCKED
         ) AS s
@@ -182,11 +182,11 @@ RETURNING 1
 
 -- The oldest event shows whether any is too old.
 -- name: FindStaleTopics
-SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
+SELECT t.name, t.keep, t.keep_count, t.keep_unconsumed
 FROM eventkit_topic AS t
 WHERE
-    t.max_keep IS NOT NULL
-    OR :now - t.retain * interval '1 ms' > (
+    t.keep_count IS NOT NULL
+    OR :now - t.keep * interval '1 ms' > (
         SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1
     )
 
@@ -197,7 +197,7 @@ WITH settings AS MATERIALIZED (
     FROM eventkit_topic AS t
     WHERE
         t.name = :topic
-        AND t.retain IS NOT DISTINCT FROM :retain::bigint AND t.max_keep IS NOT DISTINCT FROM :max_keep::bigint
+        AND t.keep IS NOT DISTINCT FROM :keep::bigint AND t.keep_count IS NOT DISTINCT FROM :keep_count::bigint
         AND t.keep_unconsumed = :keep_unconsumed
     FOR UPDATE SKIP LOCKED
 )
@@ -225,16 +225,16 @@ channels (name) AS (
     FROM channels AS c
     WHERE c.name IS NOT NULL
 ),
-settings (name, retain, max_keep) AS (
-    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END, c.max_keep
+settings (name, keep, keep_count) AS (
+    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END, c.keep_count
     FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name
     WHERE n.name IS NOT NULL
 )
-SELECT s.name, s.retain, s.max_keep
+SELECT s.name, s.keep, s.keep_count
 FROM settings AS s
 WHERE
-    s.max_keep IS NOT NULL
-    OR :now - s.retain * interval '1 ms' > (
+    s.keep_count IS NOT NULL
+    OR :now - s.keep * interval '1 ms' > (
         SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
     )
 
@@ -245,8 +245,8 @@ WHERE id = ANY (ARRAY(
     FROM eventkit_notification AS n LEFT JOIN eventkit_channel AS c ON c.name = :channel
     WHERE
         n.channel = :channel AND n.id <= :last
-        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END IS NOT DISTINCT FROM :retain::bigint
-        AND c.max_keep IS NOT DISTINCT FROM :max_keep::bigint
+        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END IS NOT DISTINCT FROM :keep::bigint
+        AND c.keep_count IS NOT DISTINCT FROM :keep_count::bigint
     ORDER BY n.id
     LIMIT :limit
     FOR UPDATE OF n SKIP LOCKED

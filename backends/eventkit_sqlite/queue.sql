@@ -332,37 +332,37 @@ DROP TRIGGER eventkit_task_gone
 -- Retention settings.
 
 -- name: ConfigureStream
-INSERT INTO eventkit_topic (name, retain, max_keep, keep_unconsumed)
-VALUES (:topic, :retain, :max_keep, :keep_unconsumed)
+INSERT INTO eventkit_topic (name, keep, keep_count, keep_unconsumed)
+VALUES (:topic, :keep, :keep_count, :keep_unconsumed)
 ON CONFLICT (name) DO UPDATE
 SET
-    retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain),
-    max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep),
+    keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep),
+    keep_count = iif('keep_count' IN (SELECT value FROM json_each(:given)), excluded.keep_count, keep_count),
     keep_unconsumed = iif(
         'keep_unconsumed' IN (SELECT value FROM json_each(:given)), excluded.keep_unconsumed, keep_unconsumed
     )
 
 -- name: ReadStreamSettings
-SELECT retain, max_keep, keep_unconsumed FROM eventkit_topic WHERE name = :topic
+SELECT keep, keep_count, keep_unconsumed FROM eventkit_topic WHERE name = :topic
 
 -- name: ConfigureChannel
-INSERT INTO eventkit_channel (name, retain, max_keep)
+INSERT INTO eventkit_channel (name, keep, keep_count)
 VALUES (
-    :channel, iif('retain' IN (SELECT value FROM json_each(:given)), :retain, 86400000), :max_keep
+    :channel, iif('keep' IN (SELECT value FROM json_each(:given)), :keep, 86400000), :keep_count
 )
 ON CONFLICT (name) DO UPDATE
 SET
-    retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain),
-    max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep)
+    keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep),
+    keep_count = iif('keep_count' IN (SELECT value FROM json_each(:given)), excluded.keep_count, keep_count)
 
 -- name: ReadChannelSettings
-SELECT retain, max_keep FROM eventkit_channel WHERE name = :channel
+SELECT keep, keep_count FROM eventkit_channel WHERE name = :channel
 
 -- name: ConfigureInbox
-INSERT INTO eventkit_inbox_settings (name, retain)
-VALUES (:consumer, :retain)
+INSERT INTO eventkit_inbox_settings (name, keep)
+VALUES (:consumer, :keep)
 ON CONFLICT (name) DO UPDATE
-SET retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain)
+SET keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep)
 
 -- name: ReadInboxSettings
-SELECT retain FROM eventkit_inbox_settings WHERE name = :consumer
+SELECT keep FROM eventkit_inbox_settings WHERE name = :consumer

@@ -27,8 +27,8 @@ CREATE INDEX eventkit_event_task ON eventkit_event (key, id) WHERE topic = 'even
 CREATE TABLE eventkit_topic (
     name TEXT NOT NULL PRIMARY KEY,
     pruned_to INTEGER NOT NULL DEFAULT 0,
-    retain INTEGER,
-    max_keep INTEGER,
+    keep INTEGER,
+    keep_count INTEGER,
     keep_unconsumed INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID, STRICT
 
@@ -140,8 +140,8 @@ CREATE INDEX eventkit_notification_channel ON eventkit_notification (channel, id
 
 CREATE TABLE eventkit_channel (
     name TEXT NOT NULL PRIMARY KEY,
-    retain INTEGER DEFAULT 86400000,
-    max_keep INTEGER
+    keep INTEGER DEFAULT 86400000,
+    keep_count INTEGER
 ) WITHOUT ROWID, STRICT
 
 CREATE TABLE eventkit_inbox (
@@ -155,7 +155,7 @@ CREATE INDEX eventkit_inbox_seen ON eventkit_inbox (consumer, seen_at)
 
 CREATE TABLE eventkit_inbox_settings (
     name TEXT NOT NULL PRIMARY KEY,
-    retain INTEGER
+    keep INTEGER
 ) WITHOUT ROWID, STRICT
 
 CREATE TABLE eventkit_schedule (

@@ -130,7 +130,7 @@ FROM eventkit_consumer AS c
 WHERE topic = :topic
 ORDER BY name
 
--- The events to delete are a prefix: all before the first one young enough, or all but the newest :max_keep,
+-- The events to delete are a prefix: all before the first one young enough, or all but the newest :keep_count,
 -- the longer of the two, but no event that a consumer has still to read.
 -- name: FindPrunable
 SELECT max(id)
@@ -146,8 +146,8 @@ WHERE
             ),
             9223372036854775807
         ) END,
-        CASE WHEN :max_keep IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        CASE WHEN :keep_count IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
         ) END
     )
     AND id <= CASE WHEN :keep_unconsumed THEN coalesce(

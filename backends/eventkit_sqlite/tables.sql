@@ -104,18 +104,18 @@ DELETE FROM eventkit_inbox
 WHERE (consumer, message_id) IN (
     SELECT i.consumer, i.message_id
     FROM eventkit_inbox_settings AS r CROSS JOIN eventkit_inbox AS i ON i.consumer = r.name
-    WHERE i.seen_at <= :now - r.retain
+    WHERE i.seen_at <= :now - r.keep
     LIMIT :limit
 )
 RETURNING 1
 
 -- The oldest event shows whether any is too old.
 -- name: FindStaleTopics
-SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
+SELECT t.name, t.keep, t.keep_count, t.keep_unconsumed
 FROM eventkit_topic AS t
 WHERE
-    t.max_keep IS NOT NULL
-    OR :now - t.retain > (SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1)
+    t.keep_count IS NOT NULL
+    OR :now - t.keep > (SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1)
 
 -- name: PruneTopic
 SELECT max(id)
@@ -124,7 +124,7 @@ FROM (
     FROM eventkit_topic AS t CROSS JOIN eventkit_event AS e ON e.topic = t.name
     WHERE
         t.name = :topic
-        AND t.retain IS :retain AND t.max_keep IS :max_keep AND t.keep_unconsumed = :keep_unconsumed
+        AND t.keep IS :keep AND t.keep_count IS :keep_count AND t.keep_unconsumed = :keep_unconsumed
         AND e.id <= :last
         AND e.id <= CASE WHEN t.keep_unconsumed THEN coalesce(
             (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
@@ -143,16 +143,16 @@ channels (name) AS (
     FROM channels AS c
     WHERE c.name IS NOT NULL
 ),
-settings (name, retain, max_keep) AS (
-    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END, c.max_keep
+settings (name, keep, keep_count) AS (
+    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END, c.keep_count
     FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name
     WHERE n.name IS NOT NULL
 )
-SELECT s.name, s.retain, s.max_keep
+SELECT s.name, s.keep, s.keep_count
 FROM settings AS s
 WHERE
-    s.max_keep IS NOT NULL
-    OR :now - s.retain > (
+    s.keep_count IS NOT NULL
+    OR :now - s.keep > (
         SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
     )
 
@@ -163,7 +163,7 @@ WHERE id IN (
     FROM eventkit_notification AS n LEFT JOIN eventkit_channel AS c ON c.name = :channel
     WHERE
         n.channel = :channel AND n.id <= :last
-        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END IS :retain AND c.max_keep IS :max_keep
+        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END IS :keep AND c.keep_count IS :keep_count
     ORDER BY n.id
     LIMIT :limit
 )

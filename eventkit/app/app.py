@@ -213,7 +213,7 @@ class Application:
 
     def subscriber(
         self,
-        topic: str,
+        stream: str,
         *,
         consumer: str,
         retries: int = 5,
@@ -221,25 +221,25 @@ class Application:
         then: Then = "stop",
         dead_letters: str | None = None,
     ) -> Callable[[F], F]:
-        """Call the function with each event of a topic, in order, as a consumer with that name.
+        """Call the function with each event of a stream, in order, as a consumer with that name.
 
         An event that still fails after *retries* retries stops the consumer; with ``then="skip"`` it is published to
-        the stream *dead_letters* (``"<topic>.dead"``) instead, and the consumer continues.
+        the stream *dead_letters* (``"<stream>.dead"``) instead, and the consumer continues.
         """
         declared: dict[str, Any] = {
-            "topic": checks.name("topic", topic),
+            "stream": checks.name("stream", stream),
             "consumer": checks.name("consumer", consumer),
             "retries": checks.count("retries", retries),
             "backoff": retry.policy(backoff),
             "then": checks.choice("then", then, ("stop", "skip")),
-            "dead_letters": checks.name("topic", f"{topic}.dead" if dead_letters is None else dead_letters),
+            "dead_letters": checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
         }
 
         def declare(function: F) -> F:
             type, awaited = payload_type(function, Event), inspect.iscoroutinefunction(function)
-            if any((one.topic, one.consumer) == (topic, consumer) for one in self.subscribers):
+            if any((one.stream, one.consumer) == (stream, consumer) for one in self.subscribers):
                 raise ValueError(
-                    f"consumer {consumer!r} of topic {topic!r} has a function already: give this one a consumer= of "
+                    f"consumer {consumer!r} of stream {stream!r} has a function already: give this one a consumer= of "
                     f"its own"
                 )
             made = SubscriberDeclaration(function=function, is_async=awaited, type=type, **declared)

@@ -286,13 +286,13 @@ def unsaved(error: Exception) -> Refused:
 
 @dataclass(frozen=True)
 class SubscriberDeclaration:
-    """A function that is called with each event of a topic, in order.
+    """A function that is called with each event of a stream, in order.
 
     For an event that still fails after *retries* retries, *then* says whether the consumer stops, or skips it and
     publishes it to the stream *dead_letters*.
     """
 
-    topic: str
+    stream: str
     consumer: str
     function: Callable[..., Any]
     is_async: bool

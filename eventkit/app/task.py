@@ -80,7 +80,7 @@ class TaskHandle(Protocol[R_co]):
         ...
 
     def status(self) -> str:
-        """Return ``scheduled ready leased dead done``; ``gone`` if it is done and not kept, cancelled or purged."""
+        """Return ``scheduled ready running dead done``; ``gone`` if it is done and not kept, cancelled or purged."""
         ...
 
     def cancel(self, running: bool = False) -> bool:

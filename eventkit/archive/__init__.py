@@ -1,4 +1,4 @@
-"""Archives of streams: all events of a topic, in files of Parquet, for longer than the database keeps them.
+"""Archives of streams: all events of a stream, in files of Parquet, for longer than the database keeps them.
 
 ::
 

@@ -37,16 +37,16 @@ _DAY = 86_400_000_000
 class NewFile:
     """A file that is being written: rows of a day, in the order of offsets."""
 
-    def __init__(self, store: Store, topic: str, date: str, epoch: int) -> None:
+    def __init__(self, store: Store, stream: str, date: str, epoch: int) -> None:
         self._store = store
-        self._topic = topic
+        self._stream = stream
         self._date = date
         self._epoch = epoch
-        self._begun = new_path(topic, date, 0, 0, epoch)
-        self._stream = store.begin(self._begun)
+        self._begun = new_path(stream, date, 0, 0, epoch)
+        self._file = store.begin(self._begun)
         writer: Any = parquet.ParquetWriter  # A type checker takes its defaults for the only accepted types.
         self._writer = writer(
-            self._stream,
+            self._file,
             SCHEMA,
             compression="zstd",
             use_dictionary=["topic", "key"],
@@ -73,8 +73,8 @@ class NewFile:
         """Complete the file on the disk under its name, and return its entry for the manifest."""
         self._flush()
         self._writer.close()
-        self._stream.close()
-        name = new_path(self._topic, self._date, self._first, self._last, self._epoch)
+        self._file.close()
+        name = new_path(self._stream, self._date, self._first, self._last, self._epoch)
         size = self._store.finish(self._begun, name)
         oldest, newest = (microseconds // 1000 for microseconds in self._times)
         return ArchiveFile(name, self._date, self._first, self._last, self._rows, size, oldest, newest)
@@ -84,7 +84,7 @@ class NewFile:
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
         with suppress(OSError):
-            self._stream.close()
+            self._file.close()
         with suppress(OSError):
             self._store.discard(self._begun)
 
@@ -98,9 +98,9 @@ class NewFile:
 class Days:
     """The writer of tables of events, in the order of offsets, to a file for each day."""
 
-    def __init__(self, store: Store, topic: str, epoch: int) -> None:
+    def __init__(self, store: Store, stream: str, epoch: int) -> None:
         self._store = store
-        self._topic = topic
+        self._stream = stream
         self._epoch = epoch
         self._open: dict[str, NewFile] = {}
         self._done: list[ArchiveFile] = []
@@ -112,7 +112,7 @@ class Days:
             if file is None:
                 if len(self._open) == _OPEN:
                     self._finish_oldest()
-                file = NewFile(self._store, self._topic, date, self._epoch)
+                file = NewFile(self._store, self._stream, date, self._epoch)
             self._open[date] = file
             file.write(some)
 
@@ -167,7 +167,7 @@ def compact(lease: ArchiveLease) -> int:
     """Merge small files into larger ones; return how many were replaced."""
     replaced = 0
     for files in crowds(lease.files()):
-        made = NewFile(lease.store, lease.topic, files[0].date, lease.epoch)
+        made = NewFile(lease.store, lease.stream, files[0].date, lease.epoch)
         try:
             with lease.store.explained("cannot be written"):
                 for file in files:
@@ -214,13 +214,13 @@ Progress = Callable[[int, int], object]
 
 
 class Archived(NamedTuple):
-    """The outcome of archiving a topic.
+    """The outcome of archiving a stream.
 
     *events* were archived, in so many new files; small files were merged; events were deleted from the database; and
-    the archive covers the topic up to the last offset.
+    the archive covers the stream up to the last offset.
     """
 
-    topic: str
+    stream: str
     location: str
     events: int
     files: int
@@ -231,7 +231,7 @@ class Archived(NamedTuple):
 
 def archive(
     url: str,
-    topic: str,
+    stream: str,
     *,
     to: str | Path | None = None,
     format: Format | None = None,
@@ -241,32 +241,32 @@ def archive(
     on_truncated: Literal["raise", "skip"] = "raise",
     progress: Progress | None = None,
 ) -> Archived:
-    """Write the events of a topic that its archive lacks to files of Parquet in the folder *to*; each event once.
+    """Write the events of a stream that its archive lacks to files of Parquet in the folder *to*; each event once.
 
-    After an interruption, the next call continues.  A topic's archive is in one folder, so *to* may be omitted once
-    there is one.  The call ends the lease of another process that archives the topic.
+    After an interruption, the next call continues.  A stream's archive is in one folder, so *to* may be omitted once
+    there is one.  The call ends the lease of another process that archives the stream.
 
-    With *format* ``"delta"`` or ``"iceberg"``, the topic's folder is also a table of Delta Lake or Apache Iceberg, from
-    then on.
+    With *format* ``"delta"`` or ``"iceberg"``, the stream's folder is also a table of Delta Lake or Apache Iceberg,
+    from then on.
 
     With *prune*, archived events are deleted from the database, after a check that their files are complete: those
     *older_than* a duration, and, unless *keep_unconsumed* is false, none that a consumer has still to read.  Events
     that were pruned before they were archived raise `Truncated`, or are skipped.
     """
-    checks.name("topic", topic)
+    checks.name("stream", stream)
     if format is not None:
         checks.choice("format", format, FORMATS)
     checks.choice("on_truncated", on_truncated, ("raise", "skip"))
     age = None if older_than is None else checks.milliseconds("older_than", older_than)
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
-        extent = _extent(connection, topic)
-        lease = ArchiveLease(connection, topic, to, format)
-        with reported(connection, f"archive:{topic}", topic, lease.store.location) as report:
+        extent = _extent(connection, stream)
+        lease = ArchiveLease(connection, stream, to, format)
+        with reported(connection, f"archive:{stream}", stream, lease.store.location) as report:
             events, files = _write(fetch, lease, extent.head, on_truncated == "skip", report, progress)
             compacted = compact(lease)
             pruned = _prune(lease, age, keep_unconsumed) if prune else 0
             lease.clear()
-    return Archived(topic, lease.store.location, events, files, compacted, pruned, lease.covered)
+    return Archived(stream, lease.store.location, events, files, compacted, pruned, lease.covered)
 
 
 def _write(
@@ -274,14 +274,14 @@ def _write(
 ) -> tuple[int, int]:
     """Archive the events up to *head*; return how many, and in how many files."""
     events = files = 0
-    read = lease.connection.execute(ReadPosition(lease.topic, lease.covered))
-    _, total = lease.connection.execute(FindEnd(lease.topic, lease.covered, head, _MOST))
+    read = lease.connection.execute(ReadPosition(lease.stream, lease.covered))
+    _, total = lease.connection.execute(FindEnd(lease.stream, lease.covered, head, _MOST))
     while lease.covered < head:
-        days, last, rows, size = Days(lease.store, lease.topic, lease.epoch), head, 0, 0
+        days, last, rows, size = Days(lease.store, lease.stream, lease.epoch), head, 0, 0
         try:
             with lease.store.explained("cannot be written"):
-                for reached, found in _pages(fetch, lease.topic, lease.covered, head):
-                    last, table = reached, _events(found, lease.topic)
+                for reached, found in _pages(fetch, lease.stream, lease.covered, head):
+                    last, table = reached, _events(found, lease.stream)
                     read = _after(read, found, table)
                     days.write(table)
                     rows, size = rows + table.num_rows, size + table.nbytes
@@ -291,7 +291,7 @@ def _write(
                         break
                 new = days.finish()
             if not skip:
-                _check_loss(fetch, lease.topic, lease.covered, last)
+                _check_loss(fetch, lease.stream, lease.covered, last)
         except BaseException:
             days.discard()
             raise
@@ -301,11 +301,11 @@ def _write(
     return events, files
 
 
-def _pages(fetch: Fetch, topic: str, after: int, head: int) -> Iterator[tuple[int, Any]]:
+def _pages(fetch: Fetch, stream: str, after: int, head: int) -> Iterator[tuple[int, Any]]:
     """Yield tables of the database, each with the offset up to which it is complete."""
 
     def read(after: int, limit: int) -> Any:
-        return fetch(FetchEvents(topic, after, head, [], None, None, limit), FetchEvents.columns)
+        return fetch(FetchEvents(stream, after, head, [], None, None, limit), FetchEvents.columns)
 
     return pages(read, after, head, "offset")
 
@@ -319,24 +319,24 @@ def _after(read: Position, found: Any, events: Any) -> Position:
     return read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
 
 
-def _check_loss(fetch: Fetch, topic: str, after: int, last: int) -> None:
-    pruned_to = fetch(FetchStanding(topic), FetchStanding.columns)["pruned_to"][0].as_py()
+def _check_loss(fetch: Fetch, stream: str, after: int, last: int) -> None:
+    pruned_to = fetch(FetchStanding(stream), FetchStanding.columns)["pruned_to"][0].as_py()
     if pruned_to > after:
-        raise Truncated(topic, after + 1, min(pruned_to, last))
+        raise Truncated(stream, after + 1, min(pruned_to, last))
 
 
-def _extent(connection: Connection, topic: str) -> Extent:
-    extent = connection.execute(ReadExtent(topic))
+def _extent(connection: Connection, stream: str) -> Extent:
+    extent = connection.execute(ReadExtent(stream))
     if not extent.known:
-        close = get_close_matches(topic, connection.execute(ListTopics()), n=1)
+        close = get_close_matches(stream, connection.execute(ListTopics()), n=1)
         hint = f": did you mean {close[0]!r}?" if close else ": its first event creates it"
-        raise ValueError(f"there is no topic {topic!r}{hint}")
+        raise ValueError(f"there is no stream {stream!r}{hint}")
     return extent
 
 
-def _events(found: Any, topic: str) -> Any:
+def _events(found: Any, stream: str) -> Any:
     """Return columns of the database as those of an archive."""
-    make = {"topic": repeated(topic), "headers": headers, "created_at": moment}
+    make = {"topic": repeated(stream), "headers": headers, "created_at": moment}
     columns = [
         make.get(name, same)(None if name == "topic" else found.column(name), SCHEMA.field(name).type, found.num_rows)
         for name in SCHEMA.names
@@ -348,26 +348,26 @@ def _prune(lease: ArchiveLease, older_than: int | None, keep_unconsumed: bool) -
     """Delete events that the files have; return their number."""
     for file in lease.files():
         check_file(lease.store, file)
-    operation = PruneArchived(lease.topic, lease.store.location, older_than, keep_unconsumed, _PRUNED)
+    operation = PruneArchived(lease.stream, lease.store.location, older_than, keep_unconsumed, _PRUNED)
     return sum(iter(lambda: lease.connection.execute(operation), 0))
 
 
 class Checked(NamedTuple):
     """A complete archive: its files, the events in them, and the offset that it covers."""
 
-    topic: str
+    stream: str
     location: str
     files: int
     events: int
     covered: int
 
 
-def check(url: str, topic: str, *, progress: Progress | None = None) -> Checked:
-    """Read all files of a topic's archive from beginning to end; raise `EventkitError` for the first damaged one."""
+def check(url: str, stream: str, *, progress: Progress | None = None) -> Checked:
+    """Read all files of a stream's archive from beginning to end; raise `EventkitError` for the first damaged one."""
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        found = connection.execute(ReadArchive(checks.name("topic", topic)))
+        found = connection.execute(ReadArchive(checks.name("stream", stream)))
     if found is None:
-        raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
+        raise ValueError(f"stream {stream!r} has no archive: eventkit archive makes one")
     store, events, total = Store(found.location), 0, sum(file.rows for file in found.files)
     for file in found.files:
         last = file.first - 1
@@ -379,4 +379,4 @@ def check(url: str, topic: str, *, progress: Progress | None = None) -> Checked:
             events += table.num_rows
             if progress is not None:
                 progress(events, total)
-    return Checked(topic, found.location, len(found.files), events, found.covered)
+    return Checked(stream, found.location, len(found.files), events, found.covered)

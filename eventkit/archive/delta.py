@@ -1,4 +1,4 @@
-"""The log of a table of Delta Lake, in the folder of its topic."""
+"""The log of a table of Delta Lake, in the folder of its stream."""
 
 import time
 from datetime import UTC, datetime
@@ -27,8 +27,8 @@ class Delta:
 
     failures: tuple[type[Exception], ...] = (DeltaError, OSError, ValueError)
 
-    def __init__(self, store: Store, topic: str) -> None:
-        root = topic_folder(topic)
+    def __init__(self, store: Store, stream: str) -> None:
+        root = topic_folder(stream)
         self.folder = f"{root}/_delta_log"
         self._inside = f"{root}/"
         self._uri = store.place.uri(root)
@@ -38,7 +38,7 @@ class Delta:
         if "%" in self._uri:
             raise EventkitError(
                 f"deltalake reads nothing in folders with % in their names, such as {self._uri}: "
-                f"archive topic {topic!r} as iceberg or parquet, or from a topic of letters and digits"
+                f"archive stream {stream!r} as iceberg or parquet, or from a stream of letters and digits"
             )
 
     def read(self) -> dict[str, int]:

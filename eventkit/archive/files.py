@@ -1,7 +1,7 @@
 """The files of an archive: their folders, names and columns, the store that has them, and reading them.
 
 An archive is a folder of this machine, or one that Arrow reaches by a URI (``s3://…``, ``gs://…``).  In it, each
-topic has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
+stream has a folder, with one for each day (in UTC).  A file is named after the first and the last offset in it, the
 number of the lease that wrote it, and a token, so that no two ever have the same name::
 
     topic=orders/date=2026-01-31/00000000000000000001-00000000000000099812-7-1f0c9a6be2d04a57.parquet
@@ -51,18 +51,18 @@ _LONGEST = 200
 """The maximum length of a folder's name; some file systems refuse longer ones."""
 
 
-def topic_folder(topic: str) -> str:
-    """Return the folder of a topic, relative to the archive's."""
-    name = quote(topic, safe="")
+def topic_folder(stream: str) -> str:
+    """Return the folder of a stream, relative to the archive's."""
+    name = quote(stream, safe="")
     if len(name) > _LONGEST:
         begin = re.sub("%.?$", "", name[: _LONGEST - 20])
-        name = f"{begin}~{sha256(topic.encode()).hexdigest()[:16]}"
+        name = f"{begin}~{sha256(stream.encode()).hexdigest()[:16]}"
     return f"topic={name}"
 
 
-def new_path(topic: str, date: str, first: int, last: int, epoch: int) -> str:
+def new_path(stream: str, date: str, first: int, last: int, epoch: int) -> str:
     """Return the path of a new file for events of a day (``2026-01-31``), relative to the archive's folder."""
-    return f"{topic_folder(topic)}/date={date}/{first:020}-{last:020}-{epoch}-{secrets.token_hex(8)}.parquet"
+    return f"{topic_folder(stream)}/date={date}/{first:020}-{last:020}-{epoch}-{secrets.token_hex(8)}.parquet"
 
 
 def epoch_of(path: str) -> int | None:
@@ -238,7 +238,7 @@ class Store:
                 raise FileNotFoundError(whole)
             return size
         except FileNotFoundError as error:
-            reason = "the unfinished file is gone; another process may be archiving the same topic"
+            reason = "the unfinished file is gone; another process may be archiving the same stream"
             raise FileNotFoundError(errno.ENOENT, reason) from error
 
     def discard(self, path: str) -> None:

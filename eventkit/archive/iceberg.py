@@ -1,4 +1,4 @@
-"""The metadata of a table of Apache Iceberg, in the folder of its topic; no catalog is needed.
+"""The metadata of a table of Apache Iceberg, in the folder of its stream; no catalog is needed.
 
 Its layout is that of catalogs that are folders: ``metadata/v7.metadata.json`` is a version of the table, and
 ``metadata/version-hint.text`` names the newest, so readers need only the folder.  A version exists once its file has
@@ -61,10 +61,10 @@ class Iceberg:
 
     failures: tuple[type[Exception], ...] = (OSError, ValueError, ValidationError, ValidationException)
 
-    def __init__(self, store: Store, topic: str) -> None:
-        self.folder = f"{topic_folder(topic)}/metadata"
+    def __init__(self, store: Store, stream: str) -> None:
+        self.folder = f"{topic_folder(stream)}/metadata"
         self._store = store
-        self._topic = topic
+        self._stream = stream
         self._version = 0
         self._table: Any = None
         self._files: dict[str, Any] = {}
@@ -74,13 +74,13 @@ class Iceberg:
         names = [posixpath.basename(path) for path in self._store.list(self.folder)]
         self._version = max((int(found[1]) for name in names if (found := _VERSION.fullmatch(name))), default=0)
         if not self._version:
-            root = self._store.place.uri(topic_folder(self._topic))
+            root = self._store.place.uri(topic_folder(self._stream))
             self.write(new_table_metadata(_SCHEMA, _DAYS, UNSORTED_SORT_ORDER, root, dict(_SETTINGS)))
         self._hint()
         content = self._store.read(self._path()) or b""
         location = self._store.place.uri(self._path())
         self._table = Table(
-            (self._topic,),
+            (self._stream,),
             TableMetadataUtil.parse_raw(content.decode()),
             location,
             self._io(location),

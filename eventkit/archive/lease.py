@@ -40,7 +40,7 @@ class Conflict(Exception):
 
 
 class Table(Protocol):
-    """A table in the folder of a topic."""
+    """A table in the folder of a stream."""
 
     failures: tuple[type[Exception], ...]
     """The errors of its library, also for files in its folder that it cannot read."""
@@ -61,20 +61,20 @@ class Table(Protocol):
 
 
 class Listing:
-    """The synchronization of a topic's table with the manifest."""
+    """The synchronization of a stream's table with the manifest."""
 
-    def __init__(self, store: Store, topic: str, format: str) -> None:
+    def __init__(self, store: Store, stream: str, format: str) -> None:
         self._store = store
         self._table: Table
         try:
             if format == "delta":
                 from .delta import Delta
 
-                self._table = Delta(store, topic)
+                self._table = Delta(store, stream)
             else:
                 from .iceberg import Iceberg
 
-                self._table = Iceberg(store, topic)
+                self._table = Iceberg(store, stream)
         except ModuleNotFoundError as error:
             raise EventkitError(
                 f"an archive with a table of {format} takes {error.name}: pip install 'eventkit-db[{format}]'"
@@ -119,65 +119,65 @@ class Claim(msgspec.Struct):
     lease: int
 
 
-def claim_in(store: Store, topic: str) -> Claim | None:
-    """Return the lease recorded in the folder of a topic; None if there is none."""
-    found = store.read(_claim_path(topic))
+def claim_in(store: Store, stream: str) -> Claim | None:
+    """Return the lease recorded in the folder of a stream; None if there is none."""
+    found = store.read(_claim_path(stream))
     try:
         return None if found is None else msgspec.json.decode(found, type=Claim)
     except msgspec.DecodeError:
         return None
 
 
-def _claim_path(topic: str) -> str:
-    return f"{topic_folder(topic)}/_lease.json"
+def _claim_path(stream: str) -> str:
+    return f"{topic_folder(stream)}/_lease.json"
 
 
 class ArchiveLease:
     """A lease that has begun.  Every method raises `EventkitError` when another process has begun the next."""
 
-    def __init__(self, connection: Connection, topic: str, location: str | Path | None, format: str | None) -> None:
+    def __init__(self, connection: Connection, stream: str, location: str | Path | None, format: str | None) -> None:
         self.connection = connection
-        self.topic = topic
-        archive = connection.execute(ReadArchive(topic))
+        self.stream = stream
+        archive = connection.execute(ReadArchive(stream))
         if location is None and archive is None:
-            raise ValueError(f"topic {topic!r} has no archive yet: pass the folder for it with to=")
+            raise ValueError(f"stream {stream!r} has no archive yet: pass the folder for it with to=")
         self.store = Store(archive.location if location is None and archive is not None else location or "")
         chosen = format or (archive.format if archive is not None else "parquet")
-        self._listing = None if chosen == "parquet" else Listing(self.store, topic, chosen)
+        self._listing = None if chosen == "parquet" else Listing(self.store, stream, chosen)
         with self.store.explained("cannot be written"):
             if archive is None:
                 self._try()
-            self.epoch, self.covered = connection.execute(OpenArchive(topic, self.store.location, format))
+            self.epoch, self.covered = connection.execute(OpenArchive(stream, self.store.location, format))
             self._claim()
             self._sweep()
         self._list()
 
     def files(self) -> list[ArchiveFile]:
         """Return the files in the manifest, in the order of offsets."""
-        archive = self.connection.execute(ReadArchive(self.topic))
+        archive = self.connection.execute(ReadArchive(self.stream))
         return archive.files if archive is not None else []
 
     def extend(self, last: int, files: list[ArchiveFile], read: Position) -> None:
-        """Add the files that cover the topic up to *last*, if the database still has the events *read* for them."""
-        if not self.connection.execute(ExtendArchive(self.topic, self.epoch, self.covered, last, files, read)):
+        """Add the files that cover the stream up to *last*, if the database still has the events *read* for them."""
+        if not self.connection.execute(ExtendArchive(self.stream, self.epoch, self.covered, last, files, read)):
             raise self._ended(files)
         self.covered = last
         self._list()
 
     def swap(self, old: list[ArchiveFile], new: list[ArchiveFile]) -> None:
         """Replace the files *old* by *new*."""
-        if not self.connection.execute(SwapFiles(self.topic, self.epoch, [file.path for file in old], new)):
+        if not self.connection.execute(SwapFiles(self.stream, self.epoch, [file.path for file in old], new)):
             raise self._ended(new)
         self._list()
 
     def clear(self) -> None:
         """Delete files that were replaced a while ago."""
-        paths = self.connection.execute(FindRetired(self.topic, _GRACE))
+        paths = self.connection.execute(FindRetired(self.stream, _GRACE))
         with self.store.explained("cannot be written"):
             for path in paths:
                 self.store.remove(path)
         if paths:
-            self.connection.execute(ForgetFiles(self.topic, paths))
+            self.connection.execute(ForgetFiles(self.stream, paths))
 
     def _list(self) -> None:
         if self._listing is not None:
@@ -185,31 +185,31 @@ class ArchiveLease:
 
     def _try(self) -> None:
         """Write a file there once, because the location cannot be changed after the first lease."""
-        path = f"{topic_folder(self.topic)}/_tried"
+        path = f"{topic_folder(self.stream)}/_tried"
         self.store.write(path, b"")
         self.store.remove(path)
 
     def _claim(self) -> None:
         ours = Claim(self.connection.execute(ReadIdentity()), self.epoch)
-        theirs = claim_in(self.store, self.topic)
+        theirs = claim_in(self.store, self.stream)
         if theirs is not None and theirs.database != ours.database:
             raise EventkitError(
-                f"the archive of topic {self.topic!r} in {self.store.location} is written from another database: "
-                f"archive to another folder, or remove {_claim_path(self.topic)} there if that database is gone"
+                f"the archive of stream {self.stream!r} in {self.store.location} is written from another database: "
+                f"archive to another folder, or remove {_claim_path(self.stream)} there if that database is gone"
             )
         if theirs is not None and theirs.lease >= ours.lease:
             raise EventkitError(
-                f"the archive of topic {self.topic!r} in {self.store.location} goes further than this database, which "
-                f"was restored from a backup, was promoted from a standby or is a copy: to continue from here, "
-                f"run eventkit adopt --archive {self.topic}"
+                f"the archive of stream {self.stream!r} in {self.store.location} goes further than this database, "
+                f"which was restored from a backup, was promoted from a standby or is a copy: to continue from here, "
+                f"run eventkit adopt --archive {self.stream}"
             )
-        self.store.write(_claim_path(self.topic), msgspec.json.encode(ours))
+        self.store.write(_claim_path(self.stream), msgspec.json.encode(ours))
 
     def _sweep(self) -> None:
         """Delete unfinished files of earlier leases."""
-        found = self.store.list(topic_folder(self.topic))
+        found = self.store.list(topic_folder(self.stream))
         if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
-            for path in left.difference(self.connection.execute(ListPaths(self.topic))):
+            for path in left.difference(self.connection.execute(ListPaths(self.stream))):
                 self.store.remove(path)
 
     def _ended(self, files: list[ArchiveFile]) -> EventkitError:
@@ -218,15 +218,15 @@ class ArchiveLease:
             with suppress(OSError):
                 self.store.remove(file.path)
         return EventkitError(
-            f"another process has begun to archive topic {self.topic!r}: the events archived so far stay, and it "
-            f"continues after them; archive a topic from one process at a time"
+            f"another process has begun to archive stream {self.stream!r}: the events archived so far stay, and it "
+            f"continues after them; archive a stream from one process at a time"
         )
 
 
 class Adopted(NamedTuple):
-    """An adopted database: the topic, the place, the offset reached before, and the offset after which to continue."""
+    """An adopted database: the stream, the place, the offset reached before, and the offset after which to continue."""
 
-    topic: str
+    stream: str
     location: str
     before: int
     after: int
@@ -236,7 +236,7 @@ class Adopted(NamedTuple):
 def adopt_checkpoint(url: str, checkpoint: str | Path) -> list[Adopted]:
     """Let a Spark query continue after the last event that both its checkpoint and the database have.
 
-    The query has to be stopped.  Rows that it has written from lost events stay where they are.  Topics in which the
+    The query has to be stopped.  Rows that it has written from lost events stay where they are.  Streams in which the
     database has not gone back are unchanged.
     """
     store = Store(checkpoint)
@@ -256,39 +256,41 @@ def adopt_checkpoint(url: str, checkpoint: str | Path) -> list[Adopted]:
     return list(adopted.values())
 
 
-def adopt_archive(url: str, topic: str, *, to: str | Path | None = None) -> Adopted:
-    """Let the archive of a topic continue from the database's state of it.
+def adopt_archive(url: str, stream: str, *, to: str | Path | None = None) -> Adopted:
+    """Let the archive of a stream continue from the database's state of it.
 
-    Files that the database does not know have lost events: they are moved to the folder ``_lost`` of the topic.  *to*
+    Files that the database does not know have lost events: they are moved to the folder ``_lost`` of the stream.  *to*
     names the archive's folder if the database is older than the archive.
     """
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        archive = connection.execute(ReadArchive(topic))
+        archive = connection.execute(ReadArchive(stream))
         if archive is None:
             if to is None:
-                raise ValueError(f"topic {topic!r} has no archive in this database: pass the archive's folder with to=")
-            connection.execute(OpenArchive(topic, Store(to).location, None))
-            archive = connection.execute(ReadArchive(topic))
+                raise ValueError(
+                    f"stream {stream!r} has no archive in this database: pass the archive's folder with to="
+                )
+            connection.execute(OpenArchive(stream, Store(to).location, None))
+            archive = connection.execute(ReadArchive(stream))
             assert archive is not None
         store = Store(to or archive.location)
         with store.explained("cannot be adopted"):
-            claim = claim_in(store, topic)
+            claim = claim_in(store, stream)
             if claim is not None and claim.database != connection.execute(ReadIdentity()):
-                raise EventkitError(f"the archive of topic {topic!r} in {store.location} is one of another database")
+                raise EventkitError(f"the archive of stream {stream!r} in {store.location} is one of another database")
             missing = [file.path for file in archive.files if store.size(file.path) is None]
             if missing:
                 raise EventkitError(
                     f"{len(missing)} files of the manifest are not in {store.location}, such as "
                     f"{missing[0]}: they were compacted since; restore the folder as it was with the database"
                 )
-            known = set(connection.execute(ListPaths(topic)))
-            lost = [path for path in store.list(topic_folder(topic)) if epoch_of(path) and path not in known]
+            known = set(connection.execute(ListPaths(stream)))
+            lost = [path for path in store.list(topic_folder(stream)) if epoch_of(path) and path not in known]
             for path in lost:
-                store.move(path, f"{topic_folder(topic)}/_lost/{posixpath.basename(path)}")
+                store.move(path, f"{topic_folder(stream)}/_lost/{posixpath.basename(path)}")
             if claim is not None:
-                connection.execute(AdoptArchive(topic, claim.lease))
+                connection.execute(AdoptArchive(stream, claim.lease))
         reached = max((int(posixpath.basename(path).split("-")[1]) for path in lost), default=archive.covered)
-    return Adopted(topic, store.location, reached, archive.covered, len(lost))
+    return Adopted(stream, store.location, reached, archive.covered, len(lost))
 
 
 def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[str, Adopted]) -> str:
@@ -300,7 +302,7 @@ def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[
     if not isinstance(places, dict) or not places:
         return line
     changed = False
-    for topic, place in places.items():
+    for stream, place in places.items():
         position = Position.read_back(place)
         if position is None:
             return line
@@ -309,9 +311,9 @@ def _adopt_line(connection: Connection, location: str, line: str, adopted: dict[
                 f"the checkpoint {location} is of another database than the one at the url: correct the url, or start "
                 f"again with another checkpointLocation"
             )
-        if not connection.execute(VerifyPosition(topic, position)):
-            fork = connection.execute(FindFork(topic, position))
-            places[topic] = fork._asdict()
-            adopted[topic] = Adopted(topic, location, position.offset, fork.offset, 0)
+        if not connection.execute(VerifyPosition(stream, position)):
+            fork = connection.execute(FindFork(stream, position))
+            places[stream] = fork._asdict()
+            adopted[stream] = Adopted(stream, location, position.offset, fork.offset, 0)
             changed = True
     return msgspec.json.encode(places).decode() if changed else line

@@ -80,9 +80,9 @@ class Replayed(NamedTuple):
 
 def replay(
     url: str,
-    topic: str,
+    stream: str,
     *,
-    to_topic: str | None = None,
+    to_stream: str | None = None,
     to_queue: str | None = None,
     after: int = 0,
     last: int | None = None,
@@ -94,18 +94,18 @@ def replay(
     id: str | None = None,
     progress: Progress | None = None,
 ) -> Replayed:
-    """Publish to a topic, or enqueue as tasks, archived events of *topic*, in the order of offsets.
+    """Publish to a stream, or enqueue as tasks, archived events of *stream*, in the order of offsets.
 
     They are those after *after*, up to *last*, created from *since* on and *before* a time, with one of the *keys*; at
     most *rate* events a second.  Payloads, keys and headers are unchanged; a task does not get the event's key.  With
-    *dedup*, events that another replay has written there are not written again, for as long as the topic, or the queue,
-    remembers them (S6, Q7).
+    *dedup*, events that another replay has written there are not written again, for as long as the stream, or the
+    queue, remembers them (S6, Q7).
 
     The same call continues after an interruption, and writes nothing twice.  After the end it is another replay, unless
-    it has an *id*: a replay with an id, from a topic to a target, ends once, however often it is called.
+    it has an *id*: a replay with an id, from a stream to a target, ends once, however often it is called.
     """
-    if (to_topic is None) == (to_queue is None):
-        raise ValueError("pass a target: to_topic='orders-again' or to_queue='orders'")
+    if (to_stream is None) == (to_queue is None):
+        raise ValueError("pass a target: to_stream='orders-again' or to_queue='orders'")
     filter = Filter(
         checks.count("after", after),
         checks.MOST if last is None else checks.count("last", last),
@@ -116,19 +116,19 @@ def replay(
     if rate is not None:
         checks.positive("rate", rate)
     target = _Target(
-        checks.name("topic", topic),
-        None if to_topic is None else checks.name("topic", to_topic),
+        checks.name("stream", stream),
+        None if to_stream is None else checks.name("stream", to_stream),
         None if to_queue is None else checks.name("queue", to_queue),
         dedup,
     )
     asked = (target, filter) if id is None else (target, checks.name("replay", id))
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        archive = connection.execute(ReadArchive(topic))
+        archive = connection.execute(ReadArchive(stream))
         if archive is None:
-            raise ValueError(f"topic {topic!r} has no archive: eventkit archive makes one")
+            raise ValueError(f"stream {stream!r} has no archive: eventkit archive makes one")
         writer = f"replay:{sha256(msgspec.json.encode(asked)).hexdigest()[:32]}"
         begun = at = connection.execute(ReadMark(writer))
-        with reported(connection, f"replay:{topic}", archive.location, target.name) as report:
+        with reported(connection, f"replay:{stream}", archive.location, target.name) as report:
             if at == checks.MOST:
                 return Replayed(0, None, ended_before=True)
             written, started = 0, monotonic()
@@ -150,20 +150,20 @@ class _Target(NamedTuple):
     """The target of a replay."""
 
     source: str
-    topic: str | None
+    stream: str | None
     queue: str | None
     dedup: bool
 
     @property
     def name(self) -> str:
-        return f"topic {self.topic}" if self.queue is None else f"queue {self.queue}"
+        return f"stream {self.stream}" if self.queue is None else f"queue {self.queue}"
 
     def write(self, events: list[dict[str, Any]]) -> Operation[Any]:
         rows: list[EventRow] = [
             (event["payload"], event["key"], _headers(event), self._once(event)) for event in events
         ]
         if self.queue is None:
-            return PublishMany(self.topic or "", rows)
+            return PublishMany(self.stream or "", rows)
         return EnqueueMany(
             self.queue, [(payload, headers, *PLAIN[1:3], once, *PLAIN[4:]) for payload, _, headers, once in rows]
         )

@@ -55,9 +55,9 @@ def stats(
 
 
 def _tables(found: "Overview") -> tuple[Table, ...]:
-    topics = [
-        {"topic": name, "events": statistics.events, "head": statistics.head, **consumer}
-        for name, statistics in found.topics.items()
+    streams = [
+        {"stream": name, "events": statistics.events, "head": statistics.head, **consumer}
+        for name, statistics in found.streams.items()
         for consumer in (
             [{"consumer": one.name, "offset": one.offset, "lag": one.lag} for one in statistics.consumers] or [{}]
         )
@@ -66,7 +66,7 @@ def _tables(found: "Overview") -> tuple[Table, ...]:
     locks = [{"lock": name, **plain(one)} for name, one in found.locks.items()]
     return (
         Table.of(QUEUE_COLUMNS, queue_rows(found.queues), "Queues"),
-        Table.of(("topic", "events", "head", "consumer", "offset", "lag"), topics, "Topics"),
+        Table.of(("stream", "events", "head", "consumer", "offset", "lag"), streams, "Streams"),
         Table.of(("schedule", "queue", "next_at", "last_at", "fired", "skipped"), schedules, "Schedules"),
         Table.of(("lock", "holder", "fence", "until"), locks, "Locks"),
         Table(("results",), [[found.results]] if found.results else [], "Results"),
@@ -135,7 +135,7 @@ def _wake(address: str) -> float:
     with opened(address) as kit:
         channel = kit.channel("eventkit:check")
         [took] = wakes(channel, 1)
-        channel.prune(max_keep=0)
+        channel.prune(keep_count=0)
     if took > 2:
         raise Failed(
             f"a notification took {took:.1f} s: notifications do not arrive, and listeners fall back to polling; "
@@ -230,7 +230,7 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
         if stats.paused and stats.ready:
             paused = f"queue {name} is paused with {stats.ready:,} ready tasks"
             yield "doubtful", paused, f"eventkit queue resume {name}"
-        elif waiting > _WAITING and not stats.leased:
+        elif waiting > _WAITING and not stats.running:
             yield (
                 "bad",
                 f"a task in queue {name} has been ready for {waiting:,.0f} s, and no worker holds a task of this queue",
@@ -242,16 +242,16 @@ def _diagnostics(kit: "EventKit") -> Iterator[tuple[str, str, str]]:
                 f"queue {name} has {stats.dead:,} dead tasks",
                 f"eventkit dead list {name} --by-error shows the errors; then eventkit dead requeue or purge {name}",
             )
-    for topic, statistics in overview.topics.items():
+    for stream, statistics in overview.streams.items():
         for consumer in statistics.consumers:
             still = (now - consumer.updated_at).total_seconds()
             if consumer.lag and still > _STUCK:
                 yield (
                     "bad",
-                    f"consumer {consumer.name} of topic {topic} has stood still for {still:,.0f} s "
+                    f"consumer {consumer.name} of stream {stream} has stood still for {still:,.0f} s "
                     f"with a lag of {consumer.lag:,} events",
                     f"check that it runs and what it logs at offset {consumer.offset}; "
-                    f"eventkit stream seek {topic} {consumer.name} skips an event that it cannot process",
+                    f"eventkit stream seek {stream} {consumer.name} skips an event that it cannot process",
                 )
     for schedule in kit.schedules.list():
         late = (now - schedule.next_at).total_seconds() if schedule.next_at is not None else 0
@@ -411,8 +411,8 @@ def _measured(address: str, seconds: float) -> Iterator[tuple[str, float, str]]:
             yield "commit to listener, median", round(median(wakes(channel, _WAKES)) * 1000, 2), "ms"
         finally:
             queue.drop(force=True)
-            stream.prune(max_keep=0, keep_unconsumed=False)
-            channel.prune(max_keep=0)
+            stream.prune(keep_count=0, keep_unconsumed=False)
+            channel.prune(keep_count=0)
 
 
 def _steps(queue: Any, stream: Any) -> Iterator[tuple[str, str, int, Callable[[], object]]]:

@@ -13,7 +13,7 @@ import msgspec
 
 from . import settings
 from .output import Failed, Refused, Result, answer, encoded, listing, note, progress, rate, until_interrupted
-from .settings import Json, OlderThan, Topic, argument, command, flag, group, option, period
+from .settings import Json, OlderThan, Stream, argument, command, flag, group, option, period
 
 if TYPE_CHECKING:
     from eventkit.archive import Archived
@@ -198,8 +198,8 @@ _Table = Literal["parquet", "delta", "iceberg"]
 @command(commands)
 def archive(
     address: str,
-    topics: Annotated[
-        list[str] | None, argument("TOPIC", "Topics to archive; by default all that have an archive.")
+    streams: Annotated[
+        list[str] | None, argument("STREAM", "Streams to archive; by default all that have an archive.")
     ] = None,
     to: Annotated[
         str | None, option("FOLDER", "Required the first time: a folder or, for example, s3://bucket/lake.")
@@ -218,7 +218,7 @@ def archive(
 ) -> Result | None:
     """Archive streams to Parquet files, each event once.
 
-    Run it again to continue after the last event, also after a crash. Files are by topic and day;
+    Run it again to continue after the last event, also after a crash. Files are by stream and day;
     small files are merged.
     """
     _check_installed()
@@ -226,20 +226,20 @@ def archive(
         raise Refused("--older-than and --unconsumed need --prune")
     from eventkit import archive as archives
 
-    named = topics or _archived(address)
+    named = streams or _archived(address)
     if check:
         checked = []
-        for topic in named:
-            with progress(f"reading {topic}", "events") as advance:
-                checked.append(archives.check(address, topic, progress=advance))
-        return listing(checked, ("topic", "files", "events", "covered", "location"), "nothing")
+        for stream in named:
+            with progress(f"reading {stream}", "events") as advance:
+                checked.append(archives.check(address, stream, progress=advance))
+        return listing(checked, ("stream", "files", "events", "covered", "location"), "nothing")
 
     def once() -> "Iterator[Archived]":
-        for topic in named:
-            with progress(f"archiving {topic}", "events") as advance:
+        for stream in named:
+            with progress(f"archiving {stream}", "events") as advance:
                 yield archives.archive(
                     address,
-                    topic,
+                    stream,
                     to=to,
                     format=format,
                     prune=prune,
@@ -250,7 +250,7 @@ def archive(
                 )
 
     if not follow:
-        columns = ("topic", "events", "files", "compacted", "pruned", "covered", "location")
+        columns = ("stream", "events", "files", "compacted", "pruned", "covered", "location")
         return listing(once(), columns, "nothing")
     with until_interrupted():
         while True:
@@ -258,7 +258,7 @@ def archive(
                 if json:
                     print(encoded(one), flush=True)
                 elif one.events or one.pruned:
-                    print(f"{one.topic}: {one.events:,} events archived, {one.pruned:,} dropped", flush=True)
+                    print(f"{one.stream}: {one.events:,} events archived, {one.pruned:,} dropped", flush=True)
             time.sleep(60 if every is None else every)
     return None
 
@@ -269,7 +269,7 @@ def adopt(
     checkpoint: Annotated[
         list[str] | None, option("FOLDER", "The checkpointLocation of a stopped Spark query.")
     ] = None,
-    archive: Annotated[list[str] | None, option("TOPIC", "The topic of an archive.")] = None,
+    archive: Annotated[list[str] | None, option("STREAM", "The stream of an archive.")] = None,
     to: Annotated[str | None, option("FOLDER", "The archive's folder, if the database does not know it.")] = None,
 ) -> Result:
     """Adopt a restored database whose checkpoints and archives are ahead of it.
@@ -279,19 +279,19 @@ def adopt(
     """
     _check_installed()
     if not checkpoint and not archive:
-        raise Refused("pass --checkpoint FOLDER or --archive TOPIC")
+        raise Refused("pass --checkpoint FOLDER or --archive STREAM")
     from eventkit.archive import adopt_archive, adopt_checkpoint
 
     adopted = [one for folder in checkpoint or () for one in adopt_checkpoint(address, folder)]
-    adopted += [adopt_archive(address, topic, to=to) for topic in archive or ()]
-    columns = ("topic", "before", "after", "files", "location")
+    adopted += [adopt_archive(address, stream, to=to) for stream in archive or ()]
+    columns = ("stream", "before", "after", "files", "location")
     return listing(adopted, columns, "nothing to do: the database is not behind")
 
 
 class ReplayOptions(TypedDict, total=False):
     """The options of a replay."""
 
-    to_topic: Annotated[str | None, option("TOPIC", "Publish to this topic.")]
+    to_stream: Annotated[str | None, option("STREAM", "Publish to this stream.")]
     to_queue: Annotated[str | None, option("QUEUE", "Enqueue in this queue.")]
     after: Annotated[int, option("OFFSET", "Only events after this offset.", min=0), 0]
     last: Annotated[int | None, option("OFFSET", "Only events up to it.", min=0)]
@@ -304,19 +304,19 @@ class ReplayOptions(TypedDict, total=False):
 
 
 @command(commands)
-def replay(address: str, topic: Topic, **given: Unpack[ReplayOptions]) -> Result:
+def replay(address: str, stream: Stream, **given: Unpack[ReplayOptions]) -> Result:
     """Publish or enqueue archived events again.
 
     Run the same command again to resume after an interruption; it writes no event twice.
     """
     _check_installed()
-    if ("to_topic" in given) == ("to_queue" in given):
-        raise Refused("pass either --to-topic TOPIC or --to-queue QUEUE")
+    if ("to_stream" in given) == ("to_queue" in given):
+        raise Refused("pass either --to-stream STREAM or --to-queue QUEUE")
     from eventkit import archive as archives
 
     began = time.monotonic()
-    with progress(f"replaying {topic}", "events") as advance:
-        result = archives.replay(address, topic, progress=advance, **given)
+    with progress(f"replaying {stream}", "events") as advance:
+        result = archives.replay(address, stream, progress=advance, **given)
     if result.ended_before:
         note(f"replay {given.get('id')} has already finished: pass another --id to replay again")
     if result.resumed_after is not None:
@@ -328,10 +328,10 @@ def _archived(address: str) -> list[str]:
     from eventkit.operations.bulk import ListArchives
 
     with settings.connected(address) as connection:
-        topics = [archive.topic for archive in connection.execute(ListArchives())]
-    if not topics:
-        raise Refused("no topic has an archive yet: pass a TOPIC and --to FOLDER")
-    return topics
+        streams = [archive.topic for archive in connection.execute(ListArchives())]
+    if not streams:
+        raise Refused("no stream has an archive yet: pass a STREAM and --to FOLDER")
+    return streams
 
 
 def _check_installed() -> None:

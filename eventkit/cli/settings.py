@@ -129,7 +129,7 @@ Url = Annotated[str | None, option("URL", "The database, for example sqlite:///s
 Json = Annotated[bool, flag("Print JSON.", "--json")]
 Yes = Annotated[bool, flag("Do not ask for confirmation.", "--yes", "-y")]
 Limit = Annotated[int, option("N", "Maximum number of rows.", "--limit", "-n", min=1)]
-Topic = Annotated[str, argument("TOPIC", "The topic of the stream.")]
+Stream = Annotated[str, argument("STREAM", "The name of the stream.")]
 Headers = Annotated[list[str] | None, option("NAME=VALUE", "A header; repeatable.", "--header")]
 OlderThan = Annotated[float | None, period("Only what is older, for example 12h or 7d.")]
 

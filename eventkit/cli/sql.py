@@ -51,7 +51,7 @@ def query(
     output_format: Format = None,
     output: Output = None,
 ) -> None:
-    """Query topics with SQL.
+    """Query streams with SQL.
 
     Without SQL it reads statements from stdin, each up to a semicolon.
     """
@@ -108,7 +108,7 @@ def select(
 @command(commands)
 def rollup(
     address: str,
-    topics: Annotated[list[str] | None, argument("TOPIC", "Topics to sum up; all by default.")] = None,
+    streams: Annotated[list[str] | None, argument("STREAM", "Streams to sum up; all by default.")] = None,
     last: Last = "24h",  # type: ignore[assignment]  # Typer parses it.
 ) -> Result:
     """Sum up new data by the hour, and show the last hours."""
@@ -118,11 +118,11 @@ def rollup(
 
     spark = _session(address)
     try:
-        for done in rollup(spark, address, topics):
+        for done in rollup(spark, address, streams):
             if done.lost:
-                note(f"{done.topic}: events up to {done.lost} were pruned before the rollup")
+                note(f"{done.stream}: events up to {done.lost} were pruned before the rollup")
             if done.events:
-                note(f"{done.topic}: {done.events} new events, up to offset {done.offset}")
+                note(f"{done.stream}: {done.events} new events, up to offset {done.offset}")
     except Exception as error:
         if not is_sparks(error):
             raise
@@ -148,7 +148,7 @@ def report(
         new.replace(output)
     except OSError as error:
         raise Refused(f"cannot write {output}: {error.strerror}") from None
-    note(f"wrote {len({(one.subject, one.name) for one in sums})} topics and queues to {output}")
+    note(f"wrote {len({(one.subject, one.name) for one in sums})} streams and queues to {output}")
 
 
 def _session(address: str | None = None) -> "SparkSession":
@@ -278,9 +278,9 @@ def _tables(spans: "list[Span]") -> Iterator[Table]:
     def latency(milliseconds: float | None) -> str | None:
         return None if milliseconds is None else duration(milliseconds)
 
-    columns = ["hour (UTC)", "topic", "events", "per second", "bytes"]
+    columns = ["hour (UTC)", "stream", "events", "per second", "bytes"]
     rows = [[hour, one.name, one.count("events"), one.rate, one.count("bytes")] for hour, one in hours("topic")]
-    yield Table(columns, rows, "Topics")
+    yield Table(columns, rows, "Streams")
     columns = ["hour (UTC)", "queue", "enqueued", "ended", "per second", "failed", "dead"]
     columns += ["wait p50", "wait p95", "run p50", "run p95"]
     rows = [

@@ -23,11 +23,11 @@ Id = Annotated[int, argument("ID", "The id of the task.")]
 Ids = Annotated[list[int] | None, argument("ID", "Only these tasks.")]
 Token = Annotated[str, argument("TOKEN", "The token that poll printed with the task, or current.")]
 Force = Annotated[bool, flag("Also delete tasks that are not done.", "--force")]
-State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, leased, dead or done.")]
+State = Annotated[str, option("STATE", "State of the tasks: scheduled, ready, running, dead or done.")]
 Running = Annotated[bool, flag("Also if a worker runs it.", "--running")]
 ResultOption = Annotated[str | None, option("JSON", "Result of the task.")]
 
-QUEUE_COLUMNS = ("queue", "ready", "scheduled", "leased", "dead", "done", "oldest", "paused")
+QUEUE_COLUMNS = ("queue", "ready", "scheduled", "running", "dead", "done", "oldest", "paused")
 _TASK_COLUMNS = ("id", "state", "priority", "attempt", "run_at", "key", "payload")
 _NONE = "none"
 """The word for the default value of a setting."""
@@ -296,7 +296,7 @@ def remove(kit: "EventKit", queue: Queue, id: Id, running: Running = False) -> R
     """Delete a task that is not running. Its key stays in use."""
     if not audited(kit, "task.remove", queue=queue, id=id).queue(queue).cancel(id, running):
         state = _found(kit, queue, id).state
-        remedies = {"leased": "pass --running to take it from its worker", "dead": "see eventkit dead purge"}
+        remedies = {"running": "pass --running to take it from its worker", "dead": "see eventkit dead purge"}
         raise Failed(f"task {id} is {state}: {remedies.get(state, 'nothing to remove')}")
     return answer(f"task {id} removed", {"id": id, "removed": True})
 

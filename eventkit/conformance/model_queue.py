@@ -114,7 +114,7 @@ class QueueModel:
             return task.state
         if task.expires is not None and task.expires <= now:
             return "dead"
-        if task.state == "leased" and task.attempt >= self.max_attempts(task):
+        if task.state == "running" and task.attempt >= self.max_attempts(task):
             return "dead"
         return "ready"
 
@@ -144,12 +144,12 @@ class QueueModel:
 
     def size(self) -> int:
         """Return the size for the bound; a task that died by the clock counts until a claim or sweep finds it."""
-        return sum(task.state in ("scheduled", "ready", "leased") for task in self.tasks.values())
+        return sum(task.state in ("scheduled", "ready", "running") for task in self.tasks.values())
 
     def next_due(self) -> int | None:
         """Return the tick at which the next task is due, which may have passed."""
         due = [task.due for task in self.tasks.values() if task.state == "ready"]
-        wakes = [task.wakes for task in self.tasks.values() if task.state in ("scheduled", "leased")]
+        wakes = [task.wakes for task in self.tasks.values() if task.state in ("scheduled", "running")]
         return min([*due, *(moment for moment in wakes if moment is not None)], default=None)
 
     def refuses(self, wishes: list[Wish]) -> bool:
@@ -196,7 +196,7 @@ class QueueModel:
         settings = self.settings
         default = 3 if settings.lease is None else settings.lease
         if settings.max_running is not None:
-            running = sum(task.state == "leased" and (task.wakes or 0) > now for task in self.tasks.values())
+            running = sum(task.state == "running" and (task.wakes or 0) > now for task in self.tasks.values())
             limit = min(limit, settings.max_running - running)
         tokens = self._tokens_now()
         if tokens is not None:
@@ -204,7 +204,7 @@ class QueueModel:
         self.sweep()
         chosen = [] if self.paused else self.best()[: max(0, limit)]
         for task in chosen:
-            task.state, task.claim, task.worker = "leased", next(_claims), worker
+            task.state, task.claim, task.worker = "running", next(_claims), worker
             task.attempt += 1
             task.lease = default if lease is None else lease
             task.wakes = now + task.lease
@@ -229,7 +229,7 @@ class QueueModel:
     def held(self, id: int, claim: int) -> ModelTask | None:
         """Return the task if the claim still holds it."""
         task = self.tasks.get(id)
-        if task is None or task.claim != claim or task.state != "leased" or (task.wakes or 0) <= self.clock.now:
+        if task is None or task.claim != claim or task.state != "running" or (task.wakes or 0) <= self.clock.now:
             return None
         return task
 
@@ -271,7 +271,7 @@ class QueueModel:
     def cancel(self, id: int, running: bool) -> bool:
         """Delete a task."""
         task = self.tasks.get(id)
-        if task is None or self.state(task) not in ("scheduled", "ready", *(["leased"] if running else [])):
+        if task is None or self.state(task) not in ("scheduled", "ready", *(["running"] if running else [])):
             return False
         self._remove([task])
         return True
@@ -280,8 +280,8 @@ class QueueModel:
         """Move the tasks that changed by the clock, and return how many."""
         moved = [task for task in self.tasks.values() if task.wakes is not None and task.wakes <= self.clock.now]
         for task in moved:
-            error = LAPSED if task.state == "leased" else task.error
-            task.lapsed = task.lapsed or task.state == "leased"
+            error = LAPSED if task.state == "running" else task.error
+            task.lapsed = task.lapsed or task.state == "running"
             if reason := self.reason(task):
                 self.mark_dead(task, reason, error)
             else:
@@ -316,7 +316,7 @@ class QueueModel:
             self._tokens = None
         if (self.settings.max_attempts or 3) < most:
             for task in self.in_state("scheduled") + self.in_state("ready"):
-                if task.state != "leased" and task.attempt >= self.max_attempts(task):
+                if task.state != "running" and task.attempt >= self.max_attempts(task):
                     self.mark_dead(task, "exhausted", task.error)
 
     def take_over(self, places: dict[int, tuple[Any, int]]) -> None:

@@ -64,10 +64,10 @@ class StreamModel:
         self.consumers[consumer] = offset
         self.updated[consumer] = self.now
 
-    def prune(self, older_than: float | None, max_keep: int | None, keep_unconsumed: bool) -> int:
+    def prune(self, older_than: float | None, keep_count: int | None, keep_unconsumed: bool) -> int:
         """Drop the oldest events and return how many."""
         offsets = list(self.events)
-        too_many = set() if max_keep is None else set(offsets[: max(0, len(offsets) - max_keep)])
+        too_many = set() if keep_count is None else set(offsets[: max(0, len(offsets) - keep_count)])
         too_old = {
             offset
             for offset, event in self.events.items()

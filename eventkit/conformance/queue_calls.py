@@ -143,7 +143,7 @@ FINISH = {
 }
 _CANCEL = {"cancel": _any(which=_WHICH, running=[False, True])}
 CLEAR = _CANCEL | {
-    "purge": _any(state=["scheduled", "ready", "leased", "dead", "done"]),
+    "purge": _any(state=["scheduled", "ready", "running", "dead", "done"]),
     "purge_dead": _any(age=[None, 0, 1, 2]),
     "requeue": _any(chosen=[None, *_SOME]),
     "dead": _any(limit=[1, 2, 9]),
@@ -171,7 +171,7 @@ def scripts(methods: dict[str, Arguments]) -> st.SearchStrategy[list[Call]]:
 
 Row = dict[str, Any]
 
-_RECORDED = {"scheduled": "waiting", "ready": "waiting", "leased": "running"}
+_RECORDED = {"scheduled": "waiting", "ready": "waiting", "running": "running"}
 """The words of the history for these states."""
 
 
@@ -216,7 +216,7 @@ class ComparedQueue(RuleBasedStateMachine):
         """Check that every task equals its model."""
         assert self.model.letters is not None
         for queue, model in ((self.queue, self.model), (self.letters, self.model.letters)):
-            infos = queue.list(limit=1000)
+            infos = queue.tasks(limit=1000)
             model.take_over({info.id: (info.payload, info.finished_ms or info.run_ms) for info in infos})
             assert not model.copies, "a dead task was not copied"
             seen = [self.seen(info) for info in infos]
@@ -241,7 +241,7 @@ class ComparedQueue(RuleBasedStateMachine):
     def compare_numbers(self) -> None:
         """Check that the counts of the queue equal those of the model."""
         model, stats = self.model, self.queue.stats()
-        for state in ("scheduled", "ready", "leased", "dead", "done"):
+        for state in ("scheduled", "ready", "running", "dead", "done"):
             assert getattr(stats, state) == len(model.in_state(state)), state
         oldest = min((task.due for task in model.best()), default=None)
         age = None if stats.oldest_ready_age is None else int(stats.oldest_ready_age // TICK)
@@ -267,7 +267,7 @@ class ComparedQueue(RuleBasedStateMachine):
             "enqueued": tick(info.enqueued_at, anchor, now),
             "expires": tick(info.expires_at, anchor, now),
             "leased until": tick(info.lease_expires_at, anchor, now),
-            "worker": info.worker if info.state == "leased" else None,
+            "worker": info.worker if info.state == "running" else None,
             "reason": info.reason,
             "error": info.error if info.error in (None, "text") else LAPSED,
             "result": info.result,
@@ -290,8 +290,8 @@ class ComparedQueue(RuleBasedStateMachine):
             "due": task.due,
             "enqueued": task.enqueued,
             "expires": task.expires,
-            "leased until": task.wakes if state == "leased" else None,
-            "worker": task.worker if state == "leased" else None,
+            "leased until": task.wakes if state == "running" else None,
+            "worker": task.worker if state == "running" else None,
             "reason": model.reason(task),
             "error": task.error,
             "result": task.result,

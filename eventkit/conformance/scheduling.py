@@ -45,7 +45,7 @@ def next_fire(kit: Any, name: str) -> datetime:
 
 def fires(kit: Any, queue: str) -> list[tuple[str, str]]:
     """Return the schedule and the moment of each task in the queue, sorted."""
-    tasks = kit.queue(queue).list(limit=1_000_000)
+    tasks = kit.queue(queue).tasks(limit=1_000_000)
     return sorted((task.headers["eventkit-schedule"], task.headers["eventkit-fire"]) for task in tasks)
 
 

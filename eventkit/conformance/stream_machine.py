@@ -43,7 +43,7 @@ class StreamMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Empty the topic, so that the next run does not carry it along."""
         for topic in self.topics:
-            self.ground.kit.stream(topic).prune(max_keep=0, keep_unconsumed=False)
+            self.ground.kit.stream(topic).prune(keep_count=0, keep_unconsumed=False)
 
     @invariant()
     def same_events(self) -> None:
@@ -182,17 +182,17 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(
         age=st.sampled_from([None, 0.5, 1.5, 2.5]),
-        max_keep=st.sampled_from([None, 0, 1, 3, 5]),
+        keep_count=st.sampled_from([None, 0, 1, 3, 5]),
         keep_unconsumed=st.booleans(),
     )
-    def prune(self, age: float | None, max_keep: int | None, keep_unconsumed: bool) -> None:
+    def prune(self, age: float | None, keep_count: int | None, keep_unconsumed: bool) -> None:
         """Prune by age or by count."""
-        if age is None and max_keep is None:
+        if age is None and keep_count is None:
             return
         dropped = self.stream.prune(
-            older_than=None if age is None else age * TICK, max_keep=max_keep, keep_unconsumed=keep_unconsumed
+            older_than=None if age is None else age * TICK, keep_count=keep_count, keep_unconsumed=keep_unconsumed
         )
-        assert dropped == self.model.prune(age, max_keep, keep_unconsumed)
+        assert dropped == self.model.prune(age, keep_count, keep_unconsumed)
 
     @rule(ticks=st.integers(1, 2))
     def let_time_pass(self, ticks: int) -> None:
@@ -274,7 +274,7 @@ class StreamMachine(RuleBasedStateMachine):
         """Check that the events are the model's at *offsets*."""
         assert [event.offset for event in events] == offsets
         for event in events:
-            seen = (event.topic, event.payload, event.key, event.headers)
+            seen = (event.stream, event.payload, event.key, event.headers)
             model = self.model.events[event.offset]
             assert seen == (self.topics[0], model.payload, model.key, model.headers)
             assert tick(event.created_at, self.anchor, self.model.now) == model.created

@@ -134,7 +134,7 @@ def publish_and_prune(url: str, flavour: str, topic: str, count: int) -> list[in
             offsets += stream.publish_many(range(20))
             time.sleep(0.002)
             if len(offsets) % 60 == 0:
-                stream.prune(max_keep=5)
+                stream.prune(keep_count=5)
         stream.publish(END)
     return offsets
 

@@ -211,7 +211,7 @@ def test_leaving_is_not_cut_short_by_a_cancellation(url: str, what: str, again: 
                         async with kit.transaction() as tx:
                             await stream.publish(2, tx=tx)
                     case "outbox":
-                        assert (await outbox.stats()).leased == 0
+                        assert (await outbox.stats()).running == 0
                         await outbox.ack_many(await outbox.claim("w2"))
 
             await cancel_at_each_await(leave, again, check)

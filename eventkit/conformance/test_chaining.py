@@ -53,8 +53,8 @@ def test_an_ack_enqueues_what_follows(kit: EventKit) -> None:
         assert other.size() == 0
         assert queue.ack(task, result="sent", then=following) is True
         assert kit.results.get(task.id) == "sent"
-        assert [info.payload for info in queue.list("ready")] == ["same queue"]
-        infos = other.list()
+        assert [info.payload for info in queue.tasks("ready")] == ["same queue"]
+        infos = other.tasks()
         assert [info.payload["n"] for info in infos] == [1, 2, 3, 4, 5]
         assert [info.state for info in infos] == ["ready", "ready", "scheduled", "scheduled", "ready"]
         best = infos[1]
@@ -68,7 +68,7 @@ def test_nothing_follows_an_ack_without_more_to_do(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     task = _claimed(queue)
     assert queue.ack(task, then=[]) is True
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q20", "Q5")
@@ -84,7 +84,7 @@ def test_a_stale_handle_enqueues_nothing(kit: EventKit) -> None:
         assert queue.ack(lapsed, then=[other.new(1)]) is False
         with kit.transaction() as tx:
             assert queue.ack(lapsed, then=[other.new(1)], tx=tx) is False
-        assert other.list() == []
+        assert other.tasks() == []
         assert kit.results.get(task.id) is None
 
 
@@ -93,13 +93,13 @@ def test_an_ack_and_what_follows_are_one(kit: EventKit) -> None:
     for name, claimed in _kinds(kit).items():
         queue, other = kit.queue(name), kit.queue(f"after {name}")
         task = claimed()
-        before = queue.list()
+        before = queue.tasks()
         with rolled_back(kit) as tx:
             assert queue.ack(task, result=1, then=[other.new(1)], tx=tx) is True
-        assert (queue.list(), other.list(), kit.results.get(task.id)) == (before, [], None)
+        assert (queue.tasks(), other.tasks(), kit.results.get(task.id)) == (before, [], None)
         with kit.transaction() as tx:
             assert queue.ack(task, result=1, then=[other.new(1)], tx=tx) is True
-        assert ([info.payload for info in other.list()], kit.results.get(task.id)) == ([1], 1)
+        assert ([info.payload for info in other.tasks()], kit.results.get(task.id)) == ([1], 1)
 
 
 @proves("Q20", "Q13")
@@ -109,10 +109,10 @@ def test_what_finds_no_room_leaves_the_task_as_it_was(kit: EventKit) -> None:
         full.configure(max_size=1)
         full.enqueue("in the way")
         task = claimed()
-        before = queue.list()
+        before = queue.tasks()
         with pytest.raises(QueueFull):
             queue.ack(task, result=1, then=[other.new(1), full.new(2)])
-        assert (queue.list(), other.list(), full.size()) == (before, [], 1)
+        assert (queue.tasks(), other.tasks(), full.size()) == (before, [], 1)
         assert kit.results.get(task.id) is None
         assert queue.ack(task) is True
 
@@ -134,7 +134,7 @@ def test_what_has_been_enqueued_already_is_not_enqueued_again(kit: EventKit) -> 
     other.enqueue("there", key="k")
     task = _claimed(queue)
     assert queue.ack(task, then=[other.new("again", key="k"), other.new("new", key="l")]) is True
-    assert [info.payload for info in other.list()] == ["there", "new"]
+    assert [info.payload for info in other.tasks()] == ["there", "new"]
 
 
 @proves("Q20", "W1")
@@ -199,7 +199,7 @@ def test_ack_many_saves_the_results_that_are_given(kit: EventKit) -> None:
     for task in (*tasks, lapsed):
         expected = {"of": task.id} if task in given and task is not lapsed else "none"
         assert kit.results.get(task.id, "none") == expected
-    [one, two] = kit.queue("kept").list("done")
+    [one, two] = kit.queue("kept").tasks("done")
     assert sorted(str(info.result) for info in (one, two)) == sorted(str(results.get(info.id)) for info in (one, two))
 
 
@@ -211,12 +211,12 @@ def test_many_acks_and_their_results_are_one(kit: EventKit) -> None:
     results = {task.id: task.payload for task in tasks[:35]}
     with rolled_back(kit) as tx:
         assert len(queue.ack_many(tasks, tx=tx, results=results)) == 40
-    assert queue.stats().leased == 40
+    assert queue.stats().running == 40
     assert kit.results.get(tasks[0].id, "none") == "none"
     for wrong in ({tasks[0].id: float("nan")}, {0: "unknown"}):
         with pytest.raises(ValueError, match=r"nan|\[0\]"):
             queue.ack_many(tasks, results=wrong)
-    assert queue.stats().leased == 40
+    assert queue.stats().running == 40
     waiting = asleep(kit.results.wait, tasks[34].id, SOON)
     assert len(queue.ack_many(tasks, results=results)) == 40
     assert waiting.result(SOON) == 34

@@ -53,8 +53,8 @@ def test_ids_grow(kit: EventKit) -> None:
     """Ids are not reused after all notifications were pruned."""
     alerts, others = kit.channel("alerts"), kit.channel("others")
     ids = [channel.notify(n) for n in range(3) for channel in (alerts, others)]
-    alerts.prune(max_keep=0)
-    others.prune(max_keep=0)
+    alerts.prune(keep_count=0)
+    others.prune(keep_count=0)
     ids.append(alerts.notify(3))
     assert all(type(id) is int and id > 0 for id in ids)
     assert ids == sorted(set(ids))
@@ -158,13 +158,13 @@ def _left(kit: Any, name: str) -> list[Any]:
     [
         ({"older_than": 75}, range(4, 10)),
         ({"older_than": 1000}, range(10)),
-        ({"max_keep": 4}, range(6, 10)),
-        ({"max_keep": 10}, range(10)),
-        ({"max_keep": 11}, range(10)),
-        ({"max_keep": 0}, range(0)),
-        ({"older_than": 75, "max_keep": 8}, range(4, 10)),
-        ({"older_than": 75, "max_keep": 2}, range(8, 10)),
-        ({"older_than": 1000, "max_keep": 100}, range(10)),
+        ({"keep_count": 4}, range(6, 10)),
+        ({"keep_count": 10}, range(10)),
+        ({"keep_count": 11}, range(10)),
+        ({"keep_count": 0}, range(0)),
+        ({"older_than": 75, "keep_count": 8}, range(4, 10)),
+        ({"older_than": 75, "keep_count": 2}, range(8, 10)),
+        ({"older_than": 1000, "keep_count": 100}, range(10)),
     ],
     ids=str,
 )
@@ -189,7 +189,7 @@ def test_prune_of_a_channel_requires_a_limit(kit: EventKit) -> None:
     """Missing or invalid limits are an error."""
     alerts = kit.channel("alerts")
     alerts.notify(1)
-    for arguments in ({}, {"max_keep": -1}, {"older_than": -1}):
+    for arguments in ({}, {"keep_count": -1}, {"older_than": -1}):
         with pytest.raises(ValueError):  # noqa: PT011 - any of several arguments
             alerts.prune(**arguments)
     assert _left(kit, "alerts") == [1]
@@ -204,9 +204,9 @@ def test_a_slow_listener_goes_on_with_what_is_left(kit: EventKit, connect: Calla
         assert _payloads(notifications, 1) == ["first"]
         for n in range(10):
             alerts.notify(n)
-        assert alerts.prune(max_keep=2) == 9
+        assert alerts.prune(keep_count=2) == 9
         assert _payloads(notifications, 2) == [8, 9]
-        alerts.prune(max_keep=0)
+        alerts.prune(keep_count=0)
         coming = in_thread(_payloads, notifications, 1)
         alerts.notify("last")
         assert coming.result(30) == ["last"]
@@ -233,7 +233,7 @@ def test_listening_begins_with_the_call(kit: EventKit, connect: Callable[..., An
     alerts, others = kit.channel("alerts"), connect(url)
     early = alerts.listen()
     alerts.notify("before")
-    late = alerts.listen(start="now")
+    late = alerts.listen(start="latest")
     for n in range(3):
         others.channel("alerts").notify(n)
     several = kit.listen("alerts")
@@ -252,7 +252,7 @@ def test_a_listener_receives_the_first_notification_of_all(kit: EventKit) -> Non
     with alerts.listen() as notifications:
         alerts.notify("first")
         assert _payloads(notifications, 1) == ["first"]
-    alerts.prune(max_keep=0)
+    alerts.prune(keep_count=0)
     with alerts.listen() as notifications:
         alerts.notify("second")
         assert _payloads(notifications, 1) == ["second"]

@@ -257,7 +257,7 @@ def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -
     _in_portions(queue, "scheduled", delay=3600)
     assert _seconds(queue) < 10 * _seconds(alone)
 
-    _in_portions(queue, "leased")
+    _in_portions(queue, "running")
     while queue.claim("another", 5000, lease=3600):
         pass
     assert _seconds(queue) < 10 * _seconds(alone)
@@ -271,7 +271,7 @@ def test_claims_cost_the_same_beside_many_tasks_in_other_states(kit: EventKit) -
     while tasks := queue.claim("another", 5000):
         queue.ack_many(tasks)
     stats = queue.stats()
-    assert {stats.scheduled, stats.leased, stats.dead, stats.done} == {min(_BESIDE, 10_000)}
+    assert {stats.scheduled, stats.running, stats.dead, stats.done} == {min(_BESIDE, 10_000)}
     assert _seconds(queue) < 10 * _seconds(alone)
 
 
@@ -295,7 +295,7 @@ def test_an_idle_claim_costs_the_same_beside_many_tasks_in_other_states(kit: Eve
     queue = kit.queue("jobs")
     alone = _idle_seconds(queue)
     _in_portions(queue, "scheduled", delay=3600, expires=7200)
-    _in_portions(queue, "leased", expires=7200)
+    _in_portions(queue, "running", expires=7200)
     while queue.claim("another", 5000, lease=3600):
         pass
     assert _idle_seconds(queue) < 10 * alone

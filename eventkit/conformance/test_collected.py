@@ -37,7 +37,7 @@ def test_the_commit_writes_what_was_collected(kit: EventKit, engine: Any) -> Non
     assert placed(engine) == ["ann"]
     published = [(event.payload, event.key, event.headers) for event in kit.stream("t").read()]
     assert published == [(1, "k", {"tenant": "acme"}), (2, None, {}), (3, "l", {})]
-    first, later = kit.queue("q").list()
+    first, later = kit.queue("q").tasks()
     assert (first.payload, first.priority, first.max_attempts) == ({"to": "ann"}, 3, 7)
     assert (first.key, first.headers, first.state) == ("k", {"a": "b"}, "ready")
     assert (later.payload, later.state, later.run_ms - later.enqueued_ms) == ("later", "scheduled", 1_000_000)
@@ -86,7 +86,7 @@ def test_they_are_in_the_order_of_the_calls(kit: EventKit, engine: Any) -> None:
         session.commit()
     both = kit.stream("a").read() + kit.stream("b").read()
     assert [event.payload for event in sorted(both, key=lambda event: event.offset)] == list(range(60))
-    assert [info.payload for info in kit.queue("q").list()] == [n + i for n in range(0, 60, 6) for i in (0, 1)]
+    assert [info.payload for info in kit.queue("q").tasks()] == [n + i for n in range(0, 60, 6) for i in (0, 1)]
 
 
 @proves("C2")
@@ -245,7 +245,7 @@ def test_a_queue_without_room_fails_the_commit(kit: EventKit, engine: Any) -> No
                 session.commit()
             session.rollback()
     assert (placed(engine), events(kit), sent(kit)) == (["2"], [2], [2])
-    assert ([info.payload for info in kit.queue("large").list()], kit.queue("small").size()) == ([2], 2)
+    assert ([info.payload for info in kit.queue("large").tasks()], kit.queue("small").size()) == ([2], 2)
 
 
 @proves("C2")
@@ -267,7 +267,7 @@ def test_what_is_there_already_is_not_written_again(kit: EventKit, engine: Any) 
         mine.queue("q").enqueue("again", key="k")
         session.commit()
     assert (events(kit, "t"), events(kit, "u")) == (["first", "e"], ["d", "e"])
-    assert [info.payload for name in ("q", "r") for info in kit.queue(name).list()] == ["first", "l", "k", "l"]
+    assert [info.payload for name in ("q", "r") for info in kit.queue(name).tasks()] == ["first", "l", "k", "l"]
 
 
 @proves("C1")

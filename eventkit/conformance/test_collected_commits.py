@@ -92,7 +92,7 @@ def test_a_commit_that_has_failed_can_be_asked_for_again(kit: EventKit, engine: 
         kit.queue("q").receive(tx=session)
         session.commit()
     assert (placed(engine), events(kit)) == (["ann"], [1, 2, 3])
-    assert [info.payload for info in kit.queue("q").list()] == ["second"]
+    assert [info.payload for info in kit.queue("q").tasks()] == ["second"]
 
 
 @proves("C2", "W2")

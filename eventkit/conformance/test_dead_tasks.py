@@ -191,11 +191,11 @@ def test_a_death_and_its_copy_are_one_step(kit: EventKit) -> None:
     for end in endings:
         with rolled_back(kit) as tx:
             assert end(task, tx)
-        assert (queue.dead(), copies.list()) == ([], [])
+        assert (queue.dead(), copies.tasks()) == ([], [])
     with kit.transaction() as tx:
         assert queue.fail(task, "broken", tx=tx)
         assert queue.fail(task, "twice", tx=tx) is False
-    assert (len(queue.dead()), len(copies.list())) == (1, 1)
+    assert (len(queue.dead()), len(copies.tasks())) == (1, 1)
 
 
 @proves("Q11", "Q12")
@@ -206,7 +206,7 @@ def test_a_queue_is_not_its_own_dead_letter_to(kit: EventKit) -> None:
     kit.queue("jobs").configure(dead_letter_to="copies")
     kit.queue("jobs").configure(dead_letter_to=None)
     _dead(kit.queue("jobs"), 1)
-    assert kit.queue("copies").list() == []
+    assert kit.queue("copies").tasks() == []
 
 
 @proves("Q14", "G9")
@@ -265,7 +265,7 @@ def test_poison_is_poison_under_any_lease(kit: EventKit) -> None:
 def test_poison_can_be_looked_at_and_requeued(kit: EventKit) -> None:
     plain, typed = kit.queue("emails"), kit.queue("emails", type=_Email)
     id = plain.enqueue("poison").id
-    for info in (typed.get(id), *typed.peek(), *typed.list()):
+    for info in (typed.get(id), *typed.peek(), *typed.tasks()):
         assert info is not None
         assert isinstance(info.payload, Undecodable)
         assert info.payload.text == '"poison"'

@@ -70,7 +70,7 @@ def test_run_at_is_when_a_task_is_due(kit: EventKit) -> None:
     queue.enqueue(1, run_at=moment)
     # The same moment in another time zone is equal.
     queue.enqueue(2, run_at=moment.astimezone())
-    assert [task.run_at for task in queue.list()] == [moment, moment]
+    assert [task.run_at for task in queue.tasks()] == [moment, moment]
     assert queue.claim("worker", 9) == []
     advance(kit, 3601)
     assert [task.payload for task in queue.claim("worker", 9)] == [1, 2]
@@ -101,7 +101,7 @@ def test_delay_and_run_at_exclude_each_other(kit: EventKit) -> None:
     for call in calls:
         with pytest.raises(ValueError, match=r"delay= seconds or at run_at=: pass one"):
             call()
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q1", "Q8")
@@ -128,7 +128,7 @@ def test_expires_is_seconds_from_the_call_or_a_moment(kit: EventKit) -> None:
     queue.enqueue("timedelta", expires=timedelta(seconds=90))
     queue.enqueue("delayed", expires=90, delay=60)
     queue.enqueue("moment", expires=moment)
-    number, delta, delayed, at = queue.list()
+    number, delta, delayed, at = queue.tasks()
     for info in (number, delta, delayed):
         assert info.expires_ms == info.enqueued_ms + 90_000
     assert at.expires_at == moment
@@ -155,7 +155,7 @@ def test_an_enqueue_with_bad_arguments_writes_nothing(kit: EventKit) -> None:
             queue.enqueue(**{"payload": 1, **keywords})
         with pytest.raises((ValueError, TypeError)):
             queue.enqueue_many([1, NewTask(**{"payload": 1, **keywords})])
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q1")
@@ -195,7 +195,7 @@ def test_enqueue_many_answers_in_order(kit: EventKit) -> None:
     assert [answer.created for answer in answers] == [True, False, True, True, False, True]
     assert answers[1].id == first.id
     assert answers[4].id == answers[2].id
-    payloads = {info.id: info.payload for info in queue.list()}
+    payloads = {info.id: info.payload for info in queue.tasks()}
     assert [payloads[answer.id] for answer in answers] == ["plain", "first", "new", "later", "new", "plain too"]
     later = queue.get(answers[3].id)
     assert later is not None
@@ -208,7 +208,7 @@ def test_enqueue_many_takes_any_iterable(kit: EventKit) -> None:
     queue = kit.queue("emails")
     assert queue.enqueue_many([]) == []
     answers = queue.enqueue_many(number for number in range(2500))
-    payloads = {info.id: info.payload for info in queue.list(limit=3000)}
+    payloads = {info.id: info.payload for info in queue.tasks(limit=3000)}
     assert [payloads[answer.id] for answer in answers] == list(range(2500))
 
 
@@ -220,7 +220,7 @@ def test_enqueue_many_is_all_or_nothing(kit: EventKit) -> None:
     for items in ([3, 4, 5], [NewTask(3), NewTask(4, key="k"), NewTask(5, delay=1)]):
         with pytest.raises(QueueFull):
             queue.enqueue_many(items)
-        assert [info.payload for info in queue.list()] == [1, 2]
+        assert [info.payload for info in queue.tasks()] == [1, 2]
     assert queue.enqueue(3, key="k").created
 
 
@@ -254,12 +254,12 @@ def test_an_enqueue_commits_and_rolls_back_with_its_transaction(kit: EventKit) -
         queue.enqueue(1, tx=tx)
         queue.enqueue(2, delay=1, key="k", tx=tx)
         queue.enqueue_many([3, NewTask(4, key="l")], tx=tx)
-    assert queue.list() == []
+    assert queue.tasks() == []
     with kit.transaction() as tx:
         queue.enqueue(1, tx=tx)
         assert queue.enqueue(2, delay=1, key="k", tx=tx).created
         queue.enqueue_many([3, NewTask(4, key="l")], tx=tx)
-    assert [info.payload for info in queue.list()] == [1, 2, 3, 4]
+    assert [info.payload for info in queue.tasks()] == [1, 2, 3, 4]
 
 
 @proves("G4", "Q2")
@@ -365,7 +365,7 @@ def test_similar_names_are_different_names(kit: EventKit) -> None:
         kit.stream("t").save_offset(name, number + 1)
     for number, name in enumerate(_GOOD):
         [event] = kit.stream(name).read()
-        assert (event.topic, event.payload) == (name, number)
+        assert (event.stream, event.payload) == (name, number)
         [task] = kit.queue(name).claim(name, 10)
         assert (task.queue, task.payload) == (name, number)
         info = kit.queue(name).get(task.id)

@@ -66,10 +66,10 @@ def test_a_lapsed_lease_is_lost_without_another_claim(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     task = _claimed(queue)
     advance(kit, 301)
-    before = queue.list()
+    before = queue.tasks()
     for name, end in _FENCED.items():
         assert end(queue, task, None) is False, name
-        assert queue.list() == before, name
+        assert queue.tasks() == before, name
     assert [again.attempt for again in queue.claim("worker")] == [2]
 
 
@@ -81,10 +81,10 @@ def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
         assert end(queue, task, None) is True, name
         if name == "extend":
             continue
-        before = queue.list()
+        before = queue.tasks()
         for again, end_again in _FENCED.items():
             assert end_again(queue, task, None) is False, (name, again)
-        assert queue.list() == before, name
+        assert queue.tasks() == before, name
 
 
 @proves("Q5")
@@ -124,10 +124,10 @@ def test_ack_many_returns_which_tasks_were_finished(kit: EventKit) -> None:
     queue.ack(gone)
     finished = queue.ack_many([*reversed(rest), *lapsed, gone, rest[0]])
     assert finished == sorted(task.id for task in rest)
-    assert [info.id for info in queue.list("leased")] == [task.id for task in again]
+    assert [info.id for info in queue.tasks("running")] == [task.id for task in again]
     assert queue.ack_many(again) == [task.id for task in again]
     assert queue.ack_many([]) == []
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q5", "Q16")
@@ -137,7 +137,7 @@ def test_ack_many_keeps_what_the_queue_keeps(kit: EventKit) -> None:
     queue.enqueue_many(range(3))
     tasks = queue.claim("worker", 3)
     assert queue.ack_many(tasks) == [task.id for task in tasks]
-    assert [info.state for info in queue.list()] == ["done"] * 3
+    assert [info.state for info in queue.tasks()] == ["done"] * 3
     assert queue.ack_many(tasks) == []
 
 
@@ -150,7 +150,7 @@ def test_a_released_task_is_as_if_it_had_not_been_claimed(kit: EventKit) -> None
         [task] = queue.claim("worker")
         assert (task.id, task.attempt) == (first.id, 1)
         assert queue.release(task) is True
-    assert [(info.state, info.attempt) for info in queue.list()] == [("ready", 0)] * 2
+    assert [(info.state, info.attempt) for info in queue.tasks()] == [("ready", 0)] * 2
 
 
 @proves("Q5")
@@ -161,7 +161,7 @@ def test_a_snoozed_task_is_due_later_and_has_cost_no_attempt(kit: EventKit) -> N
         [task] = queue.claim("worker")
         assert (task.id, task.attempt) == (first.id, 1)
         assert queue.snooze(task, 60) is True
-        [info] = queue.list()
+        [info] = queue.tasks()
         assert (info.state, info.attempt) == ("scheduled", 0)
         advance(kit, 50)
         assert queue.claim("worker") == []
@@ -255,7 +255,7 @@ def test_a_handled_task_is_acked(kit: EventKit) -> None:
     task = _claimed_one(queue)
     with queue.handling(task) as handled:
         assert handled == task
-        assert _info(queue, task).state == "leased"
+        assert _info(queue, task).state == "running"
     assert queue.get(task.id) is None
 
 
@@ -358,7 +358,7 @@ def test_the_lease_lasts_as_long_as_the_work(kit: EventKit, connect: Any, url: s
     thief = asleep(other.claim, "thief", 9, wait=2.2)
     with queue.handling(first), queue.handling(second):
         assert thief.result() == []
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q17")
@@ -386,7 +386,7 @@ def test_a_lease_that_was_lost_is_not_taken_back(kit: EventKit, caplog: pytest.L
                 raise error
         assert "had run out" in caplog.text
         caplog.clear()
-        assert (_info(queue, task).state, _info(queue, task).worker) == ("leased", "another")
+        assert (_info(queue, task).state, _info(queue, task).worker) == ("running", "another")
         assert queue.ack(*current) is True
 
 
@@ -398,7 +398,7 @@ def test_a_task_that_is_cancelled_while_it_runs_stays_away(kit: EventKit) -> Non
     with queue.handling(task):
         assert queue.cancel(task.id, running=True)
         time.sleep(0.3)
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q17", "Q16")

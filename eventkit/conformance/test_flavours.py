@@ -88,9 +88,9 @@ def _use_streams(stream: Any) -> None:
     assert stream.offset("consumer") == 0
     assert [consumer.name for consumer in stream.consumers()] == ["consumer"]
     assert stream.offset_at(datetime.now(UTC) - timedelta(hours=1)) < first
-    stream.configure(retain=60)
-    assert stream.settings().retain == 60
-    assert stream.prune(max_keep=1, keep_unconsumed=False) == 1
+    stream.configure(keep=60)
+    assert stream.settings().keep == 60
+    assert stream.prune(keep_count=1, keep_unconsumed=False) == 1
 
 
 def _use_queues(kit: Any, queue: Any) -> None:
@@ -110,7 +110,7 @@ def _use_queues(kit: Any, queue: Any) -> None:
     with queue.handling(queue.claim("w")[0]):
         raise Snooze(60)
     assert queue.next_due() > datetime.now(UTC)
-    assert [(task.payload, task.state) for task in queue.list()] == [
+    assert [(task.payload, task.state) for task in queue.tasks()] == [
         ("1", "done"),
         ("2", "done"),
         ("3", "scheduled"),
@@ -139,17 +139,17 @@ def _use_channels(kit: Any, channel: Any) -> None:
     with channel.listen() as heard, kit.listen("c") as all_heard:
         channel.notify("n", headers={"h": "1"})
         assert next(heard).payload == next(all_heard).payload == "n"
-    channel.configure(max_keep=5)
-    assert channel.settings().max_keep == 5
-    assert channel.prune(max_keep=0) == 1
+    channel.configure(keep_count=5)
+    assert channel.settings().keep_count == 5
+    assert channel.prune(keep_count=0) == 1
 
 
 def _use_inboxes(kit: Any, inbox: Any) -> None:
     for new in (True, False):
         with kit.transaction() as tx:
             assert inbox.once("id", tx) is new
-    inbox.configure(retain=60)
-    assert inbox.settings().retain == 60
+    inbox.configure(keep=60)
+    assert inbox.settings().keep == 60
     assert inbox.prune(older_than=0) == 1
 
 

@@ -42,7 +42,7 @@ def test_a_reader_behind_a_pruned_gap_gets_an_error(kit: EventKit, caller: Calle
     """The function reports the same gap as the handle's `Truncated`."""
     stream = kit.stream("t")
     first, *_, last = stream.publish_many([1, 2, 3])
-    stream.prune(max_keep=1)
+    stream.prune(keep_count=1)
     with pytest.raises(Truncated):
         stream.read(first)
     with pytest.raises(Exception, match="pruned"):
@@ -57,7 +57,7 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
     queue.enqueue(1, priority=3, expires=90, max_attempts=5, key="a", headers={"trace": "1"})
     id = caller.call("enqueue", "q", "1", 3, None, None, 5, 90, None, "b", '{"trace": "1"}')
     assert caller.call("enqueue", "q", "2", None, None, None, None, None, None, "b") == id
-    by_handle, by_function = queue.list()
+    by_handle, by_function = queue.tasks()
     varying = ("id", "key", "run_ms", "enqueued_ms", "expires_ms")
     same = [{k: v for k, v in fields(task).items() if k not in varying} for task in (by_handle, by_function)]
     assert same[0] == same[1]
@@ -91,7 +91,7 @@ def test_a_task_from_end_to_end(kit: EventKit, caller: Caller) -> None:
     assert not caller.call("ack", json.dumps(tasks[1]))
     assert caller.call("cancel", "q", later)
     assert not caller.call("cancel", "q", later)
-    assert [task.id for task in queue.list()] == [at]
+    assert [task.id for task in queue.tasks()] == [at]
     expired = caller.call("enqueue", "q", "5", 0, None, None, None, -60)
     assert queue.claim("w") == []
     assert [(task.id, task.reason) for task in queue.dead()] == [(expired, "expired")]
@@ -342,7 +342,7 @@ class Both:
 
     def compare(self) -> None:
         """Check that both queues hold the same tasks, apart from times and ids."""
-        for one, two in zip(self.handle.list(), self.other.list(), strict=True):
+        for one, two in zip(self.handle.tasks(), self.other.tasks(), strict=True):
             assert self.ids[one.id] == two.id
             assert {k: v for k, v in fields(one).items() if k not in VARYING} == {
                 k: v for k, v in fields(two).items() if k not in VARYING

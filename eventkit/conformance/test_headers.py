@@ -30,7 +30,7 @@ def test_headers_travel(kit: EventKit) -> None:
         channel.notify(1)
         assert [next(notifications).headers for _ in range(2)] == [_HEADERS, {}]
     assert [event.headers for event in stream.read()] == [_HEADERS, _HEADERS, {}, _HEADERS, {}]
-    assert [info.headers for info in queue.list()] == [_HEADERS, _HEADERS, {}, _HEADERS]
+    assert [info.headers for info in queue.tasks()] == [_HEADERS, _HEADERS, {}, _HEADERS]
     assert [task.headers for task in queue.claim("w", 4)] == [_HEADERS, _HEADERS, {}, _HEADERS]
 
 
@@ -138,7 +138,7 @@ def test_the_traceparent_travels(connect: Callable[..., Any], url: str, flavour:
     mine = {"traceparent": _traceparent(publishing)}
     events = [event.headers for event in reader.stream("t").read()]
     assert events == [{}, mine, {"a": "b", **mine}, mine, mine, {"traceparent": "mine"}]
-    assert [info.headers for info in reader.queue("q").list()] == [mine] * 6
+    assert [info.headers for info in reader.queue("q").tasks()] == [mine] * 6
     assert heard == mine
 
 
@@ -261,7 +261,7 @@ def test_bad_arguments_are_refused_before_anything_is_written(kit: EventKit) -> 
         lambda: queue.enqueue(1, delay=float("nan")),
         lambda: queue.enqueue(1, wait=1, tx=object()),
         lambda: queue.claim("w", wait=1, tx=object()),
-        lambda: queue.list("asleep"),
+        lambda: queue.tasks("asleep"),
         lambda: queue.configure(rate=0),
     ]
     types: list[Callable[[], Any]] = [

@@ -106,7 +106,7 @@ def _purged(kit: EventKit, queue: TaskQueue[Any]) -> None:
 
 def _purged_while_leased(kit: EventKit, queue: TaskQueue[Any]) -> None:
     task = _held(queue)
-    assert queue.purge("leased") == 1
+    assert queue.purge("running") == 1
     assert not queue.ack(task)
 
 
@@ -217,8 +217,8 @@ def test_every_way_to_enqueue_is_recorded(kit: EventKit, logged: TaskQueue[Any],
     kit.schedules.add("s", "@every 10s", "q")
     advance(kit, 11)
     assert len(kit.schedules.tick()) == 1
-    assert kinds(kit) == ["enqueued"] * len(logged.list())
-    assert [step["id"] for step in history(kit)] == [task.id for task in logged.list()]
+    assert kinds(kit) == ["enqueued"] * len(logged.tasks())
+    assert [step["id"] for step in history(kit)] == [task.id for task in logged.tasks()]
     outbox = kit.outbox("mails", deliver=lambda message: None)
     outbox.queue.configure(history=True)
     with kit.transaction() as tx:

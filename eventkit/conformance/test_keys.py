@@ -44,7 +44,7 @@ def _race(kit: EventKit, url: str, processes: int, threads: int) -> None:
         racers = [stack.enter_context(spawn(_produce, url, processes, threads)) for _ in range(processes)]
     answers = [answer for racer in racers for answer in racer.result()]
     assert len(answers) == 2 * processes * threads
-    rows = [info for info in kit.queue("jobs").list() if info.key]
+    rows = [info for info in kit.queue("jobs").tasks() if info.key]
     assert sorted(info.payload for info in rows) == ["many", "single"]
     assert sorted(id for id, created in answers if created) == [info.id for info in rows]
     assert {id for id, _ in answers} == {info.id for info in rows}
@@ -112,7 +112,7 @@ def test_a_key_is_unique_while_its_task_is_live_or_dead(kit: EventKit) -> None:
     advance(kit, 61)
     assert queue.enqueue("due", key="k") == again
     [task] = queue.claim("worker")
-    assert queue.enqueue("leased", key="k") == again
+    assert queue.enqueue("running", key="k") == again
     queue.release(task)
     assert queue.enqueue("ready", key="k") == again
     [task] = queue.claim("worker")
@@ -120,7 +120,7 @@ def test_a_key_is_unique_while_its_task_is_live_or_dead(kit: EventKit) -> None:
     assert queue.enqueue("dead", key="k") == again
     advance(kit, 7 * _DAY)
     assert queue.enqueue_many([NewTask("later", key="k")]) == [again]
-    assert [info.payload for info in queue.list()] == ["first"]
+    assert [info.payload for info in queue.tasks()] == ["first"]
 
 
 @proves("Q7")
@@ -198,7 +198,7 @@ def test_a_rolled_back_enqueue_frees_its_key(kit: EventKit) -> None:
         assert queue.enqueue("undone", key="k", tx=tx).created
         assert not queue.enqueue("twice", key="k", tx=tx).created
     assert queue.enqueue("done", key="k").created
-    assert [info.payload for info in queue.list()] == ["done"]
+    assert [info.payload for info in queue.tasks()] == ["done"]
 
 
 @proves("Q7")
@@ -257,7 +257,7 @@ def test_a_dead_or_done_task_cannot_be_cancelled(kit: EventKit) -> None:
     queue.ack(done)
     assert queue.cancel(dead.id, running=True) is False
     assert queue.cancel(done.id, running=True) is False
-    assert [info.state for info in queue.list()] == ["dead", "done"]
+    assert [info.state for info in queue.tasks()] == ["dead", "done"]
 
 
 @proves("Q21")
@@ -295,28 +295,28 @@ def test_a_queue_that_is_forgotten_has_its_defaults_and_its_keys_are_free(kit: E
     queue.ack(queue.claim("worker")[0])
     queue.pause()
     assert queue.drop()
-    assert (queue.settings(), queue.stats().paused, queue.list()) == (QueueSettings(), False, [])
+    assert (queue.settings(), queue.stats().paused, queue.tasks()) == (QueueSettings(), False, [])
     assert queue.enqueue("again", key="k").created
     assert kit.queue("never seen").drop()
 
 
 @proves("Q21")
-@pytest.mark.parametrize("state", ["scheduled", "ready", "leased", "dead"])
+@pytest.mark.parametrize("state", ["scheduled", "ready", "running", "dead"])
 def test_a_queue_with_tasks_is_forgotten_only_by_force(kit: EventKit, state: str) -> None:
     queue: Any = kit.queue("jobs")
     queue.configure(max_attempts=9)
     queue.enqueue("task", delay=60 if state == "scheduled" else None, key="k")
     task = None
-    if state in ("leased", "dead"):
+    if state in ("running", "dead"):
         [task] = queue.claim("worker")
     if state == "dead":
         queue.fail(task, "no")
     kit.queue("others").enqueue("left")
     assert not queue.drop()
-    assert (queue.settings().max_attempts, [info.state for info in queue.list()]) == (9, [state])
+    assert (queue.settings().max_attempts, [info.state for info in queue.tasks()]) == (9, [state])
     assert queue.drop(force=True)
-    assert (queue.settings(), queue.list()) == (QueueSettings(), [])
-    if state == "leased":
+    assert (queue.settings(), queue.tasks()) == (QueueSettings(), [])
+    if state == "running":
         assert not queue.ack(task)
     assert queue.enqueue("again", key="k").created
     assert [task.payload for task in queue.claim("worker")] == ["again"]

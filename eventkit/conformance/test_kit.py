@@ -258,7 +258,7 @@ def test_what_a_call_has_written_is_visible_to_all_processes(kit: EventKit, url:
         stream.save_offset("c", number)
         assert elsewhere(_look, url, offset - 1, id) == ([number], number, "ready")
         [task] = queue.claim("w")
-        assert elsewhere(_look, url, offset, id) == ([], number, "leased")
+        assert elsewhere(_look, url, offset, id) == ([], number, "running")
         queue.ack(task)
         assert elsewhere(_look, url, offset, id) == ([], number, None)
 
@@ -284,7 +284,7 @@ def test_a_killed_process_has_written_every_call_that_returned(url: str, tmp_pat
     offsets = [int(line) for line in answered.read_text().split("\n")[:-1]]
     with eventkit.connect(url) as kit:
         assert {event.offset for event in kit.stream("t").read(limit=10**6)} >= set(offsets)
-        assert {info.payload for info in kit.queue("q").list(limit=10**6)} >= set(offsets)
+        assert {info.payload for info in kit.queue("q").tasks(limit=10**6)} >= set(offsets)
 
 
 def _write_until_killed(url: str, answered: Path) -> None:

@@ -156,7 +156,7 @@ def test_an_expired_task_is_never_handed_out(kit: EventKit) -> None:
     queue.enqueue("lasting", expires=1000)
     advance(kit, 30)
     assert [info.payload for info in queue.peek(9)] == ["lasting"]
-    assert [info.payload for info in queue.list("ready")] == ["lasting"]
+    assert [info.payload for info in queue.tasks("ready")] == ["lasting"]
     assert [task.payload for task in queue.claim("worker", 9)] == ["lasting"]
     assert queue.receive(9) == []
     assert sorted(str(info.payload) for info in queue.dead()) == sorted(
@@ -231,7 +231,7 @@ def test_a_task_whose_lease_and_time_have_both_run_out_is_expired(kit: EventKit)
         advance(kit, 11)
         assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 2
         assert {info.payload: info.reason for info in queue.dead()} == {1: "expired", 2: "expired"}
-        assert [info.payload for info in queue.list("leased")] == [3]
+        assert [info.payload for info in queue.tasks("running")] == [3]
         advance(kit, 10)
         assert queue.claim("another", 9) == [] if name == "claimed" else queue.sweep() == 1
         assert [(info.payload, info.reason, info.attempt) for info in queue.dead(1)] == [(3, "expired", 1)]
@@ -294,7 +294,7 @@ def _retried(kit: EventKit, name: str, count: int = 1, **keywords: Any) -> list[
     for task in tasks:
         assert queue.retry(task, **keywords)
     after = database_ms(kit)
-    return [((info.run_ms - after) / 1000, (info.run_ms - before) / 1000) for info in queue.list(limit=count)]
+    return [((info.run_ms - after) / 1000, (info.run_ms - before) / 1000) for info in queue.tasks(limit=count)]
 
 
 @proves("Q6", "Q12")

@@ -40,7 +40,7 @@ def test_a_message_belongs_to_the_transaction(kit: EventKit) -> None:
     assert (message.headers, message.attempt) == ({"kind": "greeting"}, 1)
     assert abs(message.enqueued_ms - database_ms(kit)) < 60_000
     assert message.enqueued_at.tzinfo is not None
-    assert outbox.queue.list() == []
+    assert outbox.queue.tasks() == []
 
 
 @proves("O1")
@@ -81,7 +81,7 @@ def test_a_failing_delivery_is_tried_five_times(kit: EventKit, caplog: pytest.Lo
     with running(outbox):
         for attempt, delay in enumerate((5, 10, 20, 40), 1):
             eventually(lambda attempt=attempt: len(target.messages) == attempt)  # type: ignore[misc]
-            [info] = eventually(lambda: outbox.queue.list("scheduled"))
+            [info] = eventually(lambda: outbox.queue.tasks("scheduled"))
             assert delay - SOON < (info.run_ms - database_ms(kit)) / 1000 <= delay
             assert info.attempt == attempt
             advance(kit, delay)
@@ -160,7 +160,7 @@ def test_what_deliver_gives_is_awaited_or_refused(kit: EventKit, flavour: str, c
     add(kit, outbox, 1)
     with running(outbox):
         if flavour == "sync":
-            [info] = eventually(lambda: outbox.queue.list("scheduled"))
+            [info] = eventually(lambda: outbox.queue.tasks("scheduled"))
             assert info.error is not None
             assert "TypeError: deliver returned an awaitable" in info.error
         else:
@@ -190,7 +190,7 @@ def test_a_task_without_a_message_id_gets_one(kit: EventKit) -> None:
     id = kit.queue("outbox:mails").enqueue("raw").id
     target.failing.add("raw")
     with running(outbox):
-        eventually(lambda: outbox.queue.list("scheduled"))
+        eventually(lambda: outbox.queue.tasks("scheduled"))
         target.failing.clear()
         advance(kit, 5)
         eventually(lambda: target.delivered)
@@ -293,7 +293,7 @@ def test_a_long_delivery_keeps_its_message(kit: EventKit) -> None:
 def _check_the_end(outbox: Any, target: Target) -> None:
     """Check that the first message was delivered, and that the others wait with no attempt spent."""
     assert target.payloads == target.delivered == [0]
-    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.list()] == [
+    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.tasks()] == [
         (1, "ready", 0),
         (2, "ready", 0),
     ]
@@ -360,7 +360,7 @@ def test_a_signal_handler_may_stop_a_worker(kit: EventKit, url: str, flavour: st
         os.kill(worker.pid, signal.SIGTERM)
     receiving.close()
     sending.close()
-    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.list()] == [(1, "ready", 0)]
+    assert [(info.payload, info.state, info.attempt) for info in outbox.queue.tasks()] == [(1, "ready", 0)]
 
 
 @pytest.mark.parametrize("what", ["stop", "close"])
@@ -383,11 +383,11 @@ def test_a_delivery_may_end_its_worker(connect: Connect, url: str, flavour: str,
     end = in_thread(outbox.run)
     if what == "stop":
         end.result(PATIENCE)
-        assert [(info.payload, info.state) for info in other.queue("outbox:mails").list()] == [(1, "ready")]
+        assert [(info.payload, info.state) for info in other.queue("outbox:mails").tasks()] == [(1, "ready")]
     else:
         with pytest.raises(Closed):  # The kit is closed, so the delivery cannot be acked.
             end.result(PATIENCE)
-        assert [info.payload for info in other.queue("outbox:mails").list()] == [0, 1]
+        assert [info.payload for info in other.queue("outbox:mails").tasks()] == [0, 1]
     assert ending == [what]
 
 
@@ -428,7 +428,7 @@ def test_a_cancelled_worker_gives_its_message_back(kit: EventKit, loop: Loop | N
             assert outbox.stats().delivering == 1
             target.blocked[payload].set()
         eventually(lambda: outbox.stats().delivering == 0)  # noqa: B023
-    [info] = kit.outbox("awaited").queue.list()
+    [info] = kit.outbox("awaited").queue.tasks()
     assert (info.state, info.attempt) == ("ready", 0)
     assert target.delivered == ["in a thread"]
-    assert kit.outbox("in a thread").queue.list() == []
+    assert kit.outbox("in a thread").queue.tasks() == []

@@ -119,7 +119,7 @@ def test_kept_delivered_messages_block_no_other(kit: EventKit) -> None:
     with running(outbox, workers=2):
         eventually(lambda: _is_free(outbox))
     assert target.delivered == [1, 2, 3]
-    assert [(info.payload, info.state, info.key) for info in outbox.queue.list()] == [
+    assert [(info.payload, info.state, info.key) for info in outbox.queue.tasks()] == [
         (1, "done", "ann"),
         (2, "done", "ann"),
         (3, "done", "ann"),
@@ -189,7 +189,7 @@ def test_however_a_message_ends_the_next_one_goes(kit: EventKit, way: str) -> No
             case "cancel":
                 assert outbox.queue.cancel(first.id, running=True)
             case "purge":
-                assert outbox.queue.purge("leased") == 1
+                assert outbox.queue.purge("running") == 1
             case "fail":
                 assert outbox.queue.fail(first, "gone")
             case "retry":

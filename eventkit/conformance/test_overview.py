@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit import Consumer, EventKit, HeldLock, NewTask, Overview, QueueStats, ScheduleStats, TaskQueue, TopicStats
+from eventkit import Consumer, EventKit, HeldLock, NewTask, Overview, QueueStats, ScheduleStats, StreamStats, TaskQueue
 from eventkit.testing import advance
 
 from .clauses import proves, requires
@@ -27,7 +27,7 @@ def _leave_one_of_each(queue: TaskQueue[Any]) -> None:
     queue.ack(done)
     queue.enqueue_many([NewTask("lapses", priority=9), NewTask("exhausted", priority=9, max_attempts=1)])
     queue.claim("worker", 2, lease=10)
-    queue.enqueue_many(["leased", "leased too"])
+    queue.enqueue_many(["running", "running too"])
     queue.claim("worker", 2, lease=600)
     queue.enqueue_many([NewTask("due", delay=10), NewTask("due and expired", delay=5, expires=10)])
     queue.enqueue_many([NewTask("expires", expires=10), NewTask("stays", priority=1), NewTask("later", delay=60)])
@@ -59,7 +59,7 @@ def test_the_overview_of_a_queue_equals_its_stats(kit: EventKit) -> None:
         assert found.queues["paused"].paused is True
         states = found.queues["second"]
         expected = (3, 2, 4, 1, 1) if not moved else (1, 3, 2, 4, 1)
-        assert (states.scheduled, states.ready, states.leased, states.dead, states.done) == expected
+        assert (states.scheduled, states.ready, states.running, states.dead, states.done) == expected
         kit.queue("only dead").sweep()
         advance(kit, 11)
 
@@ -88,7 +88,7 @@ def test_the_overview_has_topics_with_their_consumers(kit: EventKit) -> None:
     orders.save_offset("search", offsets[1])
     orders.save_offset("Mail", offsets[4])
     kit.stream("unpublished").seek("early", 0)
-    found = kit.overview().topics
+    found = kit.overview().streams
     assert list(found) == ["orders", "others", "unpublished"]
     assert (found["orders"].head, found["orders"].events, found["others"].events) == (offsets[4], 5, 1)
     assert [(one.name, one.offset, one.lag) for one in found["orders"].consumers] == [
@@ -96,9 +96,9 @@ def test_the_overview_has_topics_with_their_consumers(kit: EventKit) -> None:
         ("search", offsets[1], 3),
     ]
     assert found["orders"].consumers == orders.consumers()
-    assert found["unpublished"] == TopicStats(0, 0, kit.stream("unpublished").consumers(), approximate=False)
-    orders.prune(max_keep=0, keep_unconsumed=False)
-    assert (kit.overview().topics["orders"].head, kit.overview().topics["orders"].events) == (offsets[4], 0)
+    assert found["unpublished"] == StreamStats(0, 0, kit.stream("unpublished").consumers(), approximate=False)
+    orders.prune(keep_count=0, keep_unconsumed=False)
+    assert (kit.overview().streams["orders"].head, kit.overview().streams["orders"].events) == (offsets[4], 0)
 
 
 @proves("H3", "S2")
@@ -110,9 +110,9 @@ def test_the_head_in_the_overview_has_settled(kit: EventKit) -> None:
     with kit.transaction() as tx:
         early = stream.publish("early", tx=tx)
         late = stream.publish("late, and committed first")
-        assert kit.overview().topics["orders"].head < early
+        assert kit.overview().streams["orders"].head < early
     assert first < early < late
-    assert kit.overview().topics["orders"].head == late
+    assert kit.overview().streams["orders"].head == late
 
 
 @proves("H3")
@@ -169,7 +169,7 @@ def test_the_overview_has_nothing_uncommitted(kit: EventKit) -> None:
     with rolled_back(kit) as tx:
         kit.queue("jobs").enqueue(1, tx=tx)
         kit.stream("orders").publish(1, tx=tx)
-        assert (kit.overview().queues, kit.overview().topics) == ({}, {})
+        assert (kit.overview().queues, kit.overview().streams) == ({}, {})
     assert kit.overview() == Overview({}, {}, {}, {}, results=0, approximate=False)
 
 
@@ -182,10 +182,10 @@ def test_the_overview_sorts_all_valid_names(kit: EventKit) -> None:
         kit.lock(name).acquire()
         kit.schedules.add(name, "@hourly", name)
     found = kit.overview()
-    assert list(found.queues) == list(found.topics) == list(found.locks) == list(found.schedules) == sorted(_ODD)
+    assert list(found.queues) == list(found.streams) == list(found.locks) == list(found.schedules) == sorted(_ODD)
     assert [found.queues[name].ready for name in _ODD] == [*range(1, len(_ODD) + 1)]
-    assert [found.topics[name].events for name in _ODD] == [*range(1, len(_ODD) + 1)]
-    assert [[one.name for one in found.topics[name].consumers] for name in _ODD] == [[name] for name in _ODD]
+    assert [found.streams[name].events for name in _ODD] == [*range(1, len(_ODD) + 1)]
+    assert [[one.name for one in found.streams[name].consumers] for name in _ODD] == [[name] for name in _ODD]
 
 
 @proves("H3")
@@ -206,9 +206,9 @@ def test_an_overview_stops_counting_and_says_so(kit: EventKit, number: int) -> N
     assert (found.queues["many"].ready, found.queues["many"].approximate) == (10_000, more)
     assert (found.queues["due"].scheduled, found.queues["due"].ready) == (0, 10_000)
     assert (found.queues["due"].approximate, found.queues["few"].approximate) == (more, False)
-    assert (found.topics["many"].events, found.topics["many"].approximate) == (10_000, more)
-    assert isinstance(found.topics["many"].consumers[0], Consumer)
-    assert [one.lag for one in found.topics["many"].consumers] == [0, 10_000]
+    assert (found.streams["many"].events, found.streams["many"].approximate) == (10_000, more)
+    assert isinstance(found.streams["many"].consumers[0], Consumer)
+    assert [one.lag for one in found.streams["many"].consumers] == [0, 10_000]
 
 
 @proves("H3")

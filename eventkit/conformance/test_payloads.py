@@ -122,7 +122,7 @@ def test_payloads_come_back_exactly(kit: EventKit) -> None:
         heard = [json.dumps(next(notifications).payload) for _ in EXACT]
     assert heard == expected[: len(EXACT)]
     assert [json.dumps(event.payload) for event in stream.read()] == expected
-    assert [json.dumps(info.payload) for info in queue.list(limit=1000)] == expected
+    assert [json.dumps(info.payload) for info in queue.tasks(limit=1000)] == expected
     assert [json.dumps(task.payload) for task in queue.claim("w", 1000)] == expected
 
 

@@ -104,7 +104,7 @@ def test_consumers_are_listed_with_their_lag(kit: EventKit) -> None:
         ("done", offsets[5], 0),
         ("slow", offsets[1], 4),
     ]
-    stream.prune(max_keep=2, keep_unconsumed=False)
+    stream.prune(keep_count=2, keep_unconsumed=False)
     assert [consumer.lag for consumer in stream.consumers()] == [2, 0, 2]
 
 

@@ -39,13 +39,13 @@ def _aged(kit: Any) -> Any:
         ({"older_than": 25}, range(7, 10)),
         ({"older_than": 1000}, range(10)),
         ({"older_than": 0}, range(0)),
-        ({"max_keep": 4}, range(6, 10)),
-        ({"max_keep": 10}, range(10)),
-        ({"max_keep": 11}, range(10)),
-        ({"max_keep": 0}, range(0)),
-        ({"older_than": 75, "max_keep": 8}, range(4, 10)),
-        ({"older_than": 75, "max_keep": 2}, range(8, 10)),
-        ({"older_than": 1000, "max_keep": 100}, range(10)),
+        ({"keep_count": 4}, range(6, 10)),
+        ({"keep_count": 10}, range(10)),
+        ({"keep_count": 11}, range(10)),
+        ({"keep_count": 0}, range(0)),
+        ({"older_than": 75, "keep_count": 8}, range(4, 10)),
+        ({"older_than": 75, "keep_count": 2}, range(8, 10)),
+        ({"older_than": 1000, "keep_count": 100}, range(10)),
     ],
     ids=str,
 )
@@ -69,7 +69,7 @@ def test_prune_requires_a_limit(kit: EventKit) -> None:
     """Missing or invalid limits are an error."""
     stream = kit.stream("orders")
     stream.publish(1)
-    refused: list[dict[str, Any]] = [{}, {"keep_unconsumed": False}, {"max_keep": -1}, {"older_than": -1}]
+    refused: list[dict[str, Any]] = [{}, {"keep_unconsumed": False}, {"keep_count": -1}, {"older_than": -1}]
     for arguments in refused:
         with pytest.raises(ValueError):  # noqa: PT011 - any of several arguments
             stream.prune(**arguments)
@@ -86,11 +86,11 @@ def test_what_a_consumer_has_not_read_is_kept(kit: EventKit) -> None:
     stream.save_offset("slow", offsets[2])
     assert stream.prune(older_than=75) == 3
     assert _numbers(stream) == list(range(3, 10))
-    assert stream.prune(max_keep=0) == 0
+    assert stream.prune(keep_count=0) == 0
     stream.save_offset("slow", offsets[5])
-    assert stream.prune(older_than=75, max_keep=1) == 3
+    assert stream.prune(older_than=75, keep_count=1) == 3
     assert _numbers(stream) == list(range(6, 10))
-    assert stream.prune(max_keep=1, keep_unconsumed=False) == 3
+    assert stream.prune(keep_count=1, keep_unconsumed=False) == 3
     assert _numbers(stream) == [9]
 
 
@@ -98,7 +98,7 @@ def test_what_a_consumer_has_not_read_is_kept(kit: EventKit) -> None:
 def test_without_consumers_nothing_is_unconsumed(kit: EventKit) -> None:
     """`keep_unconsumed` keeps nothing then."""
     stream = _aged(kit)
-    assert stream.prune(max_keep=0, keep_unconsumed=True) == 10
+    assert stream.prune(keep_count=0, keep_unconsumed=True) == 10
     assert _numbers(stream) == []
 
 
@@ -109,7 +109,7 @@ def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) 
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(10))
     last = offsets[9 - keep]
-    stream.prune(max_keep=keep)
+    stream.prune(keep_count=keep)
     for position in (0, 2, 8 - keep):
         with pytest.raises(Truncated, match="on_truncated") as caught:
             stream.read(offsets[position])
@@ -129,7 +129,7 @@ def test_skip_goes_on_with_what_is_left(kit: EventKit) -> None:
     stream = kit.stream("orders")
     offsets = stream.publish_many(range(10))
     stream.save_offset("consumer", offsets[1])
-    stream.prune(max_keep=3, keep_unconsumed=False)
+    stream.prune(keep_count=3, keep_unconsumed=False)
     assert [event.payload for event in stream.read(offsets[1], on_truncated="skip")] == [7, 8, 9]
     with pytest.raises(Truncated), stream.subscribe("consumer") as events:
         take(events, 1)
@@ -144,7 +144,7 @@ def test_the_beginning_is_never_truncated(kit: EventKit) -> None:
     """``after=0``, ``"earliest"`` and a consumer without a saved offset mean the oldest remaining event."""
     stream = kit.stream("orders")
     stream.publish_many(range(10))
-    stream.prune(max_keep=3)
+    stream.prune(keep_count=3)
     assert _numbers(stream) == [7, 8, 9]
     starts: list[dict[str, Any]] = [
         {"start": "earliest"},
@@ -156,7 +156,7 @@ def test_the_beginning_is_never_truncated(kit: EventKit) -> None:
     for start in starts:
         with stream.subscribe(**start, save_every_n=0, save_every_s=0) as events:
             assert [event.payload for event in take(events, 3)] == [7, 8, 9]
-    stream.prune(max_keep=0)
+    stream.prune(keep_count=0)
     assert stream.read() == []
     with stream.subscribe("new") as events:
         stream.publish(10)
@@ -171,8 +171,8 @@ def test_holes_are_not_truncation(kit: EventKit) -> None:
     for n in range(6):
         others.publish_many(range(3))
         offsets.append(stream.publish(n))
-    stream.prune(max_keep=3)
-    others.prune(max_keep=0)
+    stream.prune(keep_count=3)
+    others.prune(keep_count=0)
     assert [event.payload for event in stream.read(offsets[2])] == [3, 4, 5]
     assert [event.payload for event in stream.read(offsets[4])] == [5]
     last = stream.publish(6)
@@ -188,7 +188,7 @@ def test_a_subscriber_overtaken_by_pruning_gets_an_error(kit: EventKit, connect:
     offsets = stream.publish_many(range(10))
     events = kit.stream("orders").subscribe("consumer", batch=2, save_every_n=1000)
     assert [event.payload for event in take(events, 2)] == [0, 1]
-    stream.prune(max_keep=3, keep_unconsumed=False)
+    stream.prune(keep_count=3, keep_unconsumed=False)
     with pytest.raises(Truncated) as caught:
         take(events, 1)
     assert offsets[1] < caught.value.first <= offsets[2]

@@ -67,7 +67,7 @@ def _run(url: str, racers: int) -> tuple[int, int]:
         line_up(kit, racers)
         while queue.size():
             for task in queue.claim("worker", 5, wait=0.2):
-                most = max(most, queue.stats().leased)
+                most = max(most, queue.stats().running)
                 runs += 1
                 assert queue.ack(task)
     return runs, most
@@ -77,7 +77,7 @@ def _run(url: str, racers: int) -> tuple[int, int]:
 def test_a_full_queue_refuses(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.configure(max_size=3)
-    queue.enqueue("leased")
+    queue.enqueue("running")
     queue.claim("worker")
     queue.enqueue("scheduled", delay=60)
     first = queue.enqueue("ready", key="k")
@@ -145,7 +145,7 @@ def test_a_batch_can_wait_for_room(kit: EventKit) -> None:
     assert queue.size() == 2
     queue.receive()
     assert [enqueued.created for enqueued in batch.result(SOON)] == [True, True]
-    assert [task.payload for task in queue.list()] == ["third", "a", "b"]
+    assert [task.payload for task in queue.tasks()] == ["third", "a", "b"]
     with pytest.raises(QueueFull, match="never fit"):
         queue.enqueue_many(range(4), wait=3600)
     started = time.monotonic()
@@ -176,7 +176,7 @@ def test_waiting_for_room_and_tx_exclude_each_other(kit: EventKit) -> None:
         for wait in (0, 1):
             with pytest.raises(ValueError, match="tx="):
                 queue.enqueue(1, wait=wait, tx=tx)
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q13", "G4")
@@ -196,7 +196,7 @@ def test_an_enqueue_holds_the_bound_until_its_transaction_ends(kit: EventKit, co
         assert not second.done()
     with pytest.raises(QueueFull):
         second.result(PATIENCE)
-    assert [info.payload for info in queue.list()] == ["after the rollback", 1]
+    assert [info.payload for info in queue.tasks()] == ["after the rollback", 1]
 
 
 @proves("Q13")

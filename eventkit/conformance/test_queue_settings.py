@@ -122,7 +122,7 @@ def test_none_is_the_default_again(kit: EventKit) -> None:
         (number, 3, 300_000) for number in range(1, 5)
     ]
     queue.ack_many(tasks)
-    assert queue.list("done") == []
+    assert queue.tasks("done") == []
 
 
 @proves("Q12")

@@ -13,7 +13,7 @@ from .clauses import proves
 from .processes import spawn
 from .threads import database_ms, line_up
 
-_STATES = ("scheduled", "ready", "leased", "dead", "done")
+_STATES = ("scheduled", "ready", "running", "dead", "done")
 
 
 def _take(url: str, racers: int) -> list[int]:
@@ -29,7 +29,7 @@ def _one_of_each(queue: TaskQueue[Any]) -> dict[str, int]:
     """Bring a task into every state; return the ids by state."""
     queue.configure(keep_done=3600)
     ids = {}
-    for state in ("dead", "done", "leased"):
+    for state in ("dead", "done", "running"):
         ids[state] = queue.enqueue(state, priority=9).id
         [task] = queue.claim("worker", lease=600)
         if state == "dead":
@@ -51,7 +51,7 @@ def test_get_returns_a_task_in_any_state(kit: EventKit) -> None:
         assert info.worker == (None if state in ("ready", "scheduled") else "worker")
         assert (info.finished_at is not None) == (state in ("dead", "done"))
         assert (info.died_at is not None) == (state == "dead")
-        assert (info.lease_expires_at is not None) == (state == "leased")
+        assert (info.lease_expires_at is not None) == (state == "running")
         assert kit.queue("others").get(id) is None
     assert queue.get(10**12) is None
 
@@ -65,12 +65,12 @@ def test_a_task_is_shown_in_its_present_state(kit: EventKit) -> None:
     queue.enqueue("due", delay=10)
     queue.enqueue("expires", expires=10)
     advance(kit, 11)
-    states = {info.payload: info.state for info in queue.list()}
+    states = {info.payload: info.state for info in queue.tasks()}
     assert states == {"lapses": "ready", "exhausted": "dead", "due": "ready", "expires": "dead"}
-    assert [info.payload for info in queue.list("ready")] == ["lapses", "due"]
+    assert [info.payload for info in queue.tasks("ready")] == ["lapses", "due"]
     assert [info.payload for info in queue.peek(9)] == ["lapses", "due"]
     stats = queue.stats()
-    assert (stats.scheduled, stats.ready, stats.leased, stats.dead) == (0, 2, 0, 2)
+    assert (stats.scheduled, stats.ready, stats.running, stats.dead) == (0, 2, 0, 2)
     assert [task.payload for task in queue.claim("worker", 9)] == ["lapses", "due"]
     assert queue.stats().dead == 2
 
@@ -81,18 +81,18 @@ def test_list_selects_by_id_and_state(kit: EventKit) -> None:
     ids = _one_of_each(queue)
     kit.queue("others").enqueue(1)
     everything = sorted(ids.values())
-    assert [info.id for info in queue.list()] == everything
-    assert [info.id for info in queue.list(limit=2)] == everything[:2]
-    assert [info.id for info in queue.list(limit=2, after=everything[1])] == everything[2:4]
+    assert [info.id for info in queue.tasks()] == everything
+    assert [info.id for info in queue.tasks(limit=2)] == everything[:2]
+    assert [info.id for info in queue.tasks(limit=2, after=everything[1])] == everything[2:4]
     for state in _STATES:
-        assert [info.id for info in queue.list(state)] == [ids[state]]
-        assert queue.list(state, after=ids[state]) == []
+        assert [info.id for info in queue.tasks(state)] == [ids[state]]
+        assert queue.tasks(state, after=ids[state]) == []
     queue.enqueue_many([None] * 120)
-    assert len(queue.list()) == 100
+    assert len(queue.tasks()) == 100
     bad: list[dict[str, Any]] = [{"state": "lost"}, {"limit": 0}, {"after": -1}]
     for arguments in bad:
         with pytest.raises(ValueError, match=next(iter(arguments))):
-            queue.list(**arguments)
+            queue.tasks(**arguments)
 
 
 @proves("Q10")
@@ -156,12 +156,12 @@ def test_next_due_is_the_earliest_moment_at_which_a_claim_may_succeed(kit: Event
     queue = kit.queue("jobs")
     assert queue.next_due() is None
     later, sooner = queue.enqueue("later", delay=200).id, queue.enqueue("sooner", delay=100).id
-    moments = {info.id: info.run_at for info in queue.list()}
+    moments = {info.id: info.run_at for info in queue.tasks()}
     assert queue.next_due() == moments[sooner]
     queue.cancel(sooner)
     assert queue.next_due() == moments[later]
     queue.enqueue("now")
-    [ready] = queue.list("ready")
+    [ready] = queue.tasks("ready")
     assert queue.next_due() == ready.run_at
     [task] = queue.claim("worker", lease=50)
     assert queue.next_due() == task.lease_expires_at
@@ -178,7 +178,7 @@ def test_purge_deletes_one_state(kit: EventKit) -> None:
         _one_of_each(queue)
         kit.queue("others").enqueue(1)
         assert (queue.purge() if purged == "ready" else queue.purge(purged)) == 1
-        assert sorted(info.state for info in queue.list()) == sorted(state for state in _STATES if state != purged)
+        assert sorted(info.state for info in queue.tasks()) == sorted(state for state in _STATES if state != purged)
     assert kit.queue("others").size() == 5
     with pytest.raises(ValueError, match="state"):
         kit.queue("others").purge("all")
@@ -192,11 +192,11 @@ def test_purge_selects_by_the_present_state(kit: EventKit) -> None:
     queue.enqueue("due", delay=10)
     queue.enqueue("expires", expires=10)
     advance(kit, 11)
-    assert queue.purge("scheduled") == queue.purge("leased") == 0
+    assert queue.purge("scheduled") == queue.purge("running") == 0
     assert queue.purge("ready") == 2
-    assert sorted(str(info.payload) for info in queue.list()) == ["exhausted", "expires"]
+    assert sorted(str(info.payload) for info in queue.tasks()) == ["exhausted", "expires"]
     assert queue.purge("dead") == 2
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q15")
@@ -208,7 +208,7 @@ def test_receive_hands_out_and_deletes(kit: EventKit) -> None:
     assert (first.payload, first.attempt, first.headers["h"]) == (2, 1, "1")
     assert [task.payload for task in queue.receive(9)] == [1]
     assert queue.receive(9) == []
-    assert [info.payload for info in queue.list()] == [3]
+    assert [info.payload for info in queue.tasks()] == [3]
     assert queue.ack(first) is False
 
 
@@ -258,7 +258,7 @@ def test_a_finished_task_is_kept_for_that_long(kit: EventKit) -> None:
     assert queue.get(first.id) is not None
     advance(kit, 6)
     third = finish()
-    assert [info.id for info in queue.list("done")] == [second.id, third.id]
+    assert [info.id for info in queue.tasks("done")] == [second.id, third.id]
 
 
 @proves("Q16")
@@ -268,7 +268,7 @@ def test_without_keep_done_ack_deletes(kit: EventKit) -> None:
     tasks = queue.claim("worker", 2)
     assert queue.ack(tasks[0], result="lost")
     assert queue.ack_many(tasks[1:]) == [tasks[1].id]
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q10")
@@ -305,7 +305,7 @@ def test_workers_with_leased_tasks_are_listed(kit: EventKit) -> None:
     assert (two.name, two.queues, two.leased) == ("b", ["emails", "orders"], 3)
     assert (two.slots, two.running, two.seen_at) == (None, None, None)
     assert not two.alive
-    held = kit.queue("emails").list("leased")
+    held = kit.queue("emails").tasks("running")
     assert two.oldest_claim_at == min(task.claimed_at for task in held if task.claimed_at)
     advance(kit, 61)
     assert kit.workers() == []

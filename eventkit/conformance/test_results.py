@@ -135,7 +135,7 @@ def test_a_tasks_result_is_there_for_an_hour_or_as_long_as_the_task(kit: EventKi
         queue.enqueue(1)
         tasks += queue.claim("worker")
         assert queue.ack(tasks[-1], result=name)
-    assert [info.result for info in kit.queue("long").list("done")] == ["long"]
+    assert [info.result for info in kit.queue("long").tasks("done")] == ["long"]
     advance(kit, 3600 - PATIENCE)
     assert [kit.results.get(task.id) for task in tasks] == ["default", "briefly", "long"]
     advance(kit, PATIENCE)

@@ -33,16 +33,16 @@ def _age(kit: EventKit, publish: Callable[[list[int]], Any]) -> None:
 
 
 _POLICIES: list[dict[str, Any]] = [
-    {"retain": 75},
-    {"retain": 25},
-    {"retain": 1000},
-    {"max_keep": 4},
-    {"max_keep": 10},
-    {"max_keep": 0},
-    {"retain": 75, "max_keep": 8},
-    {"retain": 75, "max_keep": 2},
-    {"retain": 1000, "max_keep": 100},
-    {"retain": None, "max_keep": None},
+    {"keep": 75},
+    {"keep": 25},
+    {"keep": 1000},
+    {"keep_count": 4},
+    {"keep_count": 10},
+    {"keep_count": 0},
+    {"keep": 75, "keep_count": 8},
+    {"keep": 75, "keep_count": 2},
+    {"keep": 1000, "keep_count": 100},
+    {"keep": None, "keep_count": None},
     {},
 ]
 
@@ -66,7 +66,7 @@ def test_what_maintaining_prunes_is_what_prune_would(
     for topic, known in offsets.items():
         if consumer is not None:
             kit.stream(topic).save_offset("consumer", known[consumer])
-    criteria = {"older_than": policy.get("retain"), "max_keep": policy.get("max_keep")}
+    criteria = {"older_than": policy.get("keep"), "keep_count": policy.get("keep_count")}
     pruned = 0
     if any(value is not None for value in criteria.values()):
         pruned = kit.stream("pruned").prune(**criteria, keep_unconsumed=keep_unconsumed)
@@ -92,7 +92,7 @@ def _gap(kit: EventKit, offsets: dict[str, list[int]], topic: str, place: int) -
 def test_a_slow_consumer_holds_up_what_it_has_to_read(kit: EventKit) -> None:
     """Events stay while it is behind, and also when it seeks back."""
     stream = kit.stream("orders")
-    stream.configure(max_keep=1)
+    stream.configure(keep_count=1)
     offsets = stream.publish_many(range(6))
     stream.save_offset("slow", offsets[1])
     assert kit.maintain().events == 2
@@ -108,10 +108,10 @@ def test_a_slow_consumer_holds_up_what_it_has_to_read(kit: EventKit) -> None:
 @both_flavours
 def test_notifications_are_kept_for_a_day(kit: EventKit) -> None:
     """The default applies where no setting does; None keeps them for ever."""
-    kit.channel("short").configure(retain=60)
-    kit.channel("long").configure(retain=2 * DAY)
-    kit.channel("few").configure(max_keep=2)
-    kit.channel("for ever").configure(retain=None)
+    kit.channel("short").configure(keep=60)
+    kit.channel("long").configure(keep=2 * DAY)
+    kit.channel("few").configure(keep_count=2)
+    kit.channel("for ever").configure(keep=None)
     names = ("plain", "short", "long", "few", "for ever")
     for _ in range(3):
         for name in names:
@@ -133,7 +133,7 @@ def test_notifications_are_kept_for_a_day(kit: EventKit) -> None:
 @proves("H4", "N4")
 def test_a_slow_listener_goes_on_after_maintenance(kit: EventKit) -> None:
     alerts = kit.channel("alerts")
-    alerts.configure(retain=60)
+    alerts.configure(keep=60)
     with alerts.listen() as heard:
         alerts.notify("old")
         advance(kit, 61)
@@ -150,7 +150,7 @@ def _once(kit: EventKit, consumer: str, message: str) -> bool:
 @proves("H4", "O2")
 def test_an_inbox_forgets_after_its_configured_time(kit: EventKit) -> None:
     """By default it remembers for ever, because a forgotten message is new again."""
-    kit.inbox("billing").configure(retain=60)
+    kit.inbox("billing").configure(keep=60)
     for consumer in ("billing", "shipping"):
         assert _once(kit, consumer, "old")
     advance(kit, 61)
@@ -207,15 +207,15 @@ def _crowd(kit: EventKit) -> Maintained:
     jobs.enqueue_many([None] * _CROWD)
     jobs.claim("worker", _CROWD, lease=0.001)
     for topic in ("orders", "bills"):
-        kit.stream(topic).configure(retain=60, max_keep=10)
+        kit.stream(topic).configure(keep=60, keep_count=10)
         kit.stream(topic).publish_many(range(_CROWD))
-    kit.channel("alerts").configure(retain=60)
+    kit.channel("alerts").configure(keep=60)
     with kit.transaction() as tx:
         for _ in range(_CROWD):
             kit.channel("alerts").notify(None, tx=tx)
         for number in range(_CROWD):
             kit.inbox("billing").once(str(number), tx)
-    kit.inbox("billing").configure(retain=60)
+    kit.inbox("billing").configure(keep=60)
     advance(kit, 1)
     assert jobs.sweep() == _CROWD
     advance(kit, 61)
@@ -283,28 +283,28 @@ def test_settings_are_seen_and_left_alone(kit: EventKit, connect: Callable[..., 
     """Every kit sees them at once; omitted settings are unchanged; each name has its own."""
     other = connect(url)
     stream, channel, inbox, queue = kit.stream("it"), kit.channel("it"), kit.inbox("it"), kit.queue("it")
-    assert stream.settings() == StreamSettings(retain=None, max_keep=None, keep_unconsumed=True)
-    assert channel.settings() == ChannelSettings(retain=DAY, max_keep=None)
-    assert inbox.settings() == InboxSettings(retain=None)
+    assert stream.settings() == StreamSettings(keep=None, keep_count=None, keep_unconsumed=True)
+    assert channel.settings() == ChannelSettings(keep=DAY, keep_count=None)
+    assert inbox.settings() == InboxSettings(keep=None)
     assert queue.settings() == QueueSettings()
-    stream.configure(retain=1.5)
-    stream.configure(max_keep=7)
+    stream.configure(keep=1.5)
+    stream.configure(keep_count=7)
     stream.configure(keep_unconsumed=False)
-    channel.configure(max_keep=7)
-    assert other.channel("it").settings() == ChannelSettings(retain=DAY, max_keep=7)
-    channel.configure(retain=None)
-    inbox.configure(retain=30)
+    channel.configure(keep_count=7)
+    assert other.channel("it").settings() == ChannelSettings(keep=DAY, keep_count=7)
+    channel.configure(keep=None)
+    inbox.configure(keep=30)
     queue.configure(keep_dead=60, retry="fixed", lease=0.5)
     queue.configure(max_size=5)
     for handle in (stream, channel, inbox, queue):
         handle.configure()
-    assert other.stream("it").settings() == StreamSettings(retain=1.5, max_keep=7, keep_unconsumed=False)
-    assert other.channel("it").settings() == ChannelSettings(retain=None, max_keep=7)
-    assert other.inbox("it").settings() == InboxSettings(retain=30)
+    assert other.stream("it").settings() == StreamSettings(keep=1.5, keep_count=7, keep_unconsumed=False)
+    assert other.channel("it").settings() == ChannelSettings(keep=None, keep_count=7)
+    assert other.inbox("it").settings() == InboxSettings(keep=30)
     assert other.queue("it").settings() == QueueSettings(keep_dead=60, retry=eventkit.Fixed(), lease=0.5, max_size=5)
-    stream.configure(retain=None, max_keep=None, keep_unconsumed=None)
-    channel.configure(retain=DAY, max_keep=None)
-    inbox.configure(retain=None)
+    stream.configure(keep=None, keep_count=None, keep_unconsumed=None)
+    channel.configure(keep=DAY, keep_count=None)
+    inbox.configure(keep=None)
     queue.configure(keep_dead=None, retry=None, lease=None, max_size=None)
     assert other.stream("it").settings() == StreamSettings()
     assert other.channel("it").settings() == ChannelSettings()
@@ -316,13 +316,13 @@ def test_settings_are_seen_and_left_alone(kit: EventKit, connect: Callable[..., 
 @proves("H4", "O2")
 def test_nonsense_is_refused_and_nothing_stored(kit: EventKit) -> None:
     nonsense: list[tuple[Any, dict[str, Any]]] = [
-        (kit.stream("it"), {"retain": -1}),
-        (kit.stream("it"), {"retain": 5, "max_keep": -1}),
-        (kit.stream("it"), {"max_keep": 1.5}),
-        (kit.stream("it"), {"retain": 5, "keep_unconsumed": "yes"}),
-        (kit.channel("it"), {"retain": "long"}),
-        (kit.channel("it"), {"retain": 5, "max_keep": True}),
-        (kit.inbox("it"), {"retain": -1}),
+        (kit.stream("it"), {"keep": -1}),
+        (kit.stream("it"), {"keep": 5, "keep_count": -1}),
+        (kit.stream("it"), {"keep_count": 1.5}),
+        (kit.stream("it"), {"keep": 5, "keep_unconsumed": "yes"}),
+        (kit.channel("it"), {"keep": "long"}),
+        (kit.channel("it"), {"keep": 5, "keep_count": True}),
+        (kit.inbox("it"), {"keep": -1}),
         (kit.queue("it"), {"keep_dead": -1}),
     ]
     for handle, settings in nonsense:
@@ -336,11 +336,11 @@ def test_nonsense_is_refused_and_nothing_stored(kit: EventKit) -> None:
 def test_what_is_configured_is_not_what_was_pruned(kit: EventKit) -> None:
     """Readers get an error for deleted events, before and after, and for no others."""
     stream = kit.stream("orders")
-    stream.configure(max_keep=1)
+    stream.configure(keep_count=1)
     assert stream.read(5) == []
     offsets = stream.publish_many(range(4))
-    stream.prune(max_keep=2)
-    stream.configure(max_keep=5)
+    stream.prune(keep_count=2)
+    stream.configure(keep_count=5)
     with pytest.raises(Truncated) as caught:
         stream.read(offsets[0])
     assert caught.value.last == offsets[1]

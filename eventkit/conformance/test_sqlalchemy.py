@@ -32,9 +32,9 @@ def test_sessions_are_named_among_what_a_call_accepts(kit: EventKit, engine_url:
 def test_every_call_is_part_of_what_sqlalchemy_has_begun(kit: EventKit, engine: Any, kind: str) -> None:
     """A rollback, or one to a savepoint inside a commit, undoes each call; others see it from the commit on."""
     for name, write in WRITES.items():
-        kit.stream("t").prune(max_keep=0, keep_unconsumed=False)
-        kit.channel("c").prune(max_keep=0)
-        for state in ("scheduled", "ready", "leased", "dead", "done"):
+        kit.stream("t").prune(keep_count=0, keep_unconsumed=False)
+        kit.channel("c").prune(keep_count=0)
+        for state in ("scheduled", "ready", "running", "dead", "done"):
             kit.queue("q").purge(state)
         kit.stream("t").seek("consumer", 5)
         kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
@@ -263,7 +263,7 @@ def test_a_failing_call_leaves_a_session_as_it_was(kit: EventKit, engine: Any) -
             queue.enqueue(float("nan"), tx=session)
         queue.enqueue(4, tx=session)
         session.commit()
-    assert (placed(engine), [info.payload for info in queue.list()]) == (["ann"], [1, 4])
+    assert (placed(engine), [info.payload for info in queue.tasks()]) == (["ann"], [1, 4])
 
 
 @proves("G4", "G12")

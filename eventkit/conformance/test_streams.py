@@ -38,7 +38,7 @@ def test_an_event_reads_as_it_was_published(kit: EventKit) -> None:
     offset = stream.publish({"id": 42}, key="42", headers={"trace": "yes"})
     [event] = stream.read()
     assert isinstance(event, Event)
-    assert (event.offset, event.topic, event.key) == (offset, "orders", "42")
+    assert (event.offset, event.stream, event.key) == (offset, "orders", "42")
     assert (event.payload, event.headers) == ({"id": 42}, {"trace": "yes"})
     assert event.created_at.utcoffset() == timedelta(0)
     assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)
@@ -73,11 +73,11 @@ def test_offsets_are_not_reused_when_everything_was_pruned(
     """A later kit does not reuse them either."""
     stream = kit.stream("orders")
     last = stream.publish_many([1, 2, 3])[-1]
-    assert stream.prune(max_keep=0) == 3
+    assert stream.prune(keep_count=0) == 3
     assert stream.read() == []
     again = stream.publish(4)
     assert again > last
-    stream.prune(max_keep=0)
+    stream.prune(keep_count=0)
     assert connect(url).stream("orders").publish(5) > again
 
 
@@ -174,7 +174,7 @@ def test_read_is_exclusive_ascending_and_bounded(kit: EventKit) -> None:
     assert [event.offset for event in stream.read(offsets[598], 3)] == offsets[599:602]
     assert [event.offset for event in stream.read(offsets[599])] == offsets[600:]
     assert stream.read(offsets[-1]) == []
-    assert {event.topic for event in stream.read(limit=5000)} == {"orders"}
+    assert {event.stream for event in stream.read(limit=5000)} == {"orders"}
 
 
 @proves("S7")
@@ -186,7 +186,7 @@ def test_head_is_the_last_offset(kit: EventKit) -> None:
     last = stream.publish_many([1, 2, 3])[-1]
     kit.stream("others").publish(2)
     assert stream.head() == last
-    stream.prune(max_keep=0)
+    stream.prune(keep_count=0)
     assert stream.head() == last
 
 
@@ -342,7 +342,7 @@ def test_retention_ends_with_the_event(kit: EventKit) -> None:
     stream = kit.stream("orders")
     first = stream.publish("first", dedup="pruned")
     left = stream.publish("left", dedup="left")
-    stream.prune(max_keep=1)
+    stream.prune(keep_count=1)
     again = stream.publish("again", dedup="pruned")
     assert again > left > first
     assert stream.publish("no", dedup="left") == left

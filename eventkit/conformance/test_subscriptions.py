@@ -363,7 +363,7 @@ def test_leaving_an_async_loop_gives_back_and_saves(url: str) -> None:
                 if task.payload == 1:
                     assert await queue.ack(task)
                     break
-            while (await queue.stats()).leased > 1:  # The first task is not acked.
+            while (await queue.stats()).running > 1:  # The first task is not acked.
                 await asyncio.sleep(0.01)
             rest = await queue.claim("other", 5)
             assert [(task.payload, task.attempt) for task in rest] == [(n, 1) for n in range(2, 7)]

@@ -205,7 +205,7 @@ def test_a_tick_at_another_moment(kit: EventKit) -> None:
     assert _moments(kit, due) == []
     assert _moments(kit, due - _DAY) == []
     assert kit.queue("q").claim("w") == []
-    [task] = kit.queue("q").list("scheduled")
+    [task] = kit.queue("q").tasks("scheduled")
     assert task.run_at == due
     advance(kit, 3700)
     assert kit.queue("q").claim("w")[0].id == task.id
@@ -221,7 +221,7 @@ def test_one_tick_fires_however_many_are_due(kit: EventKit) -> None:
     fired = kit.schedules.tick()
     assert sorted(fire.schedule for fire in fired) == sorted(f"schedule {n}" for n in range(330))
     assert {schedule.fired for schedule in kit.schedules.list()} == {1}
-    tasks = {task.id: task for n in range(7) for task in kit.queue(f"queue {n}").list(limit=1000)}
+    tasks = {task.id: task for n in range(7) for task in kit.queue(f"queue {n}").tasks(limit=1000)}
     assert len(tasks) == 330
     for fire in fired:
         task = tasks[fire.task_id]

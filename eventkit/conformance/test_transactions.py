@@ -76,7 +76,7 @@ def test_a_failing_call_leaves_the_transaction_as_it_was(kit: EventKit) -> None:
         with pytest.raises(ValueError, match="nan"):
             queue.enqueue(float("nan"), tx=tx)
         queue.enqueue(4, tx=tx)
-    assert [info.payload for info in queue.list()] == [1, 4]
+    assert [info.payload for info in queue.tasks()] == [1, 4]
 
 
 @proves("G4", "W2")

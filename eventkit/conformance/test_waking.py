@@ -294,7 +294,7 @@ def test_moments_in_a_long_transaction_are_those_of_the_calls(kit: EventKit) -> 
         stream.save_offset("c", 1, tx=tx)
 
     early, *later = [event.created_at for event in stream.read()]
-    tasks: dict[str, Any] = {info.payload: info for info in queue.list()}
+    tasks: dict[str, Any] = {info.payload: info for info in queue.tasks()}
     with kit.channel("c").listen(start="earliest") as notifications:
         later.append(next(notifications).created_at)
     [consumer] = stream.consumers()
@@ -326,8 +326,8 @@ def test_a_workers_wrong_clock_does_not_matter(kit: EventKit, url: str, flavour:
     now = here.created_at
     assert all(abs(event.created_at - now) < _ABOUT for event in there)
     for name in ("behind", "ahead"):
-        infos: dict[str, Any] = {info.payload: info for info in kit.queue(name).list()}
-        for moment in (infos["delay"].run_at, infos["expires"].expires_at, infos["leased"].lease_expires_at):
+        infos: dict[str, Any] = {info.payload: info for info in kit.queue(name).tasks()}
+        for moment in (infos["delay"].run_at, infos["expires"].expires_at, infos["running"].lease_expires_at):
             assert abs(moment - now - timedelta(seconds=1000)) < _ABOUT
         assert infos["slow"].state == "done"
         assert infos["slow"].attempt == 1
@@ -345,7 +345,7 @@ def _work(url: str, flavour: str, name: str, shift: int) -> str:
         await settled(queue.configure(keep_done=1000))
         await settled(kit.stream("t").publish("there"))
         await settled(queue.enqueue("delay", delay=1000))
-        await settled(queue.enqueue("leased", priority=2))
+        await settled(queue.enqueue("running", priority=2))
         await settled(queue.enqueue("slow", priority=1))
         await settled(queue.enqueue("expires", expires=1000))
         await settled(queue.claim("w", lease=1000))

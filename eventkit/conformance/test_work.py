@@ -36,13 +36,13 @@ def test_work_hands_out_what_there_is_best_first(kit: EventKit) -> None:
         for task in tasks:
             info = queue.get(task.id)
             assert info is not None
-            assert (task.attempt, task.lease_ms, info.state, info.worker) == (1, 50_000, "leased", "worker")
+            assert (task.attempt, task.lease_ms, info.state, info.worker) == (1, 50_000, "running", "worker")
             got.append(task.payload)
             assert queue.ack(task)
             if len(got) == 4:
                 break
     assert got == [4, 1, 2, 3]
-    assert queue.list() == []
+    assert queue.tasks() == []
 
 
 @proves("Q17")
@@ -123,7 +123,7 @@ def test_tasks_of_a_batch_that_were_not_handed_out_are_given_back(kit: EventKit,
         ids = [answer.id for answer in queue.enqueue_many([1, 2, 3])]
         tasks = queue.work("worker", batch=3)
         handed_out = next(tasks)
-        assert [info.state for info in kit.queue(ending).list()] == ["leased"] * 3
+        assert [info.state for info in kit.queue(ending).tasks()] == ["running"] * 3
         if ending == "close":
             tasks.close()
         elif ending == "with":
@@ -131,8 +131,8 @@ def test_tasks_of_a_batch_that_were_not_handed_out_are_given_back(kit: EventKit,
                 pass
         else:
             worked.close()
-        infos = kit.queue(ending).list()
-        assert [(info.state, info.attempt) for info in infos] == [("leased", 1), ("ready", 0), ("ready", 0)], ending
+        infos = kit.queue(ending).tasks()
+        assert [(info.state, info.attempt) for info in infos] == [("running", 1), ("ready", 0), ("ready", 0)], ending
         again = kit.queue(ending).claim("another", 9)
         assert [(task.id, task.attempt) for task in again] == [(id, 1) for id in ids[1:]]
         assert kit.queue(ending).ack(handed_out) is True
@@ -146,8 +146,8 @@ def test_a_kit_closed_inside_the_loop_gives_back_the_batch(kit: EventKit, connec
     for task in worked.queue("jobs").work(batch=3):
         assert task.payload == 1
         worked.close()
-    assert [(info.state, info.attempt) for info in kit.queue("jobs").list()] == [
-        ("leased", 1),
+    assert [(info.state, info.attempt) for info in kit.queue("jobs").tasks()] == [
+        ("running", 1),
         ("ready", 0),
         ("ready", 0),
     ]
@@ -162,9 +162,9 @@ def test_an_async_kit_closed_inside_the_loop_gives_back_the_batch(url: str) -> N
             async for task in worked.queue("jobs").work(batch=3):
                 assert task.payload == 1
                 await worked.close()
-            return [(info.state, info.attempt) for info in await kit.queue("jobs").list()]
+            return [(info.state, info.attempt) for info in await kit.queue("jobs").tasks()]
 
-    assert asyncio.run(main()) == [("leased", 1), ("ready", 0), ("ready", 0)]
+    assert asyncio.run(main()) == [("running", 1), ("ready", 0), ("ready", 0)]
 
 
 @proves("Q17", "G1")
@@ -184,8 +184,8 @@ def test_a_busy_worker_whose_kit_is_closed_keeps_no_more_than_its_task(kit: Even
             time.sleep(0.001)
         worked.close()
         worker.result(PATIENCE)
-        assert len(kit.queue(name).list("leased")) <= 1
-        waiting = kit.queue(name).list("ready")
+        assert len(kit.queue(name).tasks("running")) <= 1
+        waiting = kit.queue(name).tasks("ready")
         assert waiting
         assert all(info.attempt == 0 for info in waiting)
 
@@ -198,7 +198,7 @@ def test_leaving_the_loop_gives_back_the_batch(kit: EventKit) -> None:
         for task in tasks:
             assert queue.ack(task)
             break
-    assert [(info.state, info.attempt) for info in queue.list()] == [("ready", 0), ("ready", 0)]
+    assert [(info.state, info.attempt) for info in queue.tasks()] == [("ready", 0), ("ready", 0)]
 
 
 @proves("Q17", "Q14")
@@ -321,8 +321,8 @@ def test_what_was_not_handed_out_goes_back(kit: EventKit) -> None:
     kit.queue("a").enqueue_many([1, 2, 3])
     with kit.work(["a", "b"], batch=3) as tasks:
         task = next(tasks)
-    assert [(info.payload, info.state, info.attempt) for info in kit.queue("a").list()] == [
-        (1, "leased", 1),
+    assert [(info.payload, info.state, info.attempt) for info in kit.queue("a").tasks()] == [
+        (1, "running", 1),
         (2, "ready", 0),
         (3, "ready", 0),
     ]

@@ -142,7 +142,7 @@ def work_on(url: str, racers: int, seconds: float, seed: int) -> None:
             chance.shuffle(tasks)
             match chance.randrange(7):
                 case 0:
-                    queue.purge(chance.choice(("ready", "leased", "dead")))
+                    queue.purge(chance.choice(("ready", "running", "dead")))
                 case 1:
                     queue.requeue()
                 case 2:

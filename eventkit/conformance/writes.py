@@ -54,7 +54,7 @@ def visible(kit: EventKit) -> Any:
     return (
         [event.payload for event in stream.read()],
         stream.offset("consumer"),
-        queue.list(),
+        queue.tasks(),
         kit.schedules.list(),
         saved,
     )

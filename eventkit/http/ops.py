@@ -104,7 +104,7 @@ async def _woken(service: ServiceContext) -> float | Refusal:
     began = monotonic()
     await channel.notify(msgspec.Raw(b"null"))
     woken, took = await sleeping, monotonic() - began
-    await channel.prune(max_keep=0)
+    await channel.prune(keep_count=0)
     if not woken:
         return Refusal(503, "not_woken", "commits are not noticed: behind a pooler, add ?listen_url= to the URL")
     return took

@@ -12,6 +12,7 @@ import msgspec
 from litestar.di import NamedDependency
 
 from ..channel import Channel
+from ..checks import STATES
 from ..codec import Codec, encode_json, too_large
 from ..errors import Unavailable
 from ..kit import AsyncKit
@@ -108,9 +109,6 @@ class Pressure:
         return None
 
 
-STATES = ("scheduled", "ready", "leased", "dead", "done")
-
-
 class ServiceMetrics(Registry):
     """The metrics of one service, as in ``docs/metrics.md``."""
 
@@ -123,8 +121,8 @@ class ServiceMetrics(Registry):
         self.oldest = Gauge("eventkit_queue_oldest_ready_seconds", "Age of the oldest ready task.", "queue")
         self.paused = Gauge("eventkit_queue_paused", "1 while the queue is paused, else 0.", "queue")
         self.deaths = Counter("eventkit_deaths_total", "Tasks that died since the service started.", "queue", "reason")
-        self.head = Gauge("eventkit_stream_head", "Highest settled offset of a topic.", "topic")
-        self.events = Gauge("eventkit_stream_events", "Events of a topic, counted up to 10,000.", "topic")
+        self.head = Gauge("eventkit_stream_head", "Highest settled offset of a stream.", "topic")
+        self.events = Gauge("eventkit_stream_events", "Events of a stream, counted up to 10,000.", "topic")
         self.lag = Gauge("eventkit_consumer_lag", "Unread events of a consumer, up to 10,000.", "topic", "consumer")
         self.saved = Gauge(
             "eventkit_consumer_saved_seconds", "Unix time of a consumer's last saved offset.", "topic", "consumer"
@@ -149,12 +147,12 @@ class ServiceMetrics(Registry):
                 self.tasks.of(name, state).value += getattr(queue, state)
             _raise(self.oldest.of(name), queue.oldest_ready_age or 0)
             self.paused.of(name).value += queue.paused
-        for topic, stream in sample.overview.topics.items():
-            _raise(self.head.of(topic), stream.head)
-            self.events.of(topic).value += stream.events
+        for name, stream in sample.overview.streams.items():
+            _raise(self.head.of(name), stream.head)
+            self.events.of(name).value += stream.events
             for consumer in stream.consumers:
-                self.lag.of(topic, consumer.name).value += consumer.lag
-                _raise(self.saved.of(topic, consumer.name), consumer.updated_ms / 1000)
+                self.lag.of(name, consumer.name).value += consumer.lag
+                _raise(self.saved.of(name, consumer.name), consumer.updated_ms / 1000)
         for name, schedule in sample.overview.schedules.items():
             self.fired.of(name).value += schedule.fired
             self.skipped.of(name).value += schedule.skipped
@@ -166,7 +164,7 @@ class ServiceMetrics(Registry):
         self.results.of().value = sample.overview.results
         self.workers.of().value = len(sample.alive)
         self.slots.of().value = sum(worker.slots or 0 for worker in sample.alive)
-        self.running.of().value = sample.totals["running"]
+        self.running.of().value = sample.totals["busy"]
 
 
 def _raise(cell: Any, value: float) -> None:
@@ -174,7 +172,7 @@ def _raise(cell: Any, value: float) -> None:
 
 
 class Sample(NamedTuple):
-    """A sample of the database, with the greatest lag of each topic, and totals; its time is in seconds since 1970."""
+    """A sample of the database, with the greatest lag of each stream, and totals; its time is in seconds since 1970."""
 
     moment: float
     overview: Overview
@@ -185,7 +183,7 @@ class Sample(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Values for the charts: ready and dead tasks of each queue, and the greatest lag of each topic."""
+    """Values for the charts: ready and dead tasks of each queue, and the greatest lag of each stream."""
 
     moment: float
     ready: dict[str, int]
@@ -197,7 +195,7 @@ class Point(NamedTuple):
 FRESH = 2.0  # Seconds for which a sample is reused.
 EVERY = 5.0  # Seconds between samples without requests.
 KEPT = 120  # The number of points kept: those of ten minutes.
-NAMES = 200  # The maximum number of queues and topics per point.
+NAMES = 200  # The maximum number of queues and streams per point.
 _SETTLING = 5_000  # Milliseconds after which a death is surely committed, and can be counted.
 
 
@@ -240,10 +238,12 @@ class Watch:
         overview, workers = await self._execute(ReadOverview()), await self._execute(ListWorkers())
         self._counted, deaths = await self._execute(CountDeaths(self._counted, _SETTLING))
         alive = [worker for worker in workers if worker.alive]
-        lags = {name: max((one.lag for one in topic.consumers), default=0) for name, topic in overview.topics.items()}
+        lags = {
+            name: max((one.lag for one in stream.consumers), default=0) for name, stream in overview.streams.items()
+        }
         totals = {state: sum(getattr(queue, state) for queue in overview.queues.values()) for state in STATES}
         totals["lag"] = max(lags.values(), default=0)
-        totals["running"] = sum(worker.running or 0 for worker in alive)
+        totals["busy"] = sum(worker.running or 0 for worker in alive)
         sample = Sample(time(), overview, workers, alive, lags, totals)
         self._show(sample, deaths)
         if not self.points or sample.moment - self.points[-1].moment >= EVERY - 1:
@@ -336,9 +336,9 @@ class ServiceContext:
         """Return a queue whose payloads are `msgspec.Raw`."""
         return Queue(self.execute, self._loops, name, self.raw)
 
-    def stream(self, topic: str) -> AsyncEventStream[Any]:
+    def stream(self, name: str) -> AsyncEventStream[Any]:
         """Return a stream whose payloads are `msgspec.Raw`."""
-        return Stream(self.execute, self._loops, topic, self.raw)
+        return Stream(self.execute, self._loops, name, self.raw)
 
     def channel(self, name: str) -> AsyncNotificationChannel[Any]:
         """Return a channel whose payloads are `msgspec.Raw`."""

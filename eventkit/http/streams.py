@@ -21,7 +21,7 @@ from ..operations import Operation, Origin, Probe
 from ..operations.channel import FindNotification, FindNow, FollowNotifications, NotificationsAhead
 from ..operations.position import ReadPosition
 from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
-from ..values import Consumer, Event, NewEvent, StreamSettings, TopicStats
+from ..values import Consumer, Event, NewEvent, StreamSettings, StreamStats
 from .keys import still_permitted
 from .routing import Count, HTTPRequest, Key, Name, Number, Refusal, Seconds, bounds, problem_of, route, sent
 from .service import Service, ServiceContext, disconnected
@@ -193,7 +193,7 @@ class Published(msgspec.Struct, frozen=True):
 class Stream(msgspec.Struct, frozen=True):
     """A stream: its highest settled offset, its settings and its consumers."""
 
-    topic: str
+    stream: str
     head: int
     settings: StreamSettings
     consumers: list[Consumer]
@@ -202,8 +202,8 @@ class Stream(msgspec.Struct, frozen=True):
 class StreamChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Retention of events in seconds and by number; null is unlimited, omitted settings are kept."""
 
-    retain: Seconds | UnsetType | None = UNSET
-    max_keep: Number | UnsetType | None = UNSET
+    keep: Seconds | UnsetType | None = UNSET
+    keep_count: Number | UnsetType | None = UNSET
     keep_unconsumed: bool | UnsetType = UNSET
 
 
@@ -211,7 +211,7 @@ class Pruning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Limits of age and number beyond which events are dropped; by default unread events are kept."""
 
     older_than_s: Seconds | None = None
-    max_keep: Number | None = None
+    keep_count: Number | None = None
     keep_unconsumed: bool = True
 
 
@@ -228,9 +228,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 @route("GET", "/streams", "consume")
-async def list_streams(service: Service) -> dict[str, TopicStats]:
+async def list_streams(service: Service) -> dict[str, StreamStats]:
     """List all streams with their statistics."""
-    return (await service.kit.overview()).topics
+    return (await service.kit.overview()).streams
 
 
 @route("GET", "/streams/{stream:str}", "consume")
@@ -272,7 +272,7 @@ async def read_events(
     skip_pruned: Skip = False,
 ) -> list[Event[Any]]:
     """Return the events after an offset, waiting up to *wait_s* seconds for one."""
-    reading = ReadEvents(service.stream(stream).topic, after, limit, service.raw, skip_pruned)
+    reading = ReadEvents(service.stream(stream).name, after, limit, service.raw, skip_pruned)
     return await service.awaited(request, reading, EventsAhead(stream, after), wait_s)
 
 
@@ -293,11 +293,11 @@ async def follow_stream(
     If the database was restored to a state before the client's position, it continues after the offset of
     *consumer*; without one the request is refused.
     """
-    topic = service.stream(stream).topic
+    name = service.stream(stream).name
     source = Source(
-        place=lambda after, seen: ResumePosition(topic, after) if seen else ReadPosition(topic, after),
-        read=lambda place: FollowEvents(topic, consumer, place, AT_ONCE, service.raw, skip_pruned),
-        ahead=partial(EventsAhead.of, topic),
+        place=lambda after, seen: ResumePosition(name, after) if seen else ReadPosition(name, after),
+        read=lambda place: FollowEvents(name, consumer, place, AT_ONCE, service.raw, skip_pruned),
+        ahead=partial(EventsAhead.of, name),
         position=attrgetter("offset"),
     )
     start: Any = after
@@ -310,7 +310,7 @@ async def follow_stream(
 async def prune_stream(service: Service, stream: FromPath[str], data: JSONBody[Pruning]) -> Count:
     """Drop the oldest events of a stream."""
     handle, keep = service.stream(stream), data.keep_unconsumed
-    return Count(await handle.prune(older_than=data.older_than_s, max_keep=data.max_keep, keep_unconsumed=keep))
+    return Count(await handle.prune(older_than=data.older_than_s, keep_count=data.keep_count, keep_unconsumed=keep))
 
 
 @route("GET", "/streams/{stream:str}/consumers", "consume")

@@ -43,7 +43,7 @@ from .service import Service, ServiceContext
 
 WORKER = "http"  # The default name of a polling worker.
 
-State = Literal["scheduled", "ready", "leased", "dead", "done"]
+State = Literal["scheduled", "ready", "running", "dead", "done"]
 
 InState = Annotated[State, QueryParameter(name="state", description="State of the tasks.")]
 IdempotencyKey = Annotated[
@@ -384,7 +384,7 @@ async def delete_task(service: Service, queue: FromPath[str], id: Id, running: F
         found = await handle.get(id)
         if found is None:
             raise Refusal(404, "unknown_task", f"there is no task {id} in queue {queue!r}")
-        remedy = "add ?running=true" if found.state == "leased" else "purge the queue's tasks of that state"
+        remedy = "add ?running=true" if found.state == "running" else "purge the queue's tasks of that state"
         raise Refusal(409, f"task_{found.state}", f"task {id} is {found.state}: {remedy}")
 
 

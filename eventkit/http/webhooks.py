@@ -38,7 +38,7 @@ Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 
 
 class WebhookInfo(msgspec.Struct, frozen=True):
-    """A webhook: *status* is ``scheduled``, ``ready``, ``leased``, ``dead`` or ``done``.
+    """A webhook: *status* is ``scheduled``, ``ready``, ``running``, ``dead`` or ``done``.
 
     *result* is the response of the URL, *error* the last failure, and *reason* why the webhook is dead.
     """
@@ -84,10 +84,11 @@ async def list_webhooks(
 ) -> list[WebhookInfo]:
     """List webhooks in the order of their creation."""
     require(request, "consume", "webhook", "queue", name=queue)
+    state = None if status is None else checks.state(status)
     if queue is None:
-        tasks = await service.execute(ListWebhooks(status, limit, offset))
+        tasks = await service.execute(ListWebhooks(state, limit, offset))
     else:
-        tasks = await service.execute(ListWebhooksOf(checks.name("queue", queue), limit, Codec(), status, offset))
+        tasks = await service.execute(ListWebhooksOf(checks.name("queue", queue), limit, Codec(), state, offset))
     return [_info(task) for task in tasks if call_of(task.payload) is not None]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..checks import as_datetime
+from ..checks import SHOWN_STATES, as_datetime
 from ..codec import decode_headers
 from ..values import (
     Consumer,
@@ -19,8 +19,8 @@ from ..values import (
     PipelineInfo,
     QueueStats,
     ScheduleStats,
+    StreamStats,
     TaskLook,
-    TopicStats,
 )
 from . import Operation, Plan, Read, Rows, column, each, flag, nothing, one_or_none, step
 from .claim import Sweep
@@ -32,11 +32,15 @@ CLIP = 400
 """The maximum length of a payload or an error on a page, in characters."""
 
 
+def _look(id: int, state: str, *others: Any) -> TaskLook:
+    return TaskLook(id, SHOWN_STATES[state], *others)
+
+
 class BrowseTasks(Read[list[TaskLook]], frozen=True):
     """Read the queue's tasks in one state, the most urgent or most recent first.
 
     Ready tasks come in the order of claims, followed by those that are due but not moved yet; scheduled tasks by when
-    they are due; leased tasks by when the lease ends; dead and done tasks by when they ended, the latest first.
+    they are due; running tasks by when the lease ends; dead and done tasks by when they ended, the latest first.
     """
 
     queue: str
@@ -44,7 +48,7 @@ class BrowseTasks(Read[list[TaskLook]], frozen=True):
     limit: int
     skip: int
     clip: int = CLIP
-    decode = each(TaskLook)
+    decode = each(_look)
 
 
 class BrowseDead(Read[list[TaskLook]], frozen=True):
@@ -56,7 +60,7 @@ class BrowseDead(Read[list[TaskLook]], frozen=True):
     limit: int
     skip: int
     clip: int = CLIP
-    decode = each(TaskLook)
+    decode = each(_look)
 
 
 class FindTask(Read[list[TaskLook]], frozen=True):
@@ -65,7 +69,7 @@ class FindTask(Read[list[TaskLook]], frozen=True):
     queue: str
     id: int
     clip: int = CLIP
-    decode = each(TaskLook)
+    decode = each(_look)
 
 
 class FindTasksOfKey(Read[list[TaskLook]], frozen=True):
@@ -75,7 +79,7 @@ class FindTasksOfKey(Read[list[TaskLook]], frozen=True):
     key: str
     limit: int
     clip: int = CLIP
-    decode = each(TaskLook)
+    decode = each(_look)
 
 
 def _event(offset: int, key: str | None, payload: str, length: int, headers: str | None, created: int) -> EventLook:
@@ -209,13 +213,13 @@ def _queue(now: int, paused: int | bool, counts: list[int], due: list[Any], olde
     return queue_stats([*counts, *due_counts], now - min(moments) if moments else None, paused)
 
 
-def _topic(values: list[int], consumers: list[list[Any]]) -> TopicStats:
+def _topic(values: list[int], consumers: list[list[Any]]) -> StreamStats:
     head, events = values
     most = max(events, *(lag for _, _, lag, _ in consumers)) if consumers else events
     known = [
         Consumer(name, offset, min(lag, MOST_COUNTED), updated) for name, offset, lag, updated in sorted(consumers)
     ]
-    return TopicStats(head, min(events, MOST_COUNTED), known, most > MOST_COUNTED)
+    return StreamStats(head, min(events, MOST_COUNTED), known, most > MOST_COUNTED)
 
 
 AUDIT = "eventkit.audit"

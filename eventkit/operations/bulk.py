@@ -327,7 +327,7 @@ class OpenArchive(Operation[tuple[int, int]], frozen=True):
         [(location, format, *_), *_] = yield ReadArchive(self.topic)
         if location != self.location:
             raise EventkitError(f"the archive {self.topic!r} is in {location}, not in {self.location}: pass that one")
-        raise EventkitError(f"the archive of topic {self.topic!r} has format {format}, not {self.format}: pass that")
+        raise EventkitError(f"the archive of stream {self.topic!r} has format {format}, not {self.format}: pass that")
 
 
 class AdoptArchive(Operation[None], frozen=True):

@@ -117,11 +117,11 @@ class PruneNotifications(Operation[int], frozen=True):
 
     channel: str
     older_than: int | None
-    max_keep: int | None
+    keep_count: int | None
 
     def plan(self) -> Plan[int]:
         """Find the last of them, and delete up to it."""
-        [(last,)] = yield FindPrunableNotifications(self.channel, self.older_than, self.max_keep)
+        [(last,)] = yield FindPrunableNotifications(self.channel, self.older_than, self.keep_count)
         return 0 if last is None else len((yield DropNotifications(self.channel, last)))
 
 
@@ -131,7 +131,7 @@ class FindPrunableNotifications(Operation[int | None], frozen=True):
     writes: ClassVar[bool] = False
     channel: str
     older_than: int | None
-    max_keep: int | None
+    keep_count: int | None
     decode = first
 
 

@@ -298,7 +298,7 @@ class ConfigureInbox(Operation[None], frozen=True):
 
     consumer: str
     given: list[str]
-    retain: int | None = None
+    keep: int | None = None
     decode = nothing
 
 

@@ -74,8 +74,8 @@ class Position(NamedTuple):
     def lost(self, topic: str, remedy: str) -> WentBack:
         """Return the error for a reader whose position is not in the database any more."""
         return WentBack(
-            f"the database has gone back: event {self.event} of topic {topic!r}, which was read, is gone or is another "
-            f"one. A backup was restored, or an asynchronous standby was promoted: {remedy}"
+            f"the database has gone back: event {self.event} of stream {topic!r}, which was read, is gone or is "
+            f"another one. A backup was restored, or an asynchronous standby was promoted: {remedy}"
         )
 
 

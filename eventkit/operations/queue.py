@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from .. import retry
+from ..checks import SHOWN_STATES
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
 from ..values import ChannelSettings, DeadTasks, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
@@ -17,7 +18,7 @@ from .claim import Sweep
 from .finish import ForgetKeys, Remove, Revoke, SettleDead, unblock
 
 CANCELLED = "eventkit:cancelled"
-"""The channel of notifications that a leased task was cancelled."""
+"""The channel of notifications that a running task was cancelled."""
 
 MOST_COUNTED = 10_000
 """The maximum number that `ReadStats` counts."""
@@ -28,7 +29,7 @@ def task_info(row: tuple[Any, ...], codec: Codec) -> TaskInfo[Any]:
     id, queue, state, stored, key, stored_headers, *others, result = row
     payload, headers = codec.decode_or_wrap(stored, stored_headers)
     value = result and msgspec.json.decode(result)
-    columns = [id, queue, state, payload, key and as_text(key), headers, *others, value]
+    columns = [id, queue, SHOWN_STATES[state], payload, key and as_text(key), headers, *others, value]
     return TaskInfo(*columns)
 
 
@@ -127,16 +128,16 @@ class ReadStats(Read[QueueStats], frozen=True):
 
 def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> QueueStats:
     """Return the numbers; due tasks that were not moved yet are counted apart, and are added here to their states."""
-    scheduled, ready, leased, dead, done, _, due_ready, was_ready, due_dead = counts
-    numbers = [scheduled, max(0, ready + due_ready - was_ready), leased, dead + due_dead, done]
+    scheduled, ready, running, dead, done, _, due_ready, was_ready, due_dead = counts
+    numbers = [scheduled, max(0, ready + due_ready - was_ready), running, dead + due_dead, done]
     approximate = max(*counts, *numbers) > MOST_COUNTED
-    scheduled, ready, leased, dead, done = (min(number, MOST_COUNTED) for number in numbers)
+    scheduled, ready, running, dead, done = (min(number, MOST_COUNTED) for number in numbers)
     seconds = None if age is None else max(0, age) / 1000
-    return QueueStats(scheduled, ready, leased, dead, done, seconds, bool(paused), approximate)
+    return QueueStats(scheduled, ready, running, dead, done, seconds, bool(paused), approximate)
 
 
 class ReadSize(Read[int], frozen=True):
-    """Read the number of scheduled, ready and leased tasks."""
+    """Read the number of scheduled, ready and running tasks."""
 
     queue: str
     decode = first
@@ -150,7 +151,7 @@ class ReadNextDue(Read[datetime | None], frozen=True):
 
 
 class Cancel(Procedure[bool], frozen=True):
-    """Delete a waiting task, or with *running* a leased one, and notify its worker; the key stays reserved."""
+    """Delete a waiting task, or with *running* a running one, and notify its worker; the key stays reserved."""
 
     queue: str
     id: int
@@ -170,7 +171,7 @@ class Cancel(Procedure[bool], frozen=True):
 
 
 class FindToCancel(Operation[None], frozen=True):
-    """Lock a waiting task, or with *running* a leased one; return its ordered key, and whether it is leased."""
+    """Lock a waiting task, or with *running* a running one; return its ordered key, and whether it is running."""
 
     writes: ClassVar[bool] = False
     queue: str
@@ -372,8 +373,8 @@ class ConfigureStream(Operation[None], frozen=True):
 
     topic: str
     given: list[str]
-    retain: int | None = None
-    max_keep: int | None = None
+    keep: int | None = None
+    keep_count: int | None = None
     keep_unconsumed: bool = True
     decode = nothing
 
@@ -384,8 +385,8 @@ class ReadStreamSettings(Read[StreamSettings], frozen=True):
     topic: str
 
     def decode(self, rows: Rows) -> StreamSettings:
-        for retain, max_keep, keep_unconsumed in rows:
-            return StreamSettings(seconds(retain), max_keep, bool(keep_unconsumed))
+        for keep, keep_count, keep_unconsumed in rows:
+            return StreamSettings(seconds(keep), keep_count, bool(keep_unconsumed))
         return StreamSettings()
 
 
@@ -394,8 +395,8 @@ class ConfigureChannel(Operation[None], frozen=True):
 
     channel: str
     given: list[str]
-    retain: int | None = None
-    max_keep: int | None = None
+    keep: int | None = None
+    keep_count: int | None = None
     decode = nothing
 
 
@@ -405,6 +406,6 @@ class ReadChannelSettings(Read[ChannelSettings], frozen=True):
     channel: str
 
     def decode(self, rows: Rows) -> ChannelSettings:
-        for retain, max_keep in rows:
-            return ChannelSettings(seconds(retain), max_keep)
+        for keep, keep_count in rows:
+            return ChannelSettings(seconds(keep), keep_count)
         return ChannelSettings()

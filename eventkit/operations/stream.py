@@ -385,12 +385,12 @@ class Prune(Operation[int], frozen=True):
 
     topic: str
     older_than: int | None
-    max_keep: int | None
+    keep_count: int | None
     keep_unconsumed: bool
 
     def plan(self) -> Plan[int]:
         """Find the last offset to delete, and delete up to it."""
-        [(last,)] = yield FindPrunable(self.topic, self.older_than, self.max_keep, self.keep_unconsumed)
+        [(last,)] = yield FindPrunable(self.topic, self.older_than, self.keep_count, self.keep_unconsumed)
         return (yield from drop_events(self.topic, last))
 
 
@@ -400,7 +400,7 @@ class FindPrunable(Operation[int | None], frozen=True):
     writes: ClassVar[bool] = False
     topic: str
     older_than: int | None
-    max_keep: int | None
+    keep_count: int | None
     keep_unconsumed: bool
     decode = first
 

@@ -63,9 +63,9 @@ class Table:
 
 
 ALL_TABLES = (
-    Table("eventkit_topic", "name pruned_to:integer retain:integer max_keep:integer keep_unconsumed:flag"),
-    Table("eventkit_channel", "name retain:integer max_keep:integer"),
-    Table("eventkit_inbox_settings", "name retain:integer"),
+    Table("eventkit_topic", "name pruned_to:integer keep:integer keep_count:integer keep_unconsumed:flag"),
+    Table("eventkit_channel", "name keep:integer keep_count:integer"),
+    Table("eventkit_inbox_settings", "name keep:integer"),
     Table(
         "eventkit_queue",
         "name paused:flag max_attempts:integer lease:integer retry max_size:integer rate:float burst:float "
@@ -203,7 +203,7 @@ class FindDueQueues(Read[list[str]], frozen=True):
 
 
 class FindStaleTopics(Read[Rows], frozen=True):
-    """Find the topics that may have events to prune: ``topic, retain, max_keep, keep_unconsumed``."""
+    """Find the topics that may have events to prune: ``topic, keep, keep_count, keep_unconsumed``."""
 
     decode = all_rows
 
@@ -212,8 +212,8 @@ class PruneTopic(Operation[int], frozen=True):
     """Delete the topic's first events up to an offset, while its settings are unchanged."""
 
     topic: str
-    retain: int | None
-    max_keep: int | None
+    keep: int | None
+    keep_count: int | None
     keep_unconsumed: bool
     last: int
     limit: int = MOVED_AT_ONCE
@@ -225,7 +225,7 @@ class PruneTopic(Operation[int], frozen=True):
 
 
 class FindStaleChannels(Read[Rows], frozen=True):
-    """Find the channels that may have notifications to prune: ``channel, retain, max_keep``."""
+    """Find the channels that may have notifications to prune: ``channel, keep, keep_count``."""
 
     decode = all_rows
 
@@ -246,15 +246,15 @@ def upkeep() -> Generator[Operation[Any], Any, Maintained]:
     yield from _exhaust(found, "inbox", step("DropSeen", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "staged", step("DropLeftStaged", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "written", step("DropWritten", limit=MOVED_AT_ONCE))
-    for topic, retain, max_keep, keep in (yield FindStaleTopics()):
-        last = yield FindPrunable(topic, retain, max_keep, keep)
+    for topic, keep, keep_count, unconsumed in (yield FindStaleTopics()):
+        last = yield FindPrunable(topic, keep, keep_count, unconsumed)
         if last is not None:
-            yield from _exhaust(found, "events", PruneTopic(topic, retain, max_keep, keep, last))
-    for channel, retain, max_keep in (yield FindStaleChannels()):
-        last = yield FindPrunableNotifications(channel, retain, max_keep)
+            yield from _exhaust(found, "events", PruneTopic(topic, keep, keep_count, unconsumed, last))
+    for channel, keep, keep_count in (yield FindStaleChannels()):
+        last = yield FindPrunableNotifications(channel, keep, keep_count)
         if last is not None:
             prune = step(
-                "PruneChannel", channel=channel, retain=retain, max_keep=max_keep, last=last, limit=MOVED_AT_ONCE
+                "PruneChannel", channel=channel, keep=keep, keep_count=keep_count, last=last, limit=MOVED_AT_ONCE
             )
             yield from _exhaust(found, "notifications", prune)
     return Maintained(**found)

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..arrow import Maker, headers, kafka_headers, moment, repeated, same
+from ..arrow import Maker, headers, kafka_headers, moment, repeated, same, state
 from .options import ReadOptions
 
 Plain = Callable[[Any], Any]
@@ -158,6 +158,7 @@ _KINDS: dict[str, tuple[DataType, Maker]] = {
     "integer": (IntegerType(), same),
     "flag": (BooleanType(), same),
     "moment": (TimestampType(), moment),
+    "state": (TEXT, state),
     "headers": (_HEADERS, headers),
 }
 
@@ -173,9 +174,9 @@ def _columns(text: str) -> Columns:
 
 
 _TASKS = _columns(
-    "id:number! queue! state! payload! key headers:headers priority:integer! attempt:integer! max_attempts:number! "
-    "run_at:moment! enqueued_at:moment! expires_at:moment lease_expires_at:moment worker claimed_at:moment "
-    "finished_at:moment reason error result"
+    "id:number! queue! state:state! payload! key headers:headers priority:integer! attempt:integer! "
+    "max_attempts:number! run_at:moment! enqueued_at:moment! expires_at:moment lease_expires_at:moment "
+    "worker claimed_at:moment finished_at:moment reason error result"
 )
 _TOPIC = Column(TEXT, "", nullable=False)
 

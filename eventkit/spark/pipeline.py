@@ -3,7 +3,7 @@
 A pipeline has a name, under which the database stores its state (``eventkit pipeline list``) and how far it has
 read.  After any interruption it resumes from its checkpoint.
 
-A run of `rollup` takes the events of a topic after the last one that is summed up, to the settled head, which is its
+A run of `rollup` takes the events of a stream after the last one that is summed up, to the settled head, which is its
 watermark: no transaction in progress can publish below it.  It adds their sums, each to the hour in which the event
 was published, and moves the mark, in one transaction.  So a run that is killed has no effect, a repeated one adds
 nothing twice, and no event is too late.
@@ -26,7 +26,7 @@ from ..protocols import Connection
 from ..rollup import HOUR, KINDS, STEPS, Report, reported
 from .options import WRITE, address_of
 from .session import is_sparks, reason_of, session
-from .views import ATTEMPTS, Need, events, find_topic, overtaken
+from .views import ATTEMPTS, Need, events, find_stream, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ class Ran(NamedTuple):
 class Pipeline:
     """A query that reads *source*, and writes the result of *transform* to *sink*, each event once.
 
-    *source* is a topic, or options of the data source ``eventkit``; *sink* is options of the target: those of
+    *source* is a stream, or options of the data source ``eventkit``; *sink* is options of the target: those of
     ``eventkit`` (``{"topic": …}``, ``{"queue": …}``), or of another format (``{"format": "parquet", "path": …}``), or a
     function of each micro-batch and its number, which must write it once however often it is called.  The database is
     at *url*, unless the source names one.  *checkpoint* is a folder for this pipeline alone.
@@ -192,69 +192,69 @@ class _Reporter:
     def _lag(self, position: Any) -> int:
         places = json.loads(position) if isinstance(position, str) else dict(position)
         lag = 0
-        for topic, place in places.items():
-            head = self._connection.execute(ReadExtent(topic)).head
-            lag += self._connection.execute(FindEnd(topic, place["offset"], head, _MOST))[1]
+        for stream, place in places.items():
+            head = self._connection.execute(ReadExtent(stream)).head
+            lag += self._connection.execute(FindEnd(stream, place["offset"], head, _MOST))[1]
         return lag
 
 
 TASKS = "eventkit.tasks"
-"""The topic with the history of tasks."""
+"""The stream with the history of tasks."""
 
 _COLUMNS = frozenset({"offset", "payload", "created_at"})
 _STEP = "queue STRING, kind STRING, wait_ms BIGINT, run_ms BIGINT"
 
 
 class Progress(NamedTuple):
-    """The result of a run for a topic: the number of new *events*, and the *offset* up to which all are summed up.
+    """The result of a run for a stream: the number of new *events*, and the *offset* up to which all are summed up.
 
     Those up to *lost* were pruned, and not archived, before they were summed up; 0 if there are none.
     """
 
-    topic: str
+    stream: str
     events: int
     offset: int
     lost: int
 
 
-def rollup(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> Iterator[Progress]:
-    """Sum up the events since the last run, in all topics or in *topics*, and yield the progress of each."""
+def rollup(spark: "SparkSession", url: str, streams: Iterable[str] | None = None) -> Iterator[Progress]:
+    """Sum up the events since the last run, in all streams or in *streams*, and yield the progress of each."""
     with closing(backend_of(url).connect(url, create=False)) as connection:
         known = connection.execute(ListTopics())
-        chosen = known if topics is None else [find_topic(topic, known) for topic in topics]
-        source = "all topics" if topics is None else ", ".join(chosen)
+        chosen = known if streams is None else [find_stream(stream, known) for stream in streams]
+        source = "all streams" if streams is None else ", ".join(chosen)
         with reported(connection, "rollup", source, "eventkit_rollup") as report:
-            for topic in chosen:
-                done = _advance(spark, connection, url, topic)
+            for stream in chosen:
+                done = _advance(spark, connection, url, stream)
                 report(done.events)
                 yield done
 
 
-def _advance(spark: "SparkSession", connection: Connection, url: str, topic: str) -> Progress:
+def _advance(spark: "SparkSession", connection: Connection, url: str, stream: str) -> Progress:
     for attempt in range(ATTEMPTS):
-        after = connection.execute(ReadMark(f"rollup:{topic}"))
-        extent, archive = connection.execute(ReadExtent(topic)), connection.execute(ReadArchive(topic))
+        after = connection.execute(ReadMark(f"rollup:{stream}"))
+        extent, archive = connection.execute(ReadExtent(stream)), connection.execute(ReadArchive(stream))
         covered = archive.covered if archive else 0
         lost = extent.pruned_to if 0 < after < extent.pruned_to > covered else 0
         last = max(extent.head, covered)
         if last <= after:
-            return Progress(topic, 0, after, 0)
-        found = events(spark, connection, url, topic, Need(_COLUMNS, after, last))
+            return Progress(stream, 0, after, 0)
+        found = events(spark, connection, url, stream, Need(_COLUMNS, after, last))
         try:
-            sums = _sums(found.where(f"offset > {after} AND offset <= {last}"), topic)
+            sums = _sums(found.where(f"offset > {after} AND offset <= {last}"), stream)
         except Exception as error:
             if not is_sparks(error) or not overtaken(error) or attempt == ATTEMPTS - 1:
                 raise
             continue
-        if connection.execute(AddSums(topic, after, last, sums)):
-            return Progress(topic, sum(one.amount for one in sums if one.measure == "events"), last, lost)
+        if connection.execute(AddSums(stream, after, last, sums)):
+            return Progress(stream, sum(one.amount for one in sums if one.measure == "events"), last, lost)
     # Another process has summed up the same events first, each time.
-    return Progress(topic, 0, connection.execute(ReadMark(f"rollup:{topic}")), 0)
+    return Progress(stream, 0, connection.execute(ReadMark(f"rollup:{stream}")), 0)
 
 
-def _sums(frame: "DataFrame", topic: str) -> list[Sum]:
+def _sums(frame: "DataFrame", stream: str) -> list[Sum]:
     measures = [("topic", "topic", "'events'", "1"), ("topic", "topic", "'bytes'", "octet_length(payload)")]
-    if topic == TASKS:
+    if stream == TASKS:
         measures.append(("queue", "step.queue", "step.kind", "1"))
         for latency in ("wait", "run"):
             value = f"step.{latency}_ms"

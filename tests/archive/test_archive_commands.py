@@ -22,12 +22,12 @@ def test_archives_are_written_checked_and_replayed(kit: Any, commands: Commands,
     """Without a name, the command takes all topics with an archive."""
     offsets = publish(kit, 5)
     [came] = commands.json("archive", "orders", "--to", location)
-    assert (came["topic"], came["events"], came["covered"]) == ("orders", 5, offsets[-1])
+    assert (came["stream"], came["events"], came["covered"]) == ("orders", 5, offsets[-1])
     publish(kit, 2)
     [came] = commands.json("archive", "--prune")
     assert (came["events"], came["pruned"]) == (2, 7)
     assert commands.json("archive", "--check")[0]["events"] == 7
-    assert commands.json("replay", "orders", "--to-topic", "again", "--after", offsets[2])["number"] == 4
+    assert commands.json("replay", "orders", "--to-stream", "again", "--after", offsets[2])["number"] == 4
     assert len(published(kit, "again")) == 4
     found = [(one["name"], one["state"]) for one in commands.json("pipeline", "list")]
     assert found == [("archive:orders", "done"), ("replay:orders", "done")]
@@ -49,11 +49,11 @@ def test_an_archive_is_kept_as_the_table_that_was_asked_for(kit: Any, commands: 
 def test_bad_input_is_an_error_of_one_line(kit: Any, commands: Commands, location: Path) -> None:
     """The line names the remedy."""
     publish(kit, 1)
-    assert "pass a TOPIC and --to FOLDER" in commands.refusal(2, "archive")
+    assert "pass a STREAM and --to FOLDER" in commands.refusal(2, "archive")
     assert "did you mean 'orders'" in commands.refusal(2, "archive", "ordres", "--to", location)
     assert "pass the folder" in commands.refusal(2, "archive", "orders")
     assert "need --prune" in commands.refusal(2, "archive", "orders", "--older-than", "1d")
-    assert "--to-topic TOPIC or --to-queue" in commands.refusal(2, "replay", "orders")
+    assert "--to-stream STREAM or --to-queue" in commands.refusal(2, "replay", "orders")
     assert "has no archive" in commands.refusal(2, "replay", "orders", "--to-queue", "q")
     assert "has no archive" in commands.refusal(2, "archive", "orders", "--check")
     assert "no pipeline 'p'" in commands.refusal(1, "pipeline", "remove", "p", "--yes")

@@ -73,7 +73,7 @@ def test_each_day_has_files_of_its_own(kit: Any, url: str, location: Path, monke
 @proves("D11")
 def test_a_stream_that_is_empty_is_archived(kit: Any, url: str, location: Path) -> None:
     """Later events follow."""
-    kit.stream("orders").configure(retain=timedelta(days=9))
+    kit.stream("orders").configure(keep=timedelta(days=9))
     assert archive.archive(url, "orders", to=location)[2:] == (0, 0, 0, 0, 0)
     publish(kit, 3)
     assert archive.archive(url, "orders").events == 3
@@ -104,7 +104,7 @@ def test_of_two_archivers_the_later_one_goes_on(kit: Any, url: str, location: Pa
     later = ArchiveLease(kit._connection, "orders", location, None)
     read = kit._connection.execute(ReadPosition("orders", 0))
     for operation in (lambda: earlier.extend(9, [], read), lambda: earlier.swap([], [])):
-        with pytest.raises(EventkitError, match="another process has begun to archive topic 'orders'"):
+        with pytest.raises(EventkitError, match="another process has begun to archive stream 'orders'"):
             operation()
     later.extend(1, [], read)
 
@@ -156,7 +156,7 @@ def test_prune_drops_what_is_archived_and_nothing_else(kit: Any, url: str, locat
     assert published(kit) == []
     assert [row[0] for row in archived(kit, location)] == offsets
     publish(kit, 2)
-    assert stream.prune(max_keep=0) == 0
+    assert stream.prune(keep_count=0) == 0
 
 
 @proves("D13")
@@ -179,7 +179,7 @@ def test_events_pruned_before_they_were_archived_are_an_error(kit: Any, url: str
     publish(kit, 3)
     archive.archive(url, "orders", to=location)
     lost = publish(kit, 3)
-    kit.stream("orders").prune(max_keep=1, keep_unconsumed=False)
+    kit.stream("orders").prune(keep_count=1, keep_unconsumed=False)
     with pytest.raises(Truncated) as caught:
         archive.archive(url, "orders")
     assert (caught.value.first, caught.value.last) == (lost[0], lost[1])
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_whole_is_noticed(kit: Any, url: str, location: Path,
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 0x01
         path.write_bytes(content)
-    for reading in (lambda: archive.check(url, "orders"), lambda: archive.replay(url, "orders", to_topic="again")):
+    for reading in (lambda: archive.check(url, "orders"), lambda: archive.replay(url, "orders", to_stream="again")):
         with pytest.raises(EventkitError, match=r"topic=orders/date=.*parquet of the archive in"):
             reading()
     if damage != "rotten":
@@ -261,7 +261,7 @@ def test_bad_input_is_an_error_of_one_line(kit: Any, url: str, location: Path, t
     for error, match, call in (
         (
             ValueError,
-            "there is no topic 'ordres': did you mean 'orders'",
+            "there is no stream 'ordres': did you mean 'orders'",
             lambda: archive.archive(url, "ordres", to=location),
         ),
         (ValueError, "has no archive yet: pass the folder", lambda: archive.archive(url, "orders")),
@@ -278,7 +278,7 @@ def test_bad_input_is_an_error_of_one_line(kit: Any, url: str, location: Path, t
             lambda: archive.archive(url, "orders", to="ftp://host/lake"),
         ),
         (ValueError, "has no archive: eventkit archive makes one", lambda: archive.replay(url, "orders", to_queue="q")),
-        (ValueError, "pass a target: to_topic=", lambda: archive.replay(url, "orders")),
+        (ValueError, "pass a target: to_stream=", lambda: archive.replay(url, "orders")),
     ):
         with pytest.raises(error, match=match) as caught:
             call()

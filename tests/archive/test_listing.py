@@ -170,7 +170,7 @@ def test_any_name_of_a_topic_works_or_is_refused(kit: Any, url: str, location: P
     else:
         archive.archive(url, "a/b é#?", to=location, format=format)
         assert listed(location, format, "a/b é#?") == published(kit, "a/b é#?")
-    kit.stream("orders").configure(retain=timedelta(days=9))
+    kit.stream("orders").configure(keep=timedelta(days=9))
     archive.archive(url, "orders", to=location, format=format)
     assert listed(location, format) == []
 

@@ -65,7 +65,7 @@ def test_an_archive_does_there_what_it_does_in_a_folder(
     assert archive.archive(url, "orders", prune=True)[2:6] == (50, 1, 0, 100)
     assert orders.read() == []
     assert archive.check(url, "orders").events == 100
-    assert archive.replay(url, "orders", to_topic="again").events == 100
+    assert archive.replay(url, "orders", to_stream="again").events == 100
     assert [row[1:4] for row in published(kit, "again")] == [row[1:4] for row in expected]
     if format != "parquet":
         assert listed(endpoint, location, format) == [(row[0], row[2]) for row in expected]

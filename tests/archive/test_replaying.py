@@ -26,10 +26,10 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
     before = [row[1:4] for row in published(kit)]
     archive.archive(url, "orders", to=location, prune=True)
     assert published(kit) == []
-    assert archive.replay(url, "orders", to_topic="again") == (30, None, False)
+    assert archive.replay(url, "orders", to_stream="again") == (30, None, False)
     assert [row[1:4] for row in published(kit, "again")] == before
     assert archive.replay(url, "orders", to_queue="jobs").events == 30
-    tasks = kit.queue("jobs").list(limit=100)
+    tasks = kit.queue("jobs").tasks(limit=100)
     assert [(task.payload, task.headers, task.key) for task in tasks] == [
         ({"n": n}, {"trace": str(n)} if n % 2 else {}, None) for n in range(30)
     ]
@@ -41,12 +41,12 @@ def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> N
     offsets = publish(kit, 30)
     archive.archive(url, "orders", to=location)
     for _ in range(2):
-        archive.replay(url, "orders", to_topic="again", dedup=True, last=offsets[19])
-    archive.replay(url, "orders", to_topic="again", dedup=True, after=offsets[9])
+        archive.replay(url, "orders", to_stream="again", dedup=True, last=offsets[19])
+    archive.replay(url, "orders", to_stream="again", dedup=True, after=offsets[9])
     assert [row[2] for row in published(kit, "again")] == [row[2] for row in published(kit)]
     for _ in range(2):
         archive.replay(url, "orders", to_queue="jobs", dedup=True)
-        archive.replay(url, "orders", to_topic="twice")
+        archive.replay(url, "orders", to_stream="twice")
     assert kit.queue("jobs").size() == 30
     assert len(published(kit, "twice")) == 60
 
@@ -56,14 +56,14 @@ def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None
     """A repeated call with the id writes nothing, also when the archive has grown; another id is another replay."""
     publish(kit, 30)
     archive.archive(url, "orders", to=location)
-    assert archive.replay(url, "orders", to_topic="again", id="may") == (30, None, False)
+    assert archive.replay(url, "orders", to_stream="again", id="may") == (30, None, False)
     publish(kit, 1)
     archive.archive(url, "orders")
-    assert archive.replay(url, "orders", to_topic="again", id="may") == (0, None, True)
-    assert archive.replay(url, "orders", to_topic="again", id="may", rate=1.0) == (0, None, True)
+    assert archive.replay(url, "orders", to_stream="again", id="may") == (0, None, True)
+    assert archive.replay(url, "orders", to_stream="again", id="may", rate=1.0) == (0, None, True)
     assert len(published(kit, "again")) == 30
     assert archive.replay(url, "orders", to_queue="jobs", id="may").events == 31
-    assert archive.replay(url, "orders", to_topic="again", id="june").events == 31
+    assert archive.replay(url, "orders", to_stream="again", id="june").events == 31
 
 
 @proves("D14")
@@ -86,7 +86,7 @@ def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -
         ]
     ):
         topic = f"again-{number}"
-        assert archive.replay(url, "orders", to_topic=topic, **given).events == len(expected)
+        assert archive.replay(url, "orders", to_stream=topic, **given).events == len(expected)
         assert [row[1:4] for row in published(kit, topic)] == [rows[offset][1:4] for offset in expected]
 
 
@@ -101,7 +101,7 @@ def test_of_two_replays_that_are_the_same_one_goes_on(
 
     def run(_: int) -> bool:
         with suppress(EventkitError):
-            archive.replay(url, "orders", to_topic="again", rate=200)
+            archive.replay(url, "orders", to_stream="again", rate=200)
             return True
         return False
 
@@ -117,7 +117,7 @@ def test_a_rate_is_kept(kit: Any, url: str, location: Path) -> None:
     publish(kit, 40)
     archive.archive(url, "orders", to=location)
     began = time.monotonic()
-    archive.replay(url, "orders", to_topic="again", rate=50)
+    archive.replay(url, "orders", to_stream="again", rate=50)
     assert time.monotonic() - began >= 0.7
 
 

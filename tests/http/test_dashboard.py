@@ -103,13 +103,13 @@ def test_tasks_and_events_are_found(browser: Browser, filled: dict[str, Any]) ->
     first, second = (browser.get(f"/dashboard/queue?name=emails&skip={skip}") for skip in (0, 50))
     assert re.findall(r"user (\d+)", first + second) == [str(number) for number in range(6, 60)]
     offsets = filled["stream"]
-    page = browser.get("/dashboard/stream?topic=orders&key=customer+3")
+    page = browser.get("/dashboard/stream?stream=orders&key=customer+3")
     assert [int(found) for found in re.findall(r"&#34;order&#34;:(\d+)", page)] == list(range(66, 0, -7))
-    page = browser.get(f"/dashboard/stream?topic=orders&before={offsets[3]}")
+    page = browser.get(f"/dashboard/stream?stream=orders&before={offsets[3]}")
     assert [int(found) for found in re.findall(r"&#34;order&#34;:(\d+)", page)] == [2, 1, 0]
-    page = browser.get("/dashboard/stream?topic=orders&at=2001-01-01T00:00")
+    page = browser.get("/dashboard/stream?stream=orders&at=2001-01-01T00:00")
     assert [int(found) for found in re.findall(r"&#34;order&#34;:(\d+)", page)] == list(range(49, -1, -1))
-    browser.get("/dashboard/stream?topic=orders&at=yesterday", 422)
+    browser.get("/dashboard/stream?stream=orders&at=yesterday", 422)
 
 
 @proves("E12")
@@ -124,7 +124,7 @@ def test_what_others_wrote_is_text(browser: Browser, filled: dict[str, Any]) -> 
         f"/dashboard/queue?{urlencode({'name': name, 'key': HOSTILE})}",
         "/dashboard/dead?queue=emails",
         "/dashboard/streams",
-        f"/dashboard/stream?{urlencode({'topic': name, 'key': HOSTILE})}",
+        f"/dashboard/stream?{urlencode({'stream': name, 'key': HOSTILE})}",
         "/dashboard/schedules",
         "/dashboard/workers",
         "/dashboard/locks",

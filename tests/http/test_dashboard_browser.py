@@ -131,7 +131,7 @@ def test_every_page_in_either_light_and_on_a_telephone(chromium: Any, served: St
         "/dashboard/queue?name=emails",
         "/dashboard/dead",
         "/dashboard/streams",
-        "/dashboard/stream?topic=orders",
+        "/dashboard/stream?stream=orders",
         "/dashboard/schedules",
         "/dashboard/workers",
         "/dashboard/locks",

@@ -39,13 +39,13 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
     assert served("GET", consumer).json() == {"offset": 0}
     assert served("POST", f"{consumer}/ack", json={"offset": offsets[1]}).json() == {"moved": True}
     assert served("POST", f"{consumer}/ack", json={"offset": offsets[0]}).json() == {"moved": False}
-    assert served("POST", "/streams/s/prune", json={"max_keep": 0}).json() == {"count": 2}
+    assert served("POST", "/streams/s/prune", json={"keep_count": 0}).json() == {"count": 2}
     gone = served("GET", "/streams/s/events?after=1")
     assert (gone.status_code, gone.json()["code"]) == (410, "truncated") if offsets[0] <= 1 else (200, "")
     assert served("POST", f"{consumer}/seek", json={"offset": 0}).json() == {"offset": 0}
     assert [one["name"] for one in served("GET", "/streams/s/consumers").json()] == ["search"]
-    changed = served("PATCH", "/streams/s", json={"retain": 60}).json()
-    assert (changed["settings"]["retain"], changed["head"]) == (60, offsets[-1])
+    changed = served("PATCH", "/streams/s", json={"keep": 60}).json()
+    assert (changed["settings"]["keep"], changed["head"]) == (60, offsets[-1])
     assert list(served("GET", "/streams").json()) == ["eventkit.audit", "s"]
 
 
@@ -269,11 +269,11 @@ def test_a_name_that_no_database_has_is_refused(served: Served) -> None:
         "dead?queue",
         "task?id=1&queue",
         "queue?name=q&find",
-        "stream?topic",
-        "event?offset=1&topic",
+        "stream?stream",
+        "event?offset=1&stream",
     ):
         assert served("GET", f"/dashboard/{page}=%00").status_code < 500, page
     for name in ("key", "at", "before", "state", "after"):
-        for page in ("stream?topic=s", "queue?name=q"):
+        for page in ("stream?stream=s", "queue?name=q"):
             assert served("GET", f"/dashboard/{page}&{name}=%00").status_code < 500, (page, name)
     assert asked > 50

@@ -54,7 +54,7 @@ def test_metrics_say_what_there_is(served: Served) -> None:
     lines = answer.text.splitlines()
     for line in (
         'eventkit_queue_tasks{queue="jobs",state="ready"} 3',
-        'eventkit_queue_tasks{queue="jobs",state="leased"} 1',
+        'eventkit_queue_tasks{queue="jobs",state="running"} 1',
         'eventkit_queue_tasks{queue="jobs",state="dead"} 1',
         'eventkit_queue_paused{queue="paused"} 1',
         'eventkit_queue_paused{queue="jobs"} 0',

@@ -147,8 +147,8 @@ def test_two_schemas_are_strangers(url: str) -> None:
         theirs.queue("q").pause()
         ours.queue("q").enqueue("more")
         advance(theirs, 3600)
-        assert [info.state for info in ours.queue("q").list()] == ["leased", "ready"]
-        theirs.stream("t").prune(max_keep=0)
+        assert [info.state for info in ours.queue("q").tasks()] == ["running", "ready"]
+        theirs.stream("t").prune(keep_count=0)
         assert [event.payload for event in ours.stream("t").read()] == ["ours"]
         ours.channel("c").notify("ours")
         assert listening.result(60) == "ours"

@@ -202,7 +202,7 @@ def test_nothing_there(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 def test_what_was_pruned(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """Pruned offsets raise an error, unless an option permits them."""
     orders = kit.stream("orders").publish_many(list(range(10)))
-    kit.stream("orders").prune(max_keep=4)
+    kit.stream("orders").prune(keep_count=4)
     assert offsets(read(spark, url, topic="orders")) == orders[6:]
     gone = (
         f"offsets {orders[2]} to {orders[5]} of 'orders' .* are pruned, and {orders[6]} to {orders[9]} are there: set"

@@ -24,7 +24,7 @@ QUERIES = {
         [0, "{n}"],
     ],
     "SELECT 1": [[1]],
-    "SELECT count(*) FROM ordres": "there is no topic 'ordres': did you mean 'orders'?",
+    "SELECT count(*) FROM ordres": "there is no stream 'ordres': did you mean 'orders'?",
     "DROP TABLE orders": "must begin with SELECT or WITH, and cannot change data",
 }
 

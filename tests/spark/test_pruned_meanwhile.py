@@ -25,7 +25,7 @@ def test_events_pruned_before_they_are_read_are_an_error(kit: eventkit.EventKit,
     offsets = stream.publish_many(range(6))
 
     def prune() -> None:
-        stream.prune(max_keep=2, keep_unconsumed=False)
+        stream.prune(keep_count=2, keep_unconsumed=False)
 
     with pytest.raises(ValueError, match=f"offsets 1 to {offsets[3]} of 'orders' were to be read and are pruned: set"):
         read(url, prune)

@@ -175,7 +175,7 @@ def test_names_of_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("SELECT * FROM ordres", "there is no topic 'ordres': did you mean 'orders'?"),
+        ("SELECT * FROM ordres", "there is no stream 'ordres': did you mean 'orders'?"),
         ("SELECT * FROM eventkit.tasks", "in backticks, as in `eventkit.tasks`"),
         ("SELECT keey FROM orders", "did you mean one of `key`"),
         ("SELECT count(*) FROM orders WHERE payload:n > 5", "as in payload:total::double"),

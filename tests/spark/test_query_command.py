@@ -53,10 +53,10 @@ def test_statements_one_after_the_other(commands: Commands, monkeypatch: pytest.
 
 def test_refusals(commands: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An error is one line with the remedy."""
-    assert "there is no topic 'ordres'" in commands.refusal(2, "query", "SELECT * FROM ordres")
+    assert "there is no stream 'ordres'" in commands.refusal(2, "query", "SELECT * FROM ordres")
     assert "cannot be cast" in commands.refusal(1, "query", "SELECT CAST(payload:to AS INT) FROM orders")
     assert "needs a statement" in commands.refusal(2, "query", "-o", "x.csv")
-    assert "there is no topic 'ordres'" in commands.refusal(2, "rollup", "ordres")
+    assert "there is no stream 'ordres'" in commands.refusal(2, "rollup", "ordres")
     assert "cannot write" in commands.refusal(2, "report", "-o", tmp_path / "no" / "where.html")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     for command in (["query", SQL], ["rollup"]):
@@ -73,8 +73,8 @@ def test_rollup_and_report(commands: Commands, tmp_path: Path) -> None:
     assert sorted(ran.err.splitlines()) == summed
     topics: dict[str, int] = {}
     for one in json.loads(ran.out):
-        if "topic" in one:
-            topics[one["topic"]] = topics.get(one["topic"], 0) + one["events"]
+        if "stream" in one:
+            topics[one["stream"]] = topics.get(one["stream"], 0) + one["events"]
     assert topics == {"orders": 3, "eventkit.tasks": 4}
     [queue] = [one for one in json.loads(ran.out) if "queue" in one]
     assert (queue["enqueued"], queue["succeeded"], queue["failure_rate"]) == (2, 1, 0)

@@ -89,7 +89,7 @@ def test_checkpoints(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Pat
     message = refusal(Query(spark, tmp_path, url, topic="payments", **earliest).run)
     assert "the checkpoint is at an offset of 'orders', which is not read any more: name it in subscribe" in message
     lost = stream.publish_many([3, 4, 5])
-    stream.prune(max_keep=1)
+    stream.prune(keep_count=1)
     message = refusal(Query(spark, tmp_path, url, topic="orders", **earliest).run)
     reason = (
         f"offsets {first + 2} to {lost[1]} of 'orders' were to be read and are pruned, and {lost[2]} to {lost[2]} are"

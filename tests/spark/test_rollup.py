@@ -36,8 +36,8 @@ def counted(events: list[Any]) -> Counter[tuple[Any, ...]]:
     count: Counter[tuple[Any, ...]] = Counter()
     for event in events:
         hour = int(event.created_at.timestamp()) * 1000 // HOUR * HOUR
-        count["topic", event.topic, hour, "events"] += 1
-        if event.topic == "eventkit.tasks":
+        count["topic", event.stream, hour, "events"] += 1
+        if event.stream == "eventkit.tasks":
             count["queue", event.payload["queue"], hour, event.payload["kind"]] += 1
     return count
 
@@ -69,7 +69,7 @@ def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, u
     before = everything(kit)
     archive(url, "orders", to=tmp_path, prune=True)
     assert kit.stream("orders").read() == []
-    first = {one.topic: one for one in rollup(spark, url)}
+    first = {one.stream: one for one in rollup(spark, url)}
     assert (first["orders"].events, first["eventkit.tasks"].events) == (50, len(before) - 50)
     assert sums(kit) == counted(before)
     assert [(one.name, one.lag) for one in kit.stream("orders").consumers() if one.name == "rollup"] == [("rollup", 0)]
@@ -83,7 +83,7 @@ def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, u
     assert sums(kit) == counted(before) + counted(late)
     assert [one.events for one in rollup(spark, url)] == [0, 0]
     assert sums(kit) == counted(before) + counted(late)
-    with pytest.raises(ValueError, match="there is no topic 'odrers'"):
+    with pytest.raises(ValueError, match="there is no stream 'odrers'"):
         list(rollup(spark, url, ["odrers"]))
 
 
@@ -172,6 +172,6 @@ def test_lost_events_are_reported(spark: Any, kit: eventkit.EventKit, url: str) 
     kit.stream("orders").publish(1)
     list(rollup(spark, url))
     lost = [kit.stream("orders").publish(n) for n in range(3)]
-    kit.stream("orders").prune(max_keep=1, keep_unconsumed=False)
+    kit.stream("orders").prune(keep_count=1, keep_unconsumed=False)
     [done] = rollup(spark, url)
     assert (done.events, done.lost) == (1, lost[1])

@@ -28,7 +28,7 @@ def outboxes(kit: EventKit) -> None:
     assert_type(outbox.queue, TaskQueue[Email])
     assert_type(outbox.queue.dead(), list[TaskInfo[Email]])
     assert_type(kit.inbox("billing").prune(older_than=timedelta(days=1)), int)
-    assert_type(kit.inbox("billing").configure(retain=None), None)
+    assert_type(kit.inbox("billing").configure(keep=None), None)
     assert_type(kit.inbox("billing").settings(), InboxSettings)
 
 
@@ -40,7 +40,7 @@ async def async_outboxes(kit: AsyncEventKit) -> None:
     async with kit.transaction() as tx:
         assert_type(await outbox.add(tx, Email("ann@example.com")), str)
         assert_type(await kit.inbox("billing").once("id", tx), bool)
-    assert_type(await kit.inbox("billing").configure(retain=60), None)
+    assert_type(await kit.inbox("billing").configure(keep=60), None)
     assert_type(await kit.inbox("billing").settings(), InboxSettings)
     assert_type(await outbox.stats(), OutboxStats)
     assert_type(outbox.queue, AsyncTaskQueue[Email])

@@ -22,7 +22,7 @@ from eventkit.protocols import AsyncSubscription, Subscription
 
 
 def streams(orders: EventStream[Order]) -> None:
-    assert_type(orders.topic, str)
+    assert_type(orders.name, str)
     assert_type(orders.publish(Order(42), key="42", headers={"a": "b"}, dedup="x", tx=None), int)
     assert_type(orders.publish_many([Order(42), NewEvent(Order(43), key="43")]), list[int])
     assert_type(orders.read(after=0, limit=10), list[Event[Order]])
@@ -35,10 +35,10 @@ def streams(orders: EventStream[Order]) -> None:
     assert_type(orders.head(), int)
     assert_type(orders.offset_at(datetime.now(UTC)), int)
     assert_type(orders.consumers(), list[Consumer])
-    assert_type(orders.prune(older_than=timedelta(days=7), max_keep=100), int)
-    orders.configure(retain=timedelta(days=7), max_keep=None, keep_unconsumed=False)
+    assert_type(orders.prune(older_than=timedelta(days=7), keep_count=100), int)
+    orders.configure(keep=timedelta(days=7), keep_count=None, keep_unconsumed=False)
     assert_type(orders.settings(), StreamSettings)
-    assert_type(orders.settings().retain, float | None)
+    assert_type(orders.settings().keep, float | None)
     with orders.subscribe("search") as events:
         for event in events:
             assert_type(event, Event[Order])
@@ -50,13 +50,13 @@ def channels(alerts: NotificationChannel[Alert]) -> None:
     assert_type(alerts.listen(start="earliest"), Subscription[Notification[Alert]])
     assert_type(iter(alerts.listen()), Generator[Notification[Alert]])
     assert_type(next(alerts.listen()).payload, Alert)
-    assert_type(alerts.prune(max_keep=10), int)
-    assert_type(alerts.configure(retain=None, max_keep=10), None)
+    assert_type(alerts.prune(keep_count=10), int)
+    assert_type(alerts.configure(keep=None, keep_count=10), None)
     assert_type(alerts.settings(), ChannelSettings)
 
 
 async def async_streams(orders: AsyncEventStream[Order]) -> None:
-    assert_type(orders.topic, str)
+    assert_type(orders.name, str)
     assert_type(await orders.publish(Order(42), key="42", headers={"a": "b"}, dedup="x", tx=None), int)
     assert_type(await orders.publish_many([Order(42), NewEvent(Order(43), key="43")]), list[int])
     assert_type(await orders.read(after=0, limit=10), list[Event[Order]])
@@ -68,8 +68,8 @@ async def async_streams(orders: AsyncEventStream[Order]) -> None:
     assert_type(await orders.head(), int)
     assert_type(await orders.offset_at(datetime.now(UTC)), int)
     assert_type(await orders.consumers(), list[Consumer])
-    assert_type(await orders.prune(older_than=timedelta(days=7), max_keep=100), int)
-    assert_type(await orders.configure(retain=60, max_keep=None), None)
+    assert_type(await orders.prune(older_than=timedelta(days=7), keep_count=100), int)
+    assert_type(await orders.configure(keep=60, keep_count=None), None)
     assert_type(await orders.settings(), StreamSettings)
     async with orders.subscribe("search") as events:
         async for event in events:
@@ -82,6 +82,6 @@ async def async_channels(alerts: AsyncNotificationChannel[Alert]) -> None:
     assert_type(alerts.listen(), AsyncSubscription[Notification[Alert]])
     assert_type(await alerts.listen(), AsyncSubscription[Notification[Alert]])
     assert_type((await anext(alerts.listen())).payload, Alert)
-    assert_type(await alerts.prune(max_keep=10), int)
-    assert_type(await alerts.configure(retain=None, max_keep=10), None)
+    assert_type(await alerts.prune(keep_count=10), int)
+    assert_type(await alerts.configure(keep=None, keep_count=10), None)
     assert_type(await alerts.settings(), ChannelSettings)

@@ -392,7 +392,7 @@ CREATE OR REPLACE FUNCTION eventkit_stats(queue text) RETURNS json
 LANGUAGE sql VOLATILE
 AS $$
     SELECT json_build_object(
-        'scheduled', least(c.scheduled, most), 'ready', least(n.ready, most), 'leased', least(c.leased, most),
+        'scheduled', least(c.scheduled, most), 'ready', least(n.ready, most), 'running', least(c.leased, most),
         'dead', least(n.dead, most), 'done', least(c.done, most),
         'oldest_ready_age', CASE WHEN c.age IS NOT NULL THEN greatest(0, c.age) / 1000.0::double precision END,
         'paused', c.paused,

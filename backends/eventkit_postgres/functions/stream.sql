@@ -39,13 +39,13 @@ END
 $$
 
 CREATE OR REPLACE FUNCTION eventkit_publish(
-    topic text, payload json, key text DEFAULT NULL, headers json DEFAULT NULL, dedup text DEFAULT NULL
+    stream text, payload json, key text DEFAULT NULL, headers json DEFAULT NULL, dedup text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
     RETURN eventkit_append(
-        eventkit_check_name('topic', $1), eventkit_check_payload($2),
+        eventkit_check_name('stream', $1), eventkit_check_payload($2),
         CASE WHEN $3 IS NOT NULL THEN eventkit_check_name('key', $3, 1000) END, eventkit_check_headers($4),
         CASE WHEN $5 IS NOT NULL THEN eventkit_check_name('key', $5, 1000) END
     );
@@ -166,11 +166,11 @@ BEGIN
 END
 $$
 
-CREATE OR REPLACE FUNCTION eventkit_read(topic text, after bigint DEFAULT 0, "limit" bigint DEFAULT 1000) RETURNS json
+CREATE OR REPLACE FUNCTION eventkit_read(stream text, after bigint DEFAULT 0, "limit" bigint DEFAULT 1000) RETURNS json
 LANGUAGE plpgsql VOLATILE
 AS $$
 DECLARE
-    name text := eventkit_check_name('topic', $1);
+    name text := eventkit_check_name('stream', $1);
     start bigint := eventkit_check_count('after', coalesce($2, 0), 0);
     most bigint := eventkit_check_count('limit', coalesce($3, 1000), 1);
     first bigint;
@@ -180,7 +180,7 @@ BEGIN
     SELECT
         min(e.id),
         coalesce(json_agg(json_build_object(
-            'offset', e.id, 'topic', name, 'key', e.key, 'payload', e.payload::json,
+            'offset', e.id, 'stream', name, 'key', e.key, 'payload', e.payload::json,
             'headers', coalesce(e.headers::json, '{}'), 'created_ms', e.created_ms
         ) ORDER BY e.id), '[]')
     INTO first, events
@@ -189,7 +189,7 @@ BEGIN
         SELECT t.pruned_to INTO pruned FROM eventkit_topic AS t WHERE t.name = $1;
         IF pruned > start THEN
             RAISE EXCEPTION
-                'the events % to % of topic % were pruned before they were read: read on after %',
+                'the events % to % of stream % were pruned before they were read: read on after %',
                 start + 1, pruned, quote_literal($1), pruned
             USING ERRCODE = 'no_data_found';
         END IF;
@@ -199,7 +199,7 @@ END
 $$
 
 COMMENT ON FUNCTION eventkit_read IS
-    'Returns the events of a topic after an offset, in order: an array of objects.'
+    'Returns the events of a stream after an offset, in order: an array of objects.'
 
 CREATE OR REPLACE FUNCTION eventkit_move_offset(topic text, consumer text, "offset" bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE
@@ -215,11 +215,11 @@ BEGIN
 END
 $$
 
-CREATE OR REPLACE FUNCTION eventkit_save_offset(topic text, consumer text, "offset" bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_save_offset(stream text, consumer text, "offset" bigint) RETURNS boolean
 LANGUAGE sql VOLATILE
 AS $$
     SELECT eventkit_move_offset(
-        eventkit_check_name('topic', $1), eventkit_check_name('consumer', $2), eventkit_check_count('offset', $3, 0)
+        eventkit_check_name('stream', $1), eventkit_check_name('consumer', $2), eventkit_check_count('offset', $3, 0)
     )
 $$
 

@@ -4,7 +4,7 @@ A page is a function of `pages`.  It returns values, which `render` shows in the
 all values, and the content security policy permits no script except `static/dashboard.js`, which reloads the page on
 signals of `pages.live`.  Changes are forms of `actions`, which need the right ``admin`` and a CSRF token.
 
-Names of queues and topics may contain any character, so they are in the query and not in the path.
+Names of queues and streams may contain any character, so they are in the query and not in the path.
 """
 
 import re

@@ -17,11 +17,11 @@ from ... import checks
 from ...errors import Truncated, Unavailable
 from ...operations.admin import BrowseDead, BrowseEvents, BrowseTasks, FindTask, FindTasksOfKey, ReadHistory
 from ..routing import HTTPRequest, Refusal
-from ..service import FRESH, STATES, Sample, Service, ServiceContext
+from ..service import FRESH, Sample, Service, ServiceContext
 from ..streams import Heartbeat
 from . import VIEWER, actions, error_page, may_act, number, render, setting, span, static
 
-SHOWN = 12  # The maximum number of queues, topics and schedules of the overview; the busiest come first.
+SHOWN = 12  # The maximum number of queues, streams and schedules of the overview; the busiest come first.
 AT_ONCE = 50  # Rows per page.
 FURTHEST = 10_000  # The maximum number of rows that may be skipped; operators find older tasks by id or key.
 STEPS = 500  # The maximum number of steps shown of a history.
@@ -116,8 +116,8 @@ def _rows(tasks: Sequence[Any], skip: int, further: bool = True) -> Shown:
 async def overview(view: View) -> Shown:
     sample = await view.service.watch.sample()
     seen = sample.overview
-    queues = sorted(seen.queues.items(), key=lambda item: -(item[1].ready + item[1].leased + item[1].dead))
-    topics = sorted(seen.topics.items(), key=lambda item: -sample.lags[item[0]])
+    queues = sorted(seen.queues.items(), key=lambda item: -(item[1].ready + item[1].running + item[1].dead))
+    streams = sorted(seen.streams.items(), key=lambda item: -sample.lags[item[0]])
     due = sorted(seen.schedules.items(), key=lambda item: (item[1].next_ms is None, item[1].next_ms or 0))
     return {
         "concerns": list(_concerns(sample)),
@@ -126,8 +126,8 @@ async def overview(view: View) -> Shown:
         "alive": len(sample.alive),
         "queues": queues[:SHOWN],
         "more_queues": max(0, len(queues) - SHOWN),
-        "topics": topics[:SHOWN],
-        "more_topics": max(0, len(topics) - SHOWN),
+        "streams": streams[:SHOWN],
+        "more_streams": max(0, len(streams) - SHOWN),
         "schedules": due[:SHOWN],
         "more_schedules": max(0, len(due) - SHOWN),
         "trend": view.trend("totals"),
@@ -168,11 +168,11 @@ def _concerns(sample: Sample) -> Iterator[Concern]:
         for name, age in late.items():
             text = f"the oldest task of {name} has waited {span(age)}"
             yield Concern("warn", text, "/dashboard/queue", {"name": name})
-    for topic, stream in seen.topics.items():
+    for name, stream in seen.streams.items():
         for consumer in stream.consumers:
             if consumer.lag >= _BEHIND:
-                text = f"{consumer.name} is {number(consumer.lag)} events behind on {topic}"
-                yield Concern("warn", text, "/dashboard/stream", {"topic": topic})
+                text = f"{consumer.name} is {number(consumer.lag)} events behind on {name}"
+                yield Concern("warn", text, "/dashboard/stream", {"stream": name})
     for worker in sample.workers:
         if not worker.alive and worker.seen_ms is not None:
             text = f"worker {worker.name} was last seen {span(now - worker.seen_ms / 1000)} ago"
@@ -197,7 +197,7 @@ async def schedules(view: View) -> Shown:
 @page("/dashboard/workers", "Workers")
 async def workers(view: View) -> Shown:
     sample = await view.service.watch.sample()
-    return {"workers": sample.workers, "running": view.trend("totals")("running")}
+    return {"workers": sample.workers, "running": view.trend("totals")("busy")}
 
 
 @page("/dashboard/locks", "Locks and limits")
@@ -219,15 +219,15 @@ async def queue(view: View) -> Shown:
     """Show a queue: statistics, settings, and its tasks in a state or with a key."""
     service, name, search = view.service, view.named("name"), view.text("key")
     state, skip = view.text("state", "ready"), _skipped(view)
-    if state not in STATES:
-        raise Refusal(422, "invalid", f"unknown state {state}: use {', '.join(STATES)}")
+    if state not in checks.STATES:
+        raise Refusal(422, "invalid", f"unknown state {state}: use {', '.join(checks.STATES)}")
     if search:
         tasks = await service.execute(FindTasksOfKey(name, checks.key(search), AT_ONCE))
         id = _whole(search)
         if id is not None and id not in {task.id for task in tasks}:
             tasks += await service.execute(FindTask(name, id))
     else:
-        tasks = await service.execute(BrowseTasks(name, state, AT_ONCE + 1, skip))
+        tasks = await service.execute(BrowseTasks(name, checks.state(state), AT_ONCE + 1, skip))
     settings = msgspec.structs.asdict(await service.kit.queue(name).settings())
     return {
         "title": name,
@@ -235,7 +235,7 @@ async def queue(view: View) -> Shown:
         "stats": await service.kit.queue(name).stats(),
         "settings": [(what, setting(what, value)) for what, value in settings.items() if value is not None],
         "state": state,
-        "states": STATES,
+        "states": list(checks.STATES),
         "search": search,
         "ready": view.trend("ready")(name),
         **_rows(tasks, skip, not search),
@@ -304,16 +304,16 @@ async def task(view: View) -> Shown:
 @page("/dashboard/streams", "Streams")
 async def streams(view: View) -> Shown:
     sample = await view.service.watch.sample()
-    return {"topics": sample.overview.topics.items(), "behind": view.trend("lag")}
+    return {"streams": sample.overview.streams.items(), "behind": view.trend("lag")}
 
 
 @page("/dashboard/stream", "Stream")
 async def stream(view: View) -> Shown:
     """Show a stream: its consumers, and its latest events, those of a key, or those from a time or offset."""
-    topic, key, before, at = view.named("topic"), view.text("key") or None, view.whole("before"), view.text("at")
+    stream, key, before, at = view.named("stream"), view.text("key") or None, view.whole("before"), view.text("at")
     if key is not None:
         checks.key(key)
-    handle = view.service.stream(topic)
+    handle = view.service.stream(stream)
     head = await handle.head()
     if at:
         # The page ends with the first events after the time.
@@ -322,10 +322,10 @@ async def stream(view: View) -> Shown:
         before = following[-1].offset + 1 if following else head + 1
     before = checks.MOST if before is None else min(before, checks.MOST)
     least = max(0, min(before, head + 1) - WINDOW) if key else 0
-    events = await view.service.execute(BrowseEvents(topic, key, before, least, AT_ONCE + 1))
+    events = await view.service.execute(BrowseEvents(stream, key, before, least, AT_ONCE + 1))
     return {
-        "title": topic,
-        "topic": topic,
+        "title": stream,
+        "stream": stream,
         "head": head,
         "consumers": await handle.consumers(),
         "settings": await handle.settings(),
@@ -349,14 +349,14 @@ def _moment(text: str) -> datetime:
 
 @page("/dashboard/event", "Event")
 async def event(view: View) -> Shown:
-    topic, offset = view.named("topic"), view.whole("offset") or 0
+    stream, offset = view.named("stream"), view.whole("offset") or 0
     try:
-        found = await view.service.stream(topic).read(max(0, offset - 1), 1, on_truncated="skip")
+        found = await view.service.stream(stream).read(max(0, offset - 1), 1, on_truncated="skip")
     except Truncated:
         found = []
     if not found or found[0].offset != offset:
-        raise Refusal(404, "not_found", f"{topic} has no event at {offset}: it was pruned or never existed")
-    return {"title": f"Event {offset}", "topic": topic, "event": found[0], "payload": _document(found[0].payload)}
+        raise Refusal(404, "not_found", f"{stream} has no event at {offset}: it was pruned or never existed")
+    return {"title": f"Event {offset}", "stream": stream, "event": found[0], "payload": _document(found[0].payload)}
 
 
 @get("/dashboard/live", opt=VIEWER)

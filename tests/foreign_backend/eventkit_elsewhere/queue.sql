@@ -482,31 +482,31 @@ DELETE FROM elsewhere_queue WHERE name = :queue
 UPDATE elsewhere_task SET token = NULL WHERE queue = :queue AND state = 'leased'
 
 -- name: ConfigureStream
-INSERT INTO elsewhere_topic (name, retain, max_keep, keep_unconsumed)
-VALUES (:topic, :retain, :max_keep, :keep_unconsumed)
+INSERT INTO elsewhere_topic (name, keep, keep_count, keep_unconsumed)
+VALUES (:topic, :keep, :keep_count, :keep_unconsumed)
 ON CONFLICT (name) DO UPDATE
 SET
-    retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain),
-    max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep),
+    keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep),
+    keep_count = iif('keep_count' IN (SELECT value FROM json_each(:given)), excluded.keep_count, keep_count),
     keep_unconsumed = iif(
         'keep_unconsumed' IN (SELECT value FROM json_each(:given)), excluded.keep_unconsumed, keep_unconsumed
     )
 
 -- name: ReadStreamSettings
-SELECT retain, max_keep, keep_unconsumed FROM elsewhere_topic WHERE name = :topic
+SELECT keep, keep_count, keep_unconsumed FROM elsewhere_topic WHERE name = :topic
 
 -- name: ConfigureChannel
-INSERT INTO elsewhere_channel (name, retain, max_keep)
+INSERT INTO elsewhere_channel (name, keep, keep_count)
 VALUES (
-    :channel, iif('retain' IN (SELECT value FROM json_each(:given)), :retain, 86400000), :max_keep
+    :channel, iif('keep' IN (SELECT value FROM json_each(:given)), :keep, 86400000), :keep_count
 )
 ON CONFLICT (name) DO UPDATE
 SET
-    retain = iif('retain' IN (SELECT value FROM json_each(:given)), excluded.retain, retain),
-    max_keep = iif('max_keep' IN (SELECT value FROM json_each(:given)), excluded.max_keep, max_keep)
+    keep = iif('keep' IN (SELECT value FROM json_each(:given)), excluded.keep, keep),
+    keep_count = iif('keep_count' IN (SELECT value FROM json_each(:given)), excluded.keep_count, keep_count)
 
 -- name: ReadChannelSettings
-SELECT retain, max_keep FROM elsewhere_channel WHERE name = :channel
+SELECT keep, keep_count FROM elsewhere_channel WHERE name = :channel
 
 -- name: ReadStats
 SELECT

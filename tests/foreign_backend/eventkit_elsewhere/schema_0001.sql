@@ -25,8 +25,8 @@ CREATE UNIQUE INDEX elsewhere_event_dedup ON elsewhere_event (topic, dedup) WHER
 CREATE TABLE elsewhere_topic (
     name TEXT NOT NULL PRIMARY KEY,
     pruned_to INTEGER NOT NULL DEFAULT 0,
-    retain INTEGER,
-    max_keep INTEGER,
+    keep INTEGER,
+    keep_count INTEGER,
     keep_unconsumed INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID, STRICT
 
@@ -129,8 +129,8 @@ CREATE INDEX elsewhere_notification_channel ON elsewhere_notification (channel, 
 
 CREATE TABLE elsewhere_channel (
     name TEXT NOT NULL PRIMARY KEY,
-    retain INTEGER DEFAULT 86400000,
-    max_keep INTEGER
+    keep INTEGER DEFAULT 86400000,
+    keep_count INTEGER
 ) WITHOUT ROWID, STRICT
 
 CREATE TABLE elsewhere_schedule (

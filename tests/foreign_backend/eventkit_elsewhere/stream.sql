@@ -139,8 +139,8 @@ WHERE
             ),
             9223372036854775807
         ) END,
-        CASE WHEN :max_keep IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM elsewhere_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :max_keep), 0
+        CASE WHEN :keep_count IS NULL THEN 0 ELSE coalesce(
+            (SELECT id FROM elsewhere_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
         ) END
     )
     AND id <= CASE WHEN :keep_unconsumed THEN coalesce(

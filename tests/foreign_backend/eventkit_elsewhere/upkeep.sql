@@ -65,11 +65,11 @@ WHERE (name, per) IN (SELECT name, per FROM elsewhere_rate WHERE until <= :now L
 RETURNING 1
 
 -- name: FindStaleTopics
-SELECT t.name, t.retain, t.max_keep, t.keep_unconsumed
+SELECT t.name, t.keep, t.keep_count, t.keep_unconsumed
 FROM elsewhere_topic AS t
 WHERE
-    t.max_keep IS NOT NULL
-    OR :now - t.retain > (SELECT e.created_at FROM elsewhere_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1)
+    t.keep_count IS NOT NULL
+    OR :now - t.keep > (SELECT e.created_at FROM elsewhere_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1)
 
 -- name: PruneTopic
 SELECT max(id)
@@ -78,7 +78,7 @@ FROM (
     FROM elsewhere_topic AS t CROSS JOIN elsewhere_event AS e ON e.topic = t.name
     WHERE
         t.name = :topic
-        AND t.retain IS :retain AND t.max_keep IS :max_keep AND t.keep_unconsumed = :keep_unconsumed
+        AND t.keep IS :keep AND t.keep_count IS :keep_count AND t.keep_unconsumed = :keep_unconsumed
         AND e.id <= :last
         AND e.id <= CASE WHEN t.keep_unconsumed THEN coalesce(
             (SELECT min(position) FROM elsewhere_consumer WHERE topic = :topic), 9223372036854775807
@@ -96,16 +96,16 @@ channels (name) AS (
     FROM channels AS c
     WHERE c.name IS NOT NULL
 ),
-settings (name, retain, max_keep) AS (
-    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END, c.max_keep
+settings (name, keep, keep_count) AS (
+    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END, c.keep_count
     FROM channels AS n LEFT JOIN elsewhere_channel AS c ON c.name = n.name
     WHERE n.name IS NOT NULL
 )
-SELECT s.name, s.retain, s.max_keep
+SELECT s.name, s.keep, s.keep_count
 FROM settings AS s
 WHERE
-    s.max_keep IS NOT NULL
-    OR :now - s.retain > (
+    s.keep_count IS NOT NULL
+    OR :now - s.keep > (
         SELECT n.created_at FROM elsewhere_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
     )
 
@@ -116,7 +116,7 @@ WHERE id IN (
     FROM elsewhere_notification AS n LEFT JOIN elsewhere_channel AS c ON c.name = :channel
     WHERE
         n.channel = :channel AND n.id <= :last
-        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.retain END IS :retain AND c.max_keep IS :max_keep
+        AND CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END IS :keep AND c.keep_count IS :keep_count
     ORDER BY n.id
     LIMIT :limit
 )
