@@ -213,7 +213,7 @@ class EventStream(Protocol[P]):
         returns the first event's offset.
         """
 
-    def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]:
+    def publish_many(self, items: Iterable[P | NewEvent], *, tx: Any = None) -> list[int]:
         """Append events, all or none, in this order; return their offsets."""
 
     def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]:
@@ -248,10 +248,10 @@ class EventStream(Protocol[P]):
     def offset(self, consumer: str) -> int:
         """Return the consumer's saved offset; 0 if it has none."""
 
-    def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool:
+    def save_offset(self, consumer: str, offset: int, *, tx: Any = None) -> bool:
         """Move the consumer forward; return False if it is already at or beyond *offset*."""
 
-    def seek(self, consumer: str, offset: int, tx: Any = None) -> None:
+    def seek(self, consumer: str, offset: int, *, tx: Any = None) -> None:
         """Move the consumer to any offset."""
 
     def head(self) -> int:
@@ -311,7 +311,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def enqueue_many(
-        self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
+        self, items: Iterable[P | NewTask], *, wait: Duration | None = None, tx: Any = None
     ) -> list[Enqueued]:
         """Add tasks, all or none; return one answer for each.
 
@@ -327,7 +327,7 @@ class TaskQueue(Protocol[P]):
         Wait up to *wait* seconds for the first one.  Another worker can claim a task once its lease has run out.
         """
 
-    def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]:
+    def receive(self, limit: int = 1, *, tx: Any = None) -> list[Task[P]]:
         """Claim and delete tasks in one step: each is delivered at most once, and is lost if this process dies."""
 
     def new(
@@ -354,7 +354,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def ack_many(
-        self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None
+        self, tasks: Iterable[Task[Any]], *, results: Mapping[int, Any] | None = None, tx: Any = None
     ) -> list[int]:
         """Finish tasks; return the ids of those whose lease had not run out.
 
@@ -369,19 +369,19 @@ class TaskQueue(Protocol[P]):
         A task that has used up its attempts is dead.  Return False if its lease has run out.
         """
 
-    def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool:
+    def fail(self, task: Task[Any], error: str, *, tx: Any = None) -> bool:
         """Make a task a dead letter now; return False if its lease has run out."""
 
-    def release(self, task: Task[Any], tx: Any = None) -> bool:
+    def release(self, task: Task[Any], *, tx: Any = None) -> bool:
         """Put a task back as if it had not been claimed; return False if its lease has run out."""
 
-    def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool:
+    def snooze(self, task: Task[Any], delay: Duration, *, tx: Any = None) -> bool:
         """Put a task back, due in *delay* seconds, as if it had not been claimed; False if its lease has run out."""
 
-    def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool:
+    def extend(self, task: Task[Any], seconds: Duration, *, tx: Any = None) -> bool:
         """Set the lease to end *seconds* from now; return False if it has run out."""
 
-    def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
+    def cancel(self, id: int, running: bool = False, *, tx: Any = None) -> bool:
         """Delete a waiting task, or with *running* a leased one; return False if there is none.
 
         For a leased task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
@@ -514,7 +514,7 @@ class Outbox(Protocol[P]):
     def queue(self) -> TaskQueue[P]:
         """The queue of the outbox's messages: its settings, its dead letters, `pause` and `resume`."""
 
-    def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str:
+    def add(self, payload: P, *, tx: Any, key: str | None = None, headers: Headers = None) -> str:
         """Add a message inside the caller's transaction; return its ``message_id``."""
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> None:
@@ -538,7 +538,7 @@ class Inbox(Protocol):
 
     consumer: str
 
-    def once(self, message_id: str, tx: Any) -> bool:
+    def once(self, message_id: str, *, tx: Any) -> bool:
         """Return whether the consumer sees the message for the first time: True once, if the transaction commits.
 
         A caller waits while another transaction holds the same message.
@@ -587,13 +587,13 @@ class Schedules(Protocol):
         A replaced schedule whose *when* and *tz* are unchanged keeps its next fire, and stays paused.
         """
 
-    def remove(self, name: str, tx: Any = None) -> bool:
+    def remove(self, name: str, *, tx: Any = None) -> bool:
         """Delete a schedule; return False if there is none with that name."""
 
-    def pause(self, name: str, tx: Any = None) -> bool:
+    def pause(self, name: str, *, tx: Any = None) -> bool:
         """Stop a schedule until `resume`; return False if there is none with that name."""
 
-    def resume(self, name: str, tx: Any = None) -> bool:
+    def resume(self, name: str, *, tx: Any = None) -> bool:
         """Let a schedule fire again, from now on; return False if there is none with that name."""
 
     def update(
@@ -673,7 +673,7 @@ class Results(Protocol):
     An id is the number of a task, or a string of one's own; 7 and ``"7"`` are two ids.
     """
 
-    def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> None:
+    def save(self, id: int | str, value: Any, ttl: Duration = 3600, *, tx: Any = None) -> None:
         """Save a value for *ttl* seconds, replacing an earlier one."""
 
     def get(self, id: int | str, default: Any = None) -> Any:

@@ -43,13 +43,13 @@ class Schedules:
             operations.AddSchedule(name, operations.Settings(**settings), checks.flag("paused", paused)), tx
         )
 
-    def remove(self, name: str, tx: Any = None) -> Any:
+    def remove(self, name: str, *, tx: Any = None) -> Any:
         return self._execute(operations.RemoveSchedule(checks.name("schedule", name)), tx)
 
-    def pause(self, name: str, tx: Any = None) -> Any:
+    def pause(self, name: str, *, tx: Any = None) -> Any:
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, True), tx)
 
-    def resume(self, name: str, tx: Any = None) -> Any:
+    def resume(self, name: str, *, tx: Any = None) -> Any:
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, False), tx)
 
     def update(self, name: str, *, paused: bool = KEEP, tx: Any = None, **given: Any) -> Any:

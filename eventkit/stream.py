@@ -51,7 +51,7 @@ class Stream:
         text = encode_headers(headers) if headers else None
         return self._execute(operations.Publish(self.topic, key, self._codec.encode(payload), text), tx)
 
-    def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
+    def publish_many(self, items: Iterable[Any], *, tx: Any = None) -> Any:
         items = list(items)
         headers = with_trace(None)
         if headers is None and NewEvent not in set(map(type, items)):
@@ -99,11 +99,11 @@ class Stream:
     def offset(self, consumer: str) -> Any:
         return self._execute(operations.ReadOffset(self.topic, checks.name("consumer", consumer)))
 
-    def save_offset(self, consumer: str, offset: int, tx: Any = None) -> Any:
+    def save_offset(self, consumer: str, offset: int, *, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
         return self._execute(operations.SaveOffset(self.topic, consumer, checks.count("offset", offset)), tx)
 
-    def seek(self, consumer: str, offset: int, tx: Any = None) -> Any:
+    def seek(self, consumer: str, offset: int, *, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
         return self._execute(operations.Seek(self.topic, consumer, checks.count("offset", offset)), tx)
 

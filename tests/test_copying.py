@@ -163,7 +163,7 @@ def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) 
         assert kit.token_bucket("api", 0.001, 1)
         kit.results.save("answer", {"is": [42, "ünïcödé \u0000", 0.1]})
         with kit.transaction() as tx:
-            assert kit.inbox("shop").once("message", tx)
+            assert kit.inbox("shop").once("message", tx=tx)
         kit.channel("alerts").notify("first")
         started = kit.channel("alerts").notify("second")
         copy = move()
@@ -181,7 +181,7 @@ def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) 
         assert not copy.token_bucket("api", 0.001, 1)
         assert copy.results.get("answer") == {"is": [42, "ünïcödé \u0000", 0.1]}
         with copy.transaction() as tx:
-            assert not copy.inbox("shop").once("message", tx)
+            assert not copy.inbox("shop").once("message", tx=tx)
         assert copy.channel("alerts").notify("third") > started
         with copy.channel("alerts").listen(start=0) as heard:
             assert [next(heard).payload for _ in range(3)] == ["first", "second", "third"]
@@ -195,7 +195,7 @@ def test_an_ordered_outbox_keeps_its_order(places: Places, route: tuple[str, str
         heard: list[str] = []
         with kit.transaction() as tx:
             for payload in ("a1", "a2", "b1"):
-                kit.outbox("mail", ordered=True).add(tx, payload, key=payload[0])
+                kit.outbox("mail", ordered=True).add(payload, tx=tx, key=payload[0])
         copy = move()
 
         def deliver(message: eventkit.Message[Any]) -> None:

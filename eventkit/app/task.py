@@ -137,7 +137,7 @@ class _Declared(Protocol[P, C_co, One_co, Many_co, H_co]):
         """
         ...
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Many_co:
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], *, tx: Any = None) -> Many_co:
         """Enqueue several calls, all or none; each item has the arguments by name, or is made by `new`."""
         ...
 
@@ -373,7 +373,7 @@ class Function:
         answer = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue(payload, **options))
         return then(answer, lambda enqueued: Handle(self._kit, self.declaration, *enqueued))
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Any:
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], *, tx: Any = None) -> Any:
         """Enqueue several calls, all or none."""
         new = [self._own(item) if isinstance(item, NewTask) else self.new(**item) for item in items]
         answers = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue_many(new, tx=tx))

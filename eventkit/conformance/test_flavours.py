@@ -53,7 +53,7 @@ def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: 
     _use_channels(whole, recorded(whole.channel("c"), "channel"))
     with whole.transaction() as tx:
         outbox = recorded(whole.outbox("o"), "outbox")
-        assert isinstance(outbox.add(tx, "message", key="k"), str)
+        assert isinstance(outbox.add("message", tx=tx, key="k"), str)
     assert (outbox.queue.size(), outbox.stats().pending) == (1, 1)
     _use_inboxes(whole, recorded(whole.inbox("i"), "inbox"))
     _use_locks(whole, recorded(whole.lock("l"), "lock"))
@@ -147,7 +147,7 @@ def _use_channels(kit: Any, channel: Any) -> None:
 def _use_inboxes(kit: Any, inbox: Any) -> None:
     for new in (True, False):
         with kit.transaction() as tx:
-            assert inbox.once("id", tx) is new
+            assert inbox.once("id", tx=tx) is new
     inbox.configure(retain=60)
     assert inbox.settings().retain == 60
     assert inbox.prune(older_than=0) == 1
