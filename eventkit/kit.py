@@ -6,13 +6,13 @@ from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from . import checks, locks
+from . import checks
 from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
 from .handling import Rota
-from .locks import AsyncLock, Lock
+from .locks import AsyncLock, Limit, Lock
 from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
 from .operations.claim import ReadOutlooks, fresh_token
@@ -143,11 +143,17 @@ class _Handles:
     def lock(self, name: str, ttl: Duration = 60) -> Any:
         return self._lock(self._connection.execute, self._loops, name, ttl)
 
-    def rate_limit(self, name: str, limit: int, per: Duration) -> Any:
-        return self._connection.execute(locks.window(name, limit, per))
-
-    def token_bucket(self, name: str, rate: float, burst: float | None = None) -> Any:
-        return self._connection.execute(locks.bucket(name, rate, burst))
+    def limit(
+        self,
+        name: str,
+        *,
+        count: int | None = None,
+        per: Duration | None = None,
+        rate: float | None = None,
+        burst: float | None = None,
+    ) -> Any:
+        """Return a limit: a window with *count* and *per*, or a bucket with *rate* and *burst*."""
+        return Limit(self._connection.execute, name, count, per, rate, burst)
 
     @property
     def results(self) -> Any:

@@ -35,6 +35,7 @@ from .checks import KEEP, NO_RESULT, Duration, Headers
 from .protocols_async import AsyncEventKit as AsyncEventKit
 from .protocols_async import AsyncEventStream as AsyncEventStream
 from .protocols_async import AsyncInbox as AsyncInbox
+from .protocols_async import AsyncLimit as AsyncLimit
 from .protocols_async import AsyncLock as AsyncLock
 from .protocols_async import AsyncNotificationChannel as AsyncNotificationChannel
 from .protocols_async import AsyncOutbox as AsyncOutbox
@@ -142,18 +143,10 @@ class EventKit(Protocol):
         Its holder loses it after *ttl* seconds unless it renews it.
         """
 
-    def rate_limit(self, name: str, limit: int, per: Duration) -> bool:
-        """Return whether this is one of the first *limit* calls, in any process, in the current *per* seconds.
-
-        Windows follow the database's clock.  Refused calls do not count.
-        """
-
-    def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool:
-        """Take a token from a bucket that all processes share; return False if it is empty.
-
-        The bucket gains *rate* tokens a second and holds at most *burst*: by default one second's worth, and at least
-        one.
-        """
+    @overload
+    def limit(self, name: str, *, count: int, per: Duration) -> Limit: ...
+    @overload
+    def limit(self, name: str, *, rate: float, burst: float | None = None) -> Limit: ...
 
     @property
     def results(self) -> Results:
@@ -665,6 +658,19 @@ class Lock(Protocol):
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
+
+
+class Limit(Protocol):
+    """A limit on the calls of all processes: a window with ``count=`` and ``per=``, or a bucket with ``rate=``.
+
+    A window admits the first *count* calls in each *per* seconds of the database's clock.  A bucket gains *rate* tokens
+    a second and holds at most *burst*: by default one second's worth, and at least one.
+    """
+
+    name: str
+
+    def acquire(self) -> bool:
+        """Count a call, or take a token; return False if the limit is reached.  Refused calls do not count."""
 
 
 class Results(Protocol):

@@ -59,10 +59,9 @@ def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: 
     _use_locks(whole, recorded(whole.lock("l"), "lock"))
     _use_schedules(recorded(whole.schedules, "schedules"))
     _use_results(recorded(whole.results, "results"))
-    assert whole.rate_limit("r", 1, 60)
-    assert not whole.rate_limit("r", 1, 60)
-    assert whole.token_bucket("b", 0.01)
-    assert not whole.token_bucket("b", 0.01)
+    for limit in (whole.limit("r", count=1, per=60), whole.limit("b", rate=0.01)):
+        assert limit.acquire()
+        assert not limit.acquire()
     assert {limit.name for limit in whole.limits()} == {"r", "b"}
     assert "outbox:o" in whole.overview().queues
     assert whole.workers() == []

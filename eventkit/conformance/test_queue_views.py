@@ -315,8 +315,8 @@ def test_whoever_has_tasks_leased_is_told(kit: EventKit) -> None:
 def test_limits_are_told_while_they_have_something_to_say(kit: EventKit) -> None:
     """Windows have their count and buckets their tokens; they are sorted by name, up to the limit of the call."""
     assert kit.limits() == []
-    assert [kit.rate_limit("api", 2, 3600) for _ in range(3)] == [True, True, False]
-    assert kit.token_bucket("bucket", 1, burst=10)
+    assert [kit.limit("api", count=2, per=3600).acquire() for _ in range(3)] == [True, True, False]
+    assert kit.limit("bucket", rate=1, burst=10).acquire()
     window, bucket = kit.limits()
     assert (window.name, window.per, window.amount) == ("api", 3600, 2)
     assert (bucket.name, bucket.per, bucket.amount) == ("bucket", None, 9)

@@ -120,7 +120,7 @@ def test_locks_are_held_by_a_token(served: Served) -> None:
 
 def test_limits_count(served: Served) -> None:
     """Windows and buckets are shared by all processes."""
-    window = [served("POST", "/limits/calls/window", json={"limit": 2, "per_s": 3600}).json() for _ in range(3)]
+    window = [served("POST", "/limits/calls/window", json={"count": 2, "per_s": 3600}).json() for _ in range(3)]
     assert [one["allowed"] for one in window] == [True, True, False]
     bucket = [served("POST", "/limits/mail/bucket", json={"rate": 0.001, "burst": 1}).json() for _ in range(2)]
     assert [one["allowed"] for one in bucket] == [True, False]
