@@ -13,7 +13,7 @@ from .operations import channel as operations
 from .operations.queue import ConfigureChannel, ReadChannelSettings
 from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
-from .values import Notification
+from .values import ChannelStart, Notification
 
 
 @protocols.documented(protocols.NotificationChannel)
@@ -30,7 +30,7 @@ class Channel:
         text = encode_headers(with_trace(headers))
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
-    def listen(self, *, start: str | int = "now") -> Any:
+    def listen(self, *, start: ChannelStart | int = "now") -> Any:
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
@@ -45,11 +45,11 @@ class Channel:
         return self._execute(ReadChannelSettings(self.name))
 
 
-def origin(start: str | int, channels: tuple[str, ...]) -> Any:
+def origin(start: ChannelStart | int, channels: tuple[str, ...]) -> Any:
     """Return the operation that finds the id after which to start, or that id if it is known."""
     if isinstance(start, int):
         return checks.count("start", start)
-    if checks.choice("start", start, ("now", "earliest")) == "earliest":
+    if checks.choice("start", start, ChannelStart) == "earliest":
         return 0
     return operations.FindNow(channels)
 

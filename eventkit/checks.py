@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 Duration = float | timedelta
 """Seconds, as a number or a timedelta."""
@@ -98,11 +98,11 @@ def burst(value: Any) -> float:
     return float(value)
 
 
-def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Return one of *choices*."""
-    if value not in choices:
+def choice(what: str, value: Any, literal: Any) -> Any:
+    """Return one of the values of a `Literal` type."""
+    if value not in (choices := get_args(literal)):
         raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
-    return str(value)
+    return value
 
 
 def flag(what: str, value: Any) -> bool:

@@ -26,7 +26,7 @@ from .queue import Queue, Tasks
 from .results import Results
 from .schedules import Schedules, tick
 from .stream import Stream
-from .values import Message
+from .values import ChannelStart, Message
 
 _EXTRAS = {"postgresql": "postgres"}
 """The extras to install that are not named like the scheme."""
@@ -104,7 +104,7 @@ class _Handles:
         """Return a notification channel."""
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
-    def listen(self, *channels: str, start: str | int = "now") -> Any:
+    def listen(self, *channels: str, start: ChannelStart | int = "now") -> Any:
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(checks.name("channel", name) for name in channels)

@@ -43,9 +43,11 @@ from .protocols_async import AsyncResults as AsyncResults
 from .protocols_async import AsyncSchedules as AsyncSchedules
 from .protocols_async import AsyncSubscription as AsyncSubscription
 from .protocols_async import AsyncTaskQueue as AsyncTaskQueue
-from .retry import Policy
+from .retry import Policy, PolicyName
 from .values import (
+    CatchUp,
     ChannelSettings,
+    ChannelStart,
     Consumer,
     DeadLetters,
     Enqueued,
@@ -58,14 +60,17 @@ from .values import (
     NewEvent,
     NewTask,
     Notification,
+    OnTruncated,
     OutboxStats,
     Overview,
     QueueSettings,
     QueueStats,
     Schedule,
     StreamSettings,
+    StreamStart,
     Task,
     TaskInfo,
+    TaskState,
     WorkerInfo,
 )
 
@@ -178,7 +183,7 @@ class EventKit(Protocol):
     def limits(self, limit: int = 1000) -> list[LimitInfo]:
         """Return the rate limit windows and token buckets that hold a count at present, by name."""
 
-    def listen(self, *channels: str, start: str | int = "now") -> Subscription[Notification[Any]]:
+    def listen(self, *channels: str, start: ChannelStart | int = "now") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -209,7 +214,7 @@ class EventStream(Protocol[P]):
     def publish_many(self, items: Iterable[P | NewEvent], *, tx: Any = None) -> list[int]:
         """Append events, all or none, in this order; return their offsets."""
 
-    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]:
+    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: OnTruncated = "raise") -> list[Event[P]]:
         """Return the first *limit* events after the offset *after*.
 
         If events after *after* were pruned, raise `Truncated`, unless ``on_truncated="skip"`` or *after* is 0.
@@ -219,11 +224,11 @@ class EventStream(Protocol[P]):
         self,
         consumer: str | None = None,
         *,
-        start: str | int | datetime = "committed",
+        start: StreamStart | int | datetime = "committed",
         batch: int = 1000,
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
-        on_truncated: str = "raise",
+        on_truncated: OnTruncated = "raise",
         exclusive: bool = True,
     ) -> Subscription[Event[P]]:
         """Iterate over the existing events and then the new ones, without a gap or a duplicate.
@@ -416,7 +421,7 @@ class TaskQueue(Protocol[P]):
     def sweep(self) -> int:
         """Move due and expired tasks, as the next claim would; return their number."""
 
-    def purge(self, state: str = "ready") -> int:
+    def purge(self, state: TaskState = "ready") -> int:
         """Delete the tasks in one state; return their number."""
 
     def purge_dead(self, older_than: Duration | None = None) -> int:
@@ -436,7 +441,7 @@ class TaskQueue(Protocol[P]):
         *,
         max_attempts: int | None = KEEP,
         lease: Duration | None = KEEP,
-        retry: Policy | str | Sequence[float] | None = KEEP,
+        retry: Policy | PolicyName | Sequence[float] | None = KEEP,
         max_size: int | None = KEEP,
         rate: float | None = KEEP,
         burst: float | None = KEEP,
@@ -462,7 +467,7 @@ class TaskQueue(Protocol[P]):
         """
 
     # Last, because below it ``list`` would mean this method to a type checker.
-    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
+    def list(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
         """Return tasks in the order of their ids, from after the id *after*, all or those in one state."""
 
 
@@ -474,7 +479,7 @@ class NotificationChannel(Protocol[P]):
     def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int:
         """Send a notification to all listeners; return its id.  Ids grow."""
 
-    def listen(self, *, start: str | int = "now") -> Subscription[Notification[P]]:
+    def listen(self, *, start: ChannelStart | int = "now") -> Subscription[Notification[P]]:
         """Iterate over the notifications that are committed after this call.
 
         *start* may also be ``"earliest"``, or the id after which to start.
@@ -565,7 +570,7 @@ class Schedules(Protocol):
         priority: int = 0,
         expires: Duration | None = None,
         max_attempts: int | None = None,
-        catch_up: str = "all",
+        catch_up: CatchUp = "all",
         paused: bool = False,
         headers: Headers = None,
         tx: Any = None,
@@ -600,7 +605,7 @@ class Schedules(Protocol):
         priority: int = KEEP,
         expires: Duration | None = KEEP,
         max_attempts: int | None = KEEP,
-        catch_up: str = KEEP,
+        catch_up: CatchUp = KEEP,
         paused: bool = KEEP,
         headers: Headers = KEEP,
         tx: Any = None,

@@ -15,9 +15,11 @@ from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from .checks import KEEP, NO_RESULT, Duration, Headers
-from .retry import Policy
+from .retry import Policy, PolicyName
 from .values import (
+    CatchUp,
     ChannelSettings,
+    ChannelStart,
     Consumer,
     DeadLetters,
     Enqueued,
@@ -30,14 +32,17 @@ from .values import (
     NewEvent,
     NewTask,
     Notification,
+    OnTruncated,
     OutboxStats,
     Overview,
     QueueSettings,
     QueueStats,
     Schedule,
     StreamSettings,
+    StreamStart,
     Task,
     TaskInfo,
+    TaskState,
     WorkerInfo,
 )
 
@@ -127,7 +132,7 @@ class AsyncEventKit(Protocol):
 
     async def limits(self, limit: int = 1000) -> list[LimitInfo]: ...
 
-    def listen(self, *channels: str, start: str | int = "now") -> AsyncSubscription[Notification[Any]]: ...
+    def listen(self, *channels: str, start: ChannelStart | int = "now") -> AsyncSubscription[Notification[Any]]: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -148,17 +153,19 @@ class AsyncEventStream(Protocol[P]):
 
     async def publish_many(self, items: Iterable[P | NewEvent], *, tx: Any = None) -> list[int]: ...
 
-    async def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]: ...
+    async def read(
+        self, after: int = 0, limit: int = 1000, *, on_truncated: OnTruncated = "raise"
+    ) -> list[Event[P]]: ...
 
     def subscribe(
         self,
         consumer: str | None = None,
         *,
-        start: str | int | datetime = "committed",
+        start: StreamStart | int | datetime = "committed",
         batch: int = 1000,
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
-        on_truncated: str = "raise",
+        on_truncated: OnTruncated = "raise",
         exclusive: bool = True,
     ) -> AsyncSubscription[Event[P]]: ...
 
@@ -272,7 +279,7 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def sweep(self) -> int: ...
 
-    async def purge(self, state: str = "ready") -> int: ...
+    async def purge(self, state: TaskState = "ready") -> int: ...
 
     async def purge_dead(self, older_than: Duration | None = None) -> int: ...
 
@@ -287,7 +294,7 @@ class AsyncTaskQueue(Protocol[P]):
         *,
         max_attempts: int | None = KEEP,
         lease: Duration | None = KEEP,
-        retry: Policy | str | Sequence[float] | None = KEEP,
+        retry: Policy | PolicyName | Sequence[float] | None = KEEP,
         max_size: int | None = KEEP,
         rate: float | None = KEEP,
         burst: float | None = KEEP,
@@ -304,7 +311,7 @@ class AsyncTaskQueue(Protocol[P]):
     async def drop(self, *, force: bool = False) -> bool: ...
 
     # Last, because below it ``list`` would mean this method to a type checker.
-    async def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
+    async def list(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
 
 
 class AsyncNotificationChannel(Protocol[P]):
@@ -314,7 +321,7 @@ class AsyncNotificationChannel(Protocol[P]):
 
     async def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int: ...
 
-    def listen(self, *, start: str | int = "now") -> AsyncSubscription[Notification[P]]: ...
+    def listen(self, *, start: ChannelStart | int = "now") -> AsyncSubscription[Notification[P]]: ...
 
     async def prune(self, *, older_than: Duration | None = None, max_keep: int | None = None) -> int: ...
 
@@ -368,7 +375,7 @@ class AsyncSchedules(Protocol):
         priority: int = 0,
         expires: Duration | None = None,
         max_attempts: int | None = None,
-        catch_up: str = "all",
+        catch_up: CatchUp = "all",
         paused: bool = False,
         headers: Headers = None,
         tx: Any = None,
@@ -391,7 +398,7 @@ class AsyncSchedules(Protocol):
         priority: int = KEEP,
         expires: Duration | None = KEEP,
         max_attempts: int | None = KEEP,
-        catch_up: str = KEEP,
+        catch_up: CatchUp = KEEP,
         paused: bool = KEEP,
         headers: Headers = KEEP,
         tx: Any = None,

@@ -22,7 +22,7 @@ from .operations.coordination import AckManyWithResults, AckWithResult, TaskResu
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
-from .values import NewTask, Task
+from .values import NewTask, Task, TaskState
 
 
 def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
@@ -61,9 +61,6 @@ def following_row(codec: Codec, task: Any) -> CollectedTask:
 def checked_priority(value: Any) -> int:
     """Return a priority that any database can store."""
     return checks.count("priority", value, least=-(2**31), most=2**31 - 1)
-
-
-_STATES = ("scheduled", "ready", "leased", "dead", "done")
 
 
 @protocols.documented(protocols.TaskQueue)
@@ -196,9 +193,9 @@ class Queue:
     def get(self, id: int) -> Any:
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
-    def list(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
+    def list(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> Any:
         if state is not None:
-            checks.choice("state", state, _STATES)
+            checks.choice("state", state, TaskState)
         checks.count("limit", limit, least=1)
         return self._execute(operations.ListTasks(self.name, limit, self._codec, state, checks.count("after", after)))
 
@@ -220,8 +217,8 @@ class Queue:
     def sweep(self) -> Any:
         return self._execute(Sweep(self.name))
 
-    def purge(self, state: str = "ready") -> Any:
-        return self._execute(operations.Purge(self.name, checks.choice("state", state, _STATES), None))
+    def purge(self, state: TaskState = "ready") -> Any:
+        return self._execute(operations.Purge(self.name, checks.choice("state", state, TaskState), None))
 
     def purge_dead(self, older_than: Duration | None = None) -> Any:
         age = None if older_than is None else checks.milliseconds("older_than", older_than)

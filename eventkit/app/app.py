@@ -18,7 +18,7 @@ from .. import checks, retry
 from ..handling import APPS
 from ..kit import connect, connect_async
 from ..protocols import AsyncEventKit, EventKit
-from ..values import Event, Notification
+from ..values import CatchUp, Event, Notification, Then
 from .declarations import (
     Backoff,
     Hook,
@@ -28,7 +28,6 @@ from .declarations import (
     SubscriberDeclaration,
     TaskDeclaration,
     TaskOptions,
-    Then,
     declare_schedule,
     declare_task,
     payload_type,
@@ -175,7 +174,7 @@ class Application:
         return declaration
 
     def every(
-        self, when: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, catch_up: str = "all"
+        self, when: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, catch_up: CatchUp = "all"
     ) -> Callable[[F], F]:
         """Enqueue the task at intervals, such as ``"@every 30s"``; above or below `task`, or without it."""
         if not (isinstance(when, str) and when.strip().lower().startswith("@every")):
@@ -191,7 +190,7 @@ class Application:
         tz: str = "UTC",
         name: str | None = None,
         args: Mapping[str, Any] | None = None,
-        catch_up: str = "all",
+        catch_up: CatchUp = "all",
     ) -> Callable[[F], F]:
         """Enqueue the task at the times of a cron expression; above or below `task`, or without it."""
 
@@ -231,7 +230,7 @@ class Application:
             "consumer": checks.name("consumer", consumer),
             "retries": checks.count("retries", retries),
             "backoff": retry.policy(backoff),
-            "then": checks.choice("then", then, ("stop", "skip")),
+            "then": checks.choice("then", then, Then),
             "dead_letters": checks.name("topic", f"{topic}.dead" if dead_letters is None else dead_letters),
         }
 

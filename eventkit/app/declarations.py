@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import NoneType
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
@@ -16,8 +16,8 @@ from ..checks import Duration
 from ..codec import LARGEST, Codec, Undecodable
 from ..cron import parse
 from ..handling import Permanent, explained
-from ..retry import Policy
-from ..values import Event, NewEvent, Notification
+from ..retry import Policy, PolicyName
+from ..values import CatchUp, Event, Isolation, NewEvent, Notification, OnCrash, Then
 from .task import OPTIONS, AsyncTaskContext, Function, TaskContext
 
 _CONTEXTS = (TaskContext, AsyncTaskContext)
@@ -187,10 +187,8 @@ def _same(given: Any, read: Any) -> bool:
 
 
 Hook = Callable[..., Any]
-Backoff = Policy | str | Sequence[float]
+Backoff = Policy | PolicyName | Sequence[float]
 Key = Callable[..., str | None] | str
-OnCrash = Literal["retry", "fail"]
-Then = Literal["stop", "skip"]
 
 
 class TaskOptions(TypedDict, total=False):
@@ -207,7 +205,7 @@ class TaskOptions(TypedDict, total=False):
     key: Key | None
     on_crash: OnCrash
     batch: int
-    isolation: Literal["process"] | None
+    isolation: Isolation | None
     on_success: Hook | Sequence[Hook]
     on_failure: Hook | Sequence[Hook]
 
@@ -234,7 +232,7 @@ class TaskDeclaration:
     key: Key | None = None
     on_crash: OnCrash = "retry"
     batch: int = 1
-    isolation: Literal["process"] | None = None
+    isolation: Isolation | None = None
     on_success: tuple[Hook, ...] = ()
     on_failure: tuple[Hook, ...] = ()
 
@@ -338,7 +336,7 @@ class ScheduleDeclaration:
     tz: str
     task: TaskDeclaration
     args: dict[str, Any]
-    catch_up: str
+    catch_up: CatchUp
 
 
 def declare_task(function: Callable[..., Any], name: str | None = None, **options: Any) -> TaskDeclaration:
@@ -361,14 +359,14 @@ def declare_task(function: Callable[..., Any], name: str | None = None, **option
 
 
 def declare_schedule(
-    task: TaskDeclaration, *, when: str, name: str | None, tz: str, args: Mapping[str, Any] | None, catch_up: str
+    task: TaskDeclaration, *, when: str, name: str | None, tz: str, args: Mapping[str, Any] | None, catch_up: CatchUp
 ) -> ScheduleDeclaration:
     """Return the declaration of a schedule that enqueues *task*."""
     parse(when, tz)
     if required := [one for one in task.signature.required if one not in (args or {})]:
         raise TypeError(f"a schedule of {task.name!r} has no value for {required[0]!r}: give the schedule args={{…}}")
     name = checks.name("schedule", task.name if name is None else name)
-    catch_up = checks.choice("catch_up", catch_up, ("all", "latest", "none"))
+    catch_up = checks.choice("catch_up", catch_up, CatchUp)
     return ScheduleDeclaration(name, when, tz, task, task.signature.encode((), args or {}), catch_up)
 
 
@@ -397,9 +395,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "burst": checks.burst,
     "max_running": partial(checks.count, "max_running", least=1),
     "key": _key,
-    "on_crash": partial(checks.choice, "on_crash", choices=("retry", "fail")),
+    "on_crash": partial(checks.choice, "on_crash", literal=OnCrash),
     "batch": partial(checks.count, "batch", least=1),
-    "isolation": partial(checks.choice, "isolation", choices=("process",)),
+    "isolation": partial(checks.choice, "isolation", literal=Isolation),
     "on_success": partial(_hooks, "on_success"),
     "on_failure": partial(_hooks, "on_failure"),
 }

@@ -1,19 +1,20 @@
 """Views of a queue: states, counts, and its first tasks."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import eventkit
 from eventkit import EventKit, NewTask, Task, TaskQueue
 from eventkit.testing import advance
+from eventkit.values import TaskState
 
 from .clauses import proves
 from .processes import spawn
 from .threads import database_ms, line_up
 
-_STATES = ("scheduled", "ready", "leased", "dead", "done")
+_STATES: tuple[TaskState, ...] = get_args(TaskState)
 
 
 def _take(url: str, racers: int) -> list[int]:
@@ -181,7 +182,7 @@ def test_purge_deletes_one_state(kit: EventKit) -> None:
         assert sorted(info.state for info in queue.list()) == sorted(state for state in _STATES if state != purged)
     assert kit.queue("others").size() == 5
     with pytest.raises(ValueError, match="state"):
-        kit.queue("others").purge("all")
+        kit.queue("others").purge("all")  # type: ignore[arg-type]
 
 
 @proves("Q10")

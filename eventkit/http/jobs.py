@@ -9,7 +9,7 @@ key that created a job may also read it; the task has the key's id in the header
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Response
@@ -19,20 +19,19 @@ from msgspec import UNSET, Meta, UnsetType
 from .. import checks
 from ..operations.queue import GetJob, ListJobs, ListJobsOf
 from ..plans import completed
-from ..values import Schedule, TaskInfo
+from ..values import CatchUp, Schedule, TaskInfo, TaskState
 from ..webhooks import Job, call_of
 from .keys import ANYBODY, caller, require
 from .routing import Answer, HTTPRequest, Id, Name, Number, Priority, Refusal, Seconds, bounds, route, sent
 from .service import Service, ServiceContext
-from .tasks import Listed, State
+from .tasks import Listed
 
 CREATOR = "eventkit-key"
 
 QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only jobs of this queue.")]
-Status = Annotated[State | None, QueryParameter(description="Only jobs with this status.")]
+Status = Annotated[TaskState | None, QueryParameter(description="Only jobs with this status.")]
 Offset = Annotated[int, QueryParameter(**bounds(Number), description="Jobs to skip.")]
 When = Annotated[str, Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
-CatchUp = Literal["all", "latest", "none"]
 Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic, perf_counter, time
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 from litestar.di import NamedDependency
@@ -24,7 +24,7 @@ from ..plans import Stop, completed
 from ..protocols import AsyncConnection, AsyncEventKit, AsyncEventStream, AsyncNotificationChannel, AsyncTaskQueue
 from ..queue import Queue
 from ..stream import Stream
-from ..values import Overview, WorkerInfo
+from ..values import Overview, TaskState, WorkerInfo
 from .keys import still_permitted
 from .routing import HTTPRequest, Refusal
 
@@ -108,7 +108,7 @@ class Pressure:
         return None
 
 
-STATES = ("scheduled", "ready", "leased", "dead", "done")
+STATES = get_args(TaskState)
 
 
 class ServiceMetrics(Registry):

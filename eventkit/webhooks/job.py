@@ -1,13 +1,13 @@
 """`Job`: a task that calls a URL."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from .. import checks
-from ..retry import Exponential, Fixed, Linear, Policy, policy
+from ..retry import Exponential, Fixed, Linear, Policy, PolicyName, policy
 from ..values import NewTask
 
 CALL = "eventkit.webhook"  # The name of the task that workers run for a job.
@@ -47,7 +47,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     payload: Any = msgspec.field(default_factory=dict)
     max_retries: Annotated[int, Meta(ge=0, le=2**31 - 2)] | None = None
-    retry_backoff: Literal["exponential", "linear", "fixed"] | None = None
+    retry_backoff: PolicyName | None = None
     base_delay_ms: Milliseconds | None = None
     max_delay_ms: Milliseconds | None = None
     timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS

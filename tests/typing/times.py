@@ -32,6 +32,7 @@ def schedules(kit: EventKit, moment: datetime) -> None:
     assert_type(schedules.add("s", "@hourly", "q", {"any": "payload"}, tz="Europe/Berlin", expires=timedelta(1)), None)
     assert_type(schedules.update("s", payload=None, expires=None, max_attempts=None, paused=True), bool)
     schedules.update("s", when=None)  # type: ignore[arg-type]
+    schedules.update("s", catch_up="some")  # type: ignore[arg-type]
     assert_type(schedules.get("s"), Schedule | None)
     assert_type(schedules.list(), list[Schedule])
     assert_type(schedules.soonest(), datetime | None)
