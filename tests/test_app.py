@@ -176,7 +176,7 @@ def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Call
     @app.task(name="ship.it", key=lambda order, **others: str(order))
     async def ship(order: int, express: bool = False) -> None: ...
 
-    handle = now(send_email.enqueue("ann", delay=30, priority=5, headers={"tenant": "acme"}))
+    handle = now(send_email.options(delay=30, priority=5, headers={"tenant": "acme"}).enqueue("ann"))
     info = kit.queue("emails").get(handle.id)
     assert handle.created is True
     assert info.payload == {"task": "send_email", "args": {"to": "ann"}}
@@ -184,7 +184,7 @@ def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Call
     assert info.headers == {"tenant": "acme"}
     again = now(send_email.enqueue("ann"))
     assert (again.id, again.created) == (handle.id, False)
-    assert now(send_email.enqueue("ann", key="other", max_attempts=1)).created is True
+    assert now(send_email.options(key="other", max_attempts=1).enqueue("ann")).created is True
     shipped = kit.queue("default").get(now(ship.enqueue(order=7)).id)
     assert (shipped.payload, shipped.key) == ({"task": "ship.it", "args": {"order": 7}}, "7")
     with pytest.raises(TypeError, match="send_email: Expected `str`, got `int`"):
@@ -202,7 +202,7 @@ def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop:
     task = app.task(half)
 
     def enqueue(tx: Any) -> Any:
-        answer = task.enqueue(of=1.5, tx=unwrapped(tx))
+        answer = task.options(tx=unwrapped(tx)).enqueue(of=1.5)
         return answer if loop is None else loop.run(answer)
 
     with pytest.raises(KeyError), kit.transaction() as tx:
@@ -218,7 +218,7 @@ def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop:
 def test_many_are_enqueued_or_none(app: Any, kit: Any, now: Callable[[Any], Any]) -> None:
     task = app.task(retries=0)(half)
     other = app.task(send.declaration.function)
-    handles = now(task.enqueue_many([{"of": 1.0}, task.new(of=2.0, delay=5), {"of": 3.0}]))
+    handles = now(task.enqueue_many([{"of": 1.0}, task.options(delay=5).new(of=2.0), {"of": 3.0}]))
     infos = [kit.queue("default").get(handle.id) for handle in handles]
     assert [info.payload["args"]["of"] for info in infos] == [1.0, 2.0, 3.0]
     assert [info.state for info in infos] == ["ready", "scheduled", "ready"]
@@ -293,7 +293,7 @@ def test_a_handle_tells_what_became_of_the_task(
     def when(name: str) -> dict[str, datetime]:
         return {name: datetime(2030, 1, 1, tzinfo=UTC)}
 
-    handle = now(when.enqueue("ann", delay=10))
+    handle = now(when.options(delay=10).enqueue("ann"))
     assert now(handle.status()) == "scheduled"
     with pytest.raises(TimedOut):
         now(handle.result(timeout=0))
@@ -338,7 +338,7 @@ def test_a_handle_tells_of_a_death_and_of_nothing(
         empty.result(timeout=5)
     with pytest.raises(TypeError, match="wrong has returned a value that does not match its annotation"):
         now(other.result(timeout=5))
-    waiting = now(maybe.enqueue(5, delay=60))
+    waiting = now(maybe.options(delay=60).enqueue(5))
     assert now(waiting.cancel()) is True
     assert now(waiting.cancel()) is False
     assert now(waiting.status()) == "gone"

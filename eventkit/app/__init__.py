@@ -7,7 +7,7 @@
     @app.task(queue="emails", retries=4)
     def send_email(to: str, subject: str = "Hello") -> int: ...
 
-    send_email.enqueue(to="ann@example.com", delay=30)
+    send_email.options(delay=30).enqueue(to="ann@example.com")
 
 Start reading at `app`; a worker reads `declarations`, and `task` has what the declared functions become.
 """

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from os import getpid
 from types import MappingProxyType
-from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from .. import checks, retry
 from ..handling import APPS
@@ -32,10 +32,12 @@ from .declarations import (
     declare_task,
     payload_type,
 )
-from .task import AsyncTaskFunction, Function, TaskFunction, at_once, is_async, now, reached
+from .task import AsyncTaskFunction, Context, Function, TaskFunction, at_once, is_async, now, reached
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+C = TypeVar("C", bound=Context)
 F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "eventkit-app"
@@ -44,17 +46,37 @@ MARK = "eventkit-app"
 logger = logging.getLogger("eventkit")
 
 
+class Untyped:
+    """A type that no function takes as its first argument, except one that takes anything and may take a context."""
+
+
 class Declares(Protocol):
     """The decorator ``app.task``, also as ``app.task(…)`` with options."""
 
     @overload
+    def __call__(self, function: Callable[Concatenate[Untyped, ...], Any], /) -> TaskFunction[..., ..., Any, Any]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[Concatenate[C, P], P, Coroutine[Any, Any, R], R]: ...
+    @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    ) -> TaskFunction[P, P, Coroutine[Any, Any, R], R]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    def __call__(self, function: Callable[Concatenate[C, P], R], /) -> TaskFunction[Concatenate[C, P], P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R, R]: ...
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> "Declares": ...
+    @overload
+    def __call__(self, *, batch: int, **options: Unpack[TaskOptions]) -> "DeclaresBatch": ...
+
+
+class DeclaresBatch(Protocol):
+    """The decorator ``app.task(batch=…)``: the function takes a list, and `enqueue` an item of it."""
+
+    def __call__(self, function: Callable[[list[T]], R], /) -> TaskFunction[[list[T]], [T], R, None]: ...
 
 
 class AsyncDeclares(Protocol):
@@ -62,12 +84,32 @@ class AsyncDeclares(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTaskFunction[P, Coroutine[Any, Any, R], R]: ...
+        self, function: Callable[Concatenate[Untyped, ...], Any], /
+    ) -> AsyncTaskFunction[..., ..., Any, Any]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, R, R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[Concatenate[C, P], P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[P, P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[C, P], R], /
+    ) -> AsyncTaskFunction[Concatenate[C, P], P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, P, R, R]: ...
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> "AsyncDeclares": ...
+    @overload
+    def __call__(self, *, batch: int, **options: Unpack[TaskOptions]) -> "AsyncDeclaresBatch": ...
+
+
+class AsyncDeclaresBatch(Protocol):
+    """`DeclaresBatch` for an `AsyncApp`."""
+
+    def __call__(self, function: Callable[[list[T]], R], /) -> AsyncTaskFunction[[list[T]], [T], R, None]: ...
 
 
 class Runs(Protocol):

@@ -18,7 +18,7 @@ from ..cron import parse
 from ..handling import Permanent, explained
 from ..retry import Policy, PolicyName
 from ..values import CatchUp, Event, Isolation, NewEvent, Notification, OnCrash, Then
-from .task import OPTIONS, AsyncTaskContext, Function, TaskContext
+from .task import AsyncTaskContext, Function, TaskContext
 
 _CONTEXTS = (TaskContext, AsyncTaskContext)
 _EMPTY = inspect.Parameter.empty
@@ -56,8 +56,6 @@ class Signature:
         for parameter in self._parameters.values():
             if parameter.kind in _REFUSED:
                 raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
-            if parameter.name in OPTIONS:
-                raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
         # An annotation may name a class that the module defines later; it is then resolved at the first call.
         with suppress(NameError):
             _ = self._resolved
@@ -192,7 +190,7 @@ Key = Callable[..., str | None] | str
 
 
 class TaskOptions(TypedDict, total=False):
-    """The options of ``app.task``, as `TaskDeclaration` describes them."""
+    """The options of ``app.task`` beside ``batch``, as `TaskDeclaration` describes them."""
 
     name: str | None
     queue: str
@@ -204,7 +202,6 @@ class TaskOptions(TypedDict, total=False):
     max_running: int | None
     key: Key | None
     on_crash: OnCrash
-    batch: int
     isolation: Isolation | None
     on_success: Hook | Sequence[Hook]
     on_failure: Hook | Sequence[Hook]
