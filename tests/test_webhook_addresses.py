@@ -91,7 +91,7 @@ def test_a_name_that_comes_to_something_else_the_second_time(
     with receiving_inside_and_outside() as (inside, outside):
         names = Names(monkeypatch, rebinding=[["127.0.0.2"], ["127.0.0.1"]])
         with working.working(app):
-            job = Job(callback_url=f"http://rebinding.test:{outside.port}/", max_retries=0)
+            job = Job(callback_url=f"http://rebinding.test:{outside.port}/", max_attempts=1)
             kit.queue("default").enqueue_many([job.task()])
             until(lambda: outside.received or inside.received)
             until(lambda: kit.queue("default").size() == 0)
@@ -108,7 +108,7 @@ def test_a_name_of_which_one_address_is_inside(kit: EventKit, url: str, monkeypa
     with receiving_inside_and_outside() as (inside, outside):
         Names(monkeypatch, mixed=[["127.0.0.2", "127.0.0.1"]])
         with working.working(app):
-            job = Job(callback_url=f"http://mixed.test:{outside.port}/", max_retries=5)
+            job = Job(callback_url=f"http://mixed.test:{outside.port}/", max_attempts=6)
             [enqueued] = kit.queue("default").enqueue_many([job.task()])
             assert "mixed.test resolves to 127.0.0.1" in error_of(kit, enqueued.id)
         assert (outside.received, inside.received) == ([], [])
@@ -120,7 +120,7 @@ def test_a_job_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host: str
     app = App(url)
     Webhooks(app)
     with receiving() as inside, working.working(app):
-        job = Job(callback_url=f"http://{host}:{inside.port}/", max_retries=5)
+        job = Job(callback_url=f"http://{host}:{inside.port}/", max_attempts=6)
         [enqueued] = kit.queue("default").enqueue_many([job.task()])
         assert "is not a public address" in error_of(kit, enqueued.id)
         assert inside.received == []
@@ -137,6 +137,6 @@ def test_redirects_are_not_followed(kit: EventKit, url: str, status: int) -> Non
     with receiving("127.0.0.2") as inside:
         reply = Reply(status, headers={"Location": f"{inside.url}/secret"})
         with receiving(reply=lambda path: reply) as outside, working.working(app):
-            [enqueued] = kit.queue("default").enqueue_many([Job(callback_url=outside.url, max_retries=5).task()])
+            [enqueued] = kit.queue("default").enqueue_many([Job(callback_url=outside.url, max_attempts=6).task()])
             assert f"the receiver answered {status}: redirects are not followed" in error_of(kit, enqueued.id)
             assert (len(outside.received), len(inside.received)) == (1, 0)

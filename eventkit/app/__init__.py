@@ -4,7 +4,7 @@
 
     app = eventkit.App("sqlite:///shop.db")
 
-    @app.task(queue="emails", retries=4)
+    @app.task(queue="emails", max_attempts=5)
     def send_email(to: str, subject: str = "Hello") -> int: ...
 
     send_email.options(delay=30).enqueue(to="ann@example.com")

@@ -257,20 +257,20 @@ class Application:
         topic: str,
         *,
         consumer: str,
-        retries: int = 5,
+        max_attempts: int = 6,
         backoff: Backoff = "exponential",
         then: Then = "stop",
         dead_letters: str | None = None,
     ) -> Callable[[F], F]:
         """Call the function with each event of a topic, in order, as a consumer with that name.
 
-        An event that still fails after *retries* retries stops the consumer; with ``then="skip"`` it is published to
+        An event that still fails after *max_attempts* calls stops the consumer; with ``then="skip"`` it is published to
         the stream *dead_letters* (``"<topic>.dead"``) instead, and the consumer continues.
         """
         declared: dict[str, Any] = {
             "topic": checks.name("topic", topic),
             "consumer": checks.name("consumer", consumer),
-            "retries": checks.count("retries", retries),
+            "max_attempts": checks.count("max_attempts", max_attempts, least=1),
             "backoff": retry.policy(backoff),
             "then": checks.choice("then", then, Then),
             "dead_letters": checks.name("topic", f"{topic}.dead" if dead_letters is None else dead_letters),

@@ -194,7 +194,7 @@ class TaskOptions(TypedDict, total=False):
 
     name: str | None
     queue: str
-    retries: int | None
+    max_attempts: int | None
     timeout: Duration | None
     backoff: Backoff | None
     rate: float | None
@@ -211,8 +211,8 @@ class TaskOptions(TypedDict, total=False):
 class TaskDeclaration:
     """A function that workers run for the tasks of its name.
 
-    *retries*, *timeout* (in seconds) and *backoff* default to those of the queue; *rate*, *burst* and *max_running* are
-    stored with the queue.  With *batch* above 1, one call takes up to that many tasks.
+    *max_attempts*, *timeout* (in seconds) and *backoff* default to those of the queue; *rate*, *burst* and
+    *max_running* are stored with the queue.  With *batch* above 1, one call takes up to that many tasks.
     """
 
     name: str
@@ -220,7 +220,7 @@ class TaskDeclaration:
     signature: Signature
     is_async: bool
     queue: str = "default"
-    retries: int | None = None
+    max_attempts: int | None = None
     timeout: float | None = None
     backoff: Policy | None = None
     rate: float | None = None
@@ -238,11 +238,6 @@ class TaskDeclaration:
         """The settings to store with the queue; empty if none were declared."""
         values = {"rate": self.rate, "burst": self.burst, "max_running": self.max_running}
         return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def max_attempts(self) -> int | None:
-        """The number of runs to enqueue tasks with; None for the queue's."""
-        return None if self.retries is None else self.retries + 1
 
     @cached_property
     def silent(self) -> bool:
@@ -283,7 +278,7 @@ def unsaved(error: Exception) -> Refused:
 class SubscriberDeclaration:
     """A function that is called with each event of a topic, in order.
 
-    For an event that still fails after *retries* retries, *then* says whether the consumer stops, or skips it and
+    For an event that still fails after *max_attempts* calls, *then* says whether the consumer stops, or skips it and
     publishes it to the stream *dead_letters*.
     """
 
@@ -292,7 +287,7 @@ class SubscriberDeclaration:
     function: Callable[..., Any]
     is_async: bool
     type: Any
-    retries: int
+    max_attempts: int
     backoff: Policy
     then: Then
     dead_letters: str
@@ -385,7 +380,7 @@ def _hooks(what: str, given: Any) -> tuple[Hook, ...]:
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "queue": partial(checks.name, "queue"),
-    "retries": partial(checks.count, "retries"),
+    "max_attempts": partial(checks.count, "max_attempts", least=1),
     "timeout": lambda value: checks.milliseconds("timeout", value, least=1) / 1000,
     "backoff": retry.policy,
     "rate": partial(checks.positive, "rate"),

@@ -32,7 +32,7 @@ QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="On
 Status = Annotated[TaskState | None, QueryParameter(description="Only jobs with this status.")]
 Offset = Annotated[int, QueryParameter(**bounds(Number), description="Jobs to skip.")]
 When = Annotated[str, Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
-Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
+Attempts = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class JobInfo(msgspec.Struct, frozen=True):
     payload: Any
     priority: int
     attempt: int
-    max_retries: int
+    max_attempts: int
     timeout_ms: int
     idempotency_key: str | None
     run_ms: int
@@ -136,7 +136,7 @@ def _info(task: TaskInfo[Any]) -> JobInfo:
         payload=call.payload,
         priority=task.priority,
         attempt=task.attempt,
-        max_retries=task.max_attempts - 1,
+        max_attempts=task.max_attempts,
         timeout_ms=call.timeout_ms,
         idempotency_key=task.key,
         run_ms=task.run_ms,
@@ -158,7 +158,7 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeout_ms: Annotated[int, Meta(ge=1, le=3_600_000)] | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     expires_s: Seconds | UnsetType | None = UNSET
-    max_retries: Retries | UnsetType | None = UNSET
+    max_attempts: Attempts | UnsetType | None = UNSET
     catch_up: CatchUp | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
 
@@ -181,7 +181,7 @@ class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True)
     queue_name: Name = "default"
 
 
-_ARGUMENTS = {"cron_expression": "when", "queue_name": "queue", "expires_s": "expires", "max_retries": "max_attempts"}
+_ARGUMENTS = {"cron_expression": "when", "queue_name": "queue", "expires_s": "expires"}
 """The arguments of `AsyncSchedules.update` that have another name than the field."""
 
 
@@ -197,8 +197,6 @@ def _arguments(data: _Fires) -> dict[str, Any]:
             raise Refusal(422, "invalid", "timeout_ms needs callback_url")
     if url is not None:
         given["payload"] = Job(callback_url=url, **call).task_payload
-    if isinstance(given.get("max_retries"), int):
-        given["max_retries"] += 1
     return {_ARGUMENTS.get(name, name): value for name, value in given.items()}
 
 

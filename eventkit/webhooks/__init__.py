@@ -2,7 +2,7 @@
 
 ::
 
-    job = Job(callback_url="https://example.com/hook", payload={"order": 42}, max_retries=5)
+    job = Job(callback_url="https://example.com/hook", payload={"order": 42}, max_attempts=6)
     kit.queue(job.queue_name).enqueue_many([job.task()])
 
     verify(request.body, request.headers, secret="…")        # in the receiver

@@ -35,7 +35,7 @@ def plain_task(to: str, subject: str = "Hello") -> int:
 
 
 @app.every("@every 30s")
-@app.task(queue="emails", retries=4, timeout=30, backoff=[1, 5], key="{to}", rate=5, on_crash="fail")
+@app.task(queue="emails", max_attempts=5, timeout=30, backoff=[1, 5], key="{to}", rate=5, on_crash="fail")
 @app.cron("0 3 * * *", tz="Europe/Berlin", args={"to": "ann"})
 async def awaited_task(ctx: AsyncTaskContext, to: str) -> Email:
     assert_type(ctx.kit, AsyncEventKit)
@@ -70,7 +70,7 @@ def any_first(payload: Any, count: int) -> int:
     return count
 
 
-@app.subscriber("orders", consumer="search", retries=5, then="skip")
+@app.subscriber("orders", consumer="search", max_attempts=6, then="skip")
 async def subscriber(event: Event[Order]) -> None:
     assert_type(event.payload, Order)
 
