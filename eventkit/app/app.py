@@ -161,7 +161,7 @@ class Application:
     def tasks(self) -> Mapping[str, TaskDeclaration]:
         """The tasks by name."""
         for function in list(self._planned):  # Functions that have a schedule and nothing else.
-            self.declare(function)
+            self._declare(function)
         return MappingProxyType(self._tasks)
 
     @property
@@ -195,7 +195,7 @@ class Application:
             )
         return declaration
 
-    def declare(self, function: Callable[..., Any], **options: Any) -> TaskDeclaration:
+    def _declare(self, function: Callable[..., Any], **options: Any) -> TaskDeclaration:
         """Register a function as a task, with the schedules that were planned for it."""
         declaration = declare_task(function, **options)
         known = self._tasks.get(declaration.name)
@@ -380,7 +380,7 @@ class Application:
     def _task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:
             return partial(self._task, **options)
-        return Function(self.declare(function, **options), self._reached)
+        return Function(self._declare(function, **options), self._reached)
 
     def _reached(self) -> Any:
         """Return the kit, or an awaitable of it."""
