@@ -22,9 +22,9 @@ _LIMIT = {"SQLite": 8_000, "Postgres": 3_000}
 """The required calls a second."""
 
 _WORKS: dict[str, tuple[Callable[[Any], Any], dict[str, int]]] = {
-    "rate_limit, let through": (lambda kit: kit.rate_limit("wide", 10**9, 60), _LIMIT),
-    "rate_limit, refused": (lambda kit: kit.rate_limit("narrow", 1, 86_400), _LIMIT),
-    "token_bucket, let through": (lambda kit: kit.token_bucket("deep", 10**6, 10**9), _LIMIT),
+    "window, let through": (lambda kit: kit.limit("wide", count=10**9, per=60).acquire(), _LIMIT),
+    "window, refused": (lambda kit: kit.limit("narrow", count=1, per=86_400).acquire(), _LIMIT),
+    "bucket, let through": (lambda kit: kit.limit("deep", rate=10**6, burst=10**9).acquire(), _LIMIT),
     "save a result": (lambda kit: kit.results.save("there", {"rows": 3}), {}),
     "wait for a result that is there": (lambda kit: kit.results.wait("there", 0), {}),
 }

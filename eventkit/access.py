@@ -172,7 +172,7 @@ class ApiKeys:
         operation = RotateApiKey(id, hash_of(key), checks.milliseconds("grace", grace))
         return then(self._audited(operation, "key.rotate", id, tx), lambda rotated: key if rotated else None)
 
-    def revoke(self, id: str, tx: Any = None) -> Any:
+    def revoke(self, id: str, *, tx: Any = None) -> Any:
         """Revoke a key; return False if there is no active key with this id.  Services notice within a second."""
         return self._audited(RevokeApiKey(_id(id)), "key.revoke", id, tx)
 

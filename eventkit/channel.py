@@ -12,7 +12,7 @@ from .operations import Operation
 from .operations import channel as operations
 from .operations.queue import ConfigureChannel, ReadChannelSettings
 from .plans import HAND, Plan, Sleep
-from .values import Notification
+from .values import ChannelStart, Notification
 
 
 @protocols.documented(protocols.NotificationChannel)
@@ -29,7 +29,7 @@ class Channel:
         text = traced_headers(headers)
         return self._execute(operations.Notify(self.name, self._codec.encode(payload), text), tx)
 
-    def listen(self, *, start: str | int = "latest") -> Any:
+    def listen(self, *, start: ChannelStart | int = "latest") -> Any:
         channels = (self.name,)
         return self._loops.iterate(Notifications(channels, self._codec, origin(start, channels)))
 
@@ -44,11 +44,11 @@ class Channel:
         return self._execute(ReadChannelSettings(self.name))
 
 
-def origin(start: str | int, channels: tuple[str, ...]) -> Any:
+def origin(start: ChannelStart | int, channels: tuple[str, ...]) -> Any:
     """Return the operation that finds the id after which to start, or that id if it is known."""
     if isinstance(start, int):
         return checks.count("start", start)
-    if checks.choice("start", start, ("latest", "earliest")) == "earliest":
+    if checks.choice("start", start, ChannelStart) == "earliest":
         return 0
     return operations.FindNow(channels)
 

@@ -5,7 +5,7 @@ import re
 import socket
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, get_args
 
 Duration = float | timedelta
 """Seconds, as a number or a timedelta."""
@@ -22,6 +22,7 @@ NO_RESULT: Any = object()
 MOST = 2**63 - 1
 """The largest integer of a database."""
 
+TaskState = Literal["scheduled", "ready", "running", "dead", "done"]
 STATES = {"scheduled": "scheduled", "ready": "ready", "running": "leased", "dead": "dead", "done": "done"}
 """The states of a task, each with its stored name."""
 
@@ -104,16 +105,16 @@ def burst(value: Any) -> float:
     return float(value)
 
 
-def choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Return one of *choices*."""
-    if value not in choices:
+def choice(what: str, value: Any, literal: Any) -> Any:
+    """Return one of the values of a `Literal` type."""
+    if value not in (choices := get_args(literal)):
         raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
-    return str(value)
+    return value
 
 
 def state(value: Any) -> str:
     """Return the stored name of a task's state."""
-    return STATES[choice("state", value, tuple(STATES))]
+    return STATES[choice("state", value, TaskState)]
 
 
 def flag(what: str, value: Any) -> bool:

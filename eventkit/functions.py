@@ -132,9 +132,9 @@ class Functions:
         """Release the lock."""
         return self._run(ReleaseLock(checks.name("lock", name), int(token)))
 
-    def rate_limit(self, name: Any, limit: Any, per: Any) -> Any:
+    def rate_limit(self, name: Any, count: Any, per: Any) -> Any:
         """Count a call in the current window; return whether there was room."""
-        return self._run(locks.window(name, limit, per))
+        return self._run(locks.window(name, count, per))
 
     def result_save(self, id: Any, value: Any, ttl: Any = None) -> Any:
         """Save a value under the number of a task, or a name."""

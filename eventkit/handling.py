@@ -121,15 +121,15 @@ def outcome(task: Task[object], error: BaseException | None, done: Operation[boo
 
 
 def failure(
-    task: Task[object], error: BaseException, retries: int | None = None, backoff: Policy | None = None
+    task: Task[object], error: BaseException, max_attempts: int | None = None, backoff: Policy | None = None
 ) -> Operation[bool]:
-    """Return the operation for *task*, whose run failed with *error*; a declaration may limit *retries* and pauses."""
+    """Return the operation for *task*, whose run failed with *error*; a declaration may limit runs and pauses."""
     if isinstance(error, Snooze):
         return finish.Snooze(task.id, task.token, _milliseconds(error.delay))
     text = explained(error)
     if isinstance(error, Permanent):
         return finish.Fail(task.id, task.token, text, error.reason)
-    if retries is not None and task.attempt > retries:
+    if max_attempts is not None and task.attempt >= max_attempts:
         # The row of a task that was enqueued without its declaration may allow more attempts.
         return finish.Fail(task.id, task.token, text, "exhausted")
     return finish.Retry(task.id, task.token, pause(error, task.attempt, backoff), text)

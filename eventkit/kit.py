@@ -6,13 +6,13 @@ from importlib.metadata import entry_points
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from . import checks, locks
+from . import checks
 from .channel import Channel, Notifications, origin
 from .checks import Duration
 from .codec import Codec
 from .errors import UnknownBackend
 from .handling import QueueOrder
-from .locks import AsyncLock, Lock
+from .locks import AsyncLock, Limit, Lock
 from .loops import AsyncLoops, Loops
 from .operations.admin import ListLimits, ReadOverview
 from .operations.claim import TasksAheadInQueues, fresh_token
@@ -26,7 +26,7 @@ from .queue import Queue, Tasks
 from .results import Results
 from .schedules import Schedules, tick
 from .stream import Stream
-from .values import Message
+from .values import ChannelStart, Message
 
 _EXTRAS = {"postgresql": "postgres"}
 """The extras to install that are not named like the scheme."""
@@ -104,7 +104,7 @@ class _Handles:
         """Return a notification channel."""
         return Channel(self._connection.execute, self._loops, name, self._codec(type))
 
-    def listen(self, *channels: str, start: str | int = "latest") -> Any:
+    def listen(self, *channels: str, start: ChannelStart | int = "latest") -> Any:
         if not channels:
             raise ValueError("name at least one channel to listen to")
         names = tuple(checks.name("channel", name) for name in channels)
@@ -143,11 +143,17 @@ class _Handles:
     def lock(self, name: str, ttl: Duration = 60) -> Any:
         return self._lock(self._connection.execute, self._loops, name, ttl)
 
-    def rate_limit(self, name: str, limit: int, per: Duration) -> Any:
-        return self._connection.execute(locks.window(name, limit, per))
-
-    def token_bucket(self, name: str, rate: float, burst: float | None = None) -> Any:
-        return self._connection.execute(locks.bucket(name, rate, burst))
+    def limit(
+        self,
+        name: str,
+        *,
+        count: int | None = None,
+        per: Duration | None = None,
+        rate: float | None = None,
+        burst: float | None = None,
+    ) -> Any:
+        """Return a limit: a window with *count* and *per*, or a bucket with *rate* and *burst*."""
+        return Limit(self._connection.execute, name, count, per, rate, burst)
 
     @property
     def results(self) -> Any:

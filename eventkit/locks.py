@@ -13,10 +13,10 @@ from .operations.coordination import AcquireLock, CountCall, LockAhead, ReadHold
 from .plans import Plan, attempt
 
 
-def window(name: Any, limit: Any, per: Any) -> CountCall:
-    """Return the operation that allows at most *limit* calls in each window of *per* seconds."""
+def window(name: Any, count: Any, per: Any) -> CountCall:
+    """Return the operation that allows at most *count* calls in each window of *per* seconds."""
     checked = checks.name("limit", name)
-    return CountCall(checked, checks.milliseconds("per", per, least=1), checks.count("limit", limit, least=1))
+    return CountCall(checked, checks.milliseconds("per", per, least=1), checks.count("count", count, least=1))
 
 
 def bucket(name: Any, rate: Any, burst: Any) -> TakeToken:
@@ -24,6 +24,28 @@ def bucket(name: Any, rate: Any, burst: Any) -> TakeToken:
     checked, rate = checks.name("limit", name), checks.positive("rate", rate)
     depth = max(1.0, rate) if burst is None else checks.burst(burst)
     return TakeToken(checked, rate, depth, int(min(checks.FOREVER, 1 + 1000 * depth / rate)))
+
+
+@protocols.documented(protocols.Limit)
+class Limit:
+    """The implementation of `protocols.Limit` and `AsyncLimit`."""
+
+    def __init__(self, execute: Callable[..., Any], name: str, count: Any, per: Any, rate: Any, burst: Any) -> None:
+        self._execute = execute
+        self._operation: CountCall | TakeToken
+        match [one is not None for one in (count, per, rate, burst)]:
+            case [True, True, False, False]:
+                self._operation = window(name, count, per)
+            case [False, False, True, _]:
+                self._operation = bucket(name, rate, burst)
+            case _:
+                raise TypeError(
+                    "a limit is a window or a bucket: pass count= and per=, or rate= with or without burst="
+                )
+        self.name = name
+
+    def acquire(self) -> Any:
+        return self._execute(self._operation)
 
 
 class Hold(NamedTuple):

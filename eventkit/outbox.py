@@ -159,10 +159,10 @@ class Inbox:
         self.consumer = checks.name("consumer", consumer)
         self._execute = execute
 
-    def once(self, message_id: str, tx: Any) -> Any:
+    def once(self, message_id: str, *, tx: Any) -> Any:
         if tx is None:
             raise ValueError(
-                "once() runs inside the transaction of the message's effects: pass your session, "
+                "once() runs inside the transaction of the message's effects: pass tx=session, "
                 "or the one of kit.transaction()"
             )
         return self._execute(See(self.consumer, checks.name("message", message_id, 1000)), tx)
@@ -209,9 +209,9 @@ class Outbox:
         if inspect.iscoroutinefunction(deliver) and not deliveries.awaits:
             raise TypeError("deliver is a coroutine function, which a sync kit cannot await: use connect_async")
 
-    def add(self, tx: Any, payload: Any, *, key: str | None = None, headers: Headers = None) -> Any:
+    def add(self, payload: Any, *, tx: Any, key: str | None = None, headers: Headers = None) -> Any:
         if tx is None:
-            raise ValueError("add() runs inside a transaction: pass your session, or the one of kit.transaction()")
+            raise ValueError("add() runs inside a transaction: pass tx=session, or the one of kit.transaction()")
         if headers is not None and MESSAGE_ID in headers:
             raise ValueError(f"the header {MESSAGE_ID!r} is set by the outbox: leave it out, add() returns the id")
         if key is not None:

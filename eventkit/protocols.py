@@ -35,6 +35,7 @@ from .checks import KEEP, NO_RESULT, Duration, Headers
 from .protocols_async import AsyncEventKit as AsyncEventKit
 from .protocols_async import AsyncEventStream as AsyncEventStream
 from .protocols_async import AsyncInbox as AsyncInbox
+from .protocols_async import AsyncLimit as AsyncLimit
 from .protocols_async import AsyncLock as AsyncLock
 from .protocols_async import AsyncNotificationChannel as AsyncNotificationChannel
 from .protocols_async import AsyncOutbox as AsyncOutbox
@@ -42,9 +43,11 @@ from .protocols_async import AsyncResults as AsyncResults
 from .protocols_async import AsyncSchedules as AsyncSchedules
 from .protocols_async import AsyncSubscription as AsyncSubscription
 from .protocols_async import AsyncTaskQueue as AsyncTaskQueue
-from .retry import Policy
+from .retry import Policy, PolicyName
 from .values import (
+    CatchUp,
     ChannelSettings,
+    ChannelStart,
     Consumer,
     DeadTasks,
     Enqueued,
@@ -57,14 +60,17 @@ from .values import (
     NewEvent,
     NewTask,
     Notification,
+    OnTruncated,
     OutboxStats,
     Overview,
     QueueSettings,
     QueueStats,
     Schedule,
     StreamSettings,
+    StreamStart,
     Task,
     TaskInfo,
+    TaskState,
     WorkerInfo,
 )
 
@@ -142,18 +148,10 @@ class EventKit(Protocol):
         Its holder loses it after *ttl* seconds unless it renews it.
         """
 
-    def rate_limit(self, name: str, limit: int, per: Duration) -> bool:
-        """Return whether this is one of the first *limit* calls, in any process, in the current *per* seconds.
-
-        Windows follow the database's clock.  Refused calls do not count.
-        """
-
-    def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool:
-        """Take a token from a bucket that all processes share; return False if it is empty.
-
-        The bucket gains *rate* tokens a second and holds at most *burst*: by default one second's worth, and at least
-        one.
-        """
+    @overload
+    def limit(self, name: str, *, count: int, per: Duration) -> Limit: ...
+    @overload
+    def limit(self, name: str, *, rate: float, burst: float | None = None) -> Limit: ...
 
     @property
     def results(self) -> Results:
@@ -185,7 +183,7 @@ class EventKit(Protocol):
     def limits(self, limit: int = 1000) -> list[LimitInfo]:
         """Return the rate limit windows and token buckets that hold a count at present, by name."""
 
-    def listen(self, *channels: str, start: str | int = "latest") -> Subscription[Notification[Any]]:
+    def listen(self, *channels: str, start: ChannelStart | int = "latest") -> Subscription[Notification[Any]]:
         """Listen to several channels at once."""
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -213,10 +211,10 @@ class EventStream(Protocol[P]):
         returns the first event's offset.
         """
 
-    def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]:
+    def publish_many(self, items: Iterable[P | NewEvent], *, tx: Any = None) -> list[int]:
         """Append events, all or none, in this order; return their offsets."""
 
-    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]:
+    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: OnTruncated = "raise") -> list[Event[P]]:
         """Return the first *limit* events after the offset *after*.
 
         If events after *after* were pruned, raise `Truncated`, unless ``on_truncated="skip"`` or *after* is 0.
@@ -226,11 +224,11 @@ class EventStream(Protocol[P]):
         self,
         consumer: str | None = None,
         *,
-        start: str | int | datetime = "committed",
+        start: StreamStart | int | datetime = "committed",
         batch: int = 1000,
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
-        on_truncated: str = "raise",
+        on_truncated: OnTruncated = "raise",
         exclusive: bool = True,
     ) -> Subscription[Event[P]]:
         """Iterate over the existing events and then the new ones, without a gap or a duplicate.
@@ -248,10 +246,10 @@ class EventStream(Protocol[P]):
     def offset(self, consumer: str) -> int:
         """Return the consumer's saved offset; 0 if it has none."""
 
-    def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool:
+    def save_offset(self, consumer: str, offset: int, *, tx: Any = None) -> bool:
         """Move the consumer forward; return False if it is already at or beyond *offset*."""
 
-    def seek(self, consumer: str, offset: int, tx: Any = None) -> None:
+    def seek(self, consumer: str, offset: int, *, tx: Any = None) -> None:
         """Move the consumer to any offset."""
 
     def head(self) -> int:
@@ -311,7 +309,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def enqueue_many(
-        self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
+        self, items: Iterable[P | NewTask], *, wait: Duration | None = None, tx: Any = None
     ) -> list[Enqueued]:
         """Add tasks, all or none; return one answer for each.
 
@@ -327,7 +325,7 @@ class TaskQueue(Protocol[P]):
         Wait up to *wait* seconds for the first one.  Another worker can claim a task once its lease has run out.
         """
 
-    def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]:
+    def receive(self, limit: int = 1, *, tx: Any = None) -> list[Task[P]]:
         """Claim and delete tasks in one step: each is delivered at most once, and is lost if this process dies."""
 
     def new(
@@ -354,7 +352,7 @@ class TaskQueue(Protocol[P]):
         """
 
     def ack_many(
-        self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None
+        self, tasks: Iterable[Task[Any]], *, results: Mapping[int, Any] | None = None, tx: Any = None
     ) -> list[int]:
         """Finish tasks; return the ids of those whose lease had not run out.
 
@@ -369,19 +367,19 @@ class TaskQueue(Protocol[P]):
         A task that has used up its attempts is dead.  Return False if its lease has run out.
         """
 
-    def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool:
+    def fail(self, task: Task[Any], error: str, *, tx: Any = None) -> bool:
         """Mark a task dead now; return False if its lease has run out."""
 
-    def release(self, task: Task[Any], tx: Any = None) -> bool:
+    def release(self, task: Task[Any], *, tx: Any = None) -> bool:
         """Put a task back as if it had not been claimed; return False if its lease has run out."""
 
-    def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool:
+    def snooze(self, task: Task[Any], delay: Duration, *, tx: Any = None) -> bool:
         """Put a task back, due in *delay* seconds, as if it had not been claimed; False if its lease has run out."""
 
-    def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool:
+    def extend(self, task: Task[Any], seconds: Duration, *, tx: Any = None) -> bool:
         """Set the lease to end *seconds* from now; return False if it has run out."""
 
-    def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool:
+    def cancel(self, id: int, running: bool = False, *, tx: Any = None) -> bool:
         """Delete a waiting task, or with *running* a running one; return False if there is none.
 
         For a running task, a notification with its *queue* and *id* goes to the channel ``eventkit:cancelled``.
@@ -423,7 +421,7 @@ class TaskQueue(Protocol[P]):
     def sweep(self) -> int:
         """Move due and expired tasks, as the next claim would; return their number."""
 
-    def purge(self, state: str = "ready") -> int:
+    def purge(self, state: TaskState = "ready") -> int:
         """Delete the tasks in one state; return their number."""
 
     def purge_dead(self, older_than: Duration | None = None) -> int:
@@ -443,7 +441,7 @@ class TaskQueue(Protocol[P]):
         *,
         max_attempts: int | None = KEEP,
         lease: Duration | None = KEEP,
-        retry: Policy | str | Sequence[float] | None = KEEP,
+        retry: Policy | PolicyName | Sequence[float] | None = KEEP,
         max_size: int | None = KEEP,
         rate: float | None = KEEP,
         burst: float | None = KEEP,
@@ -468,7 +466,7 @@ class TaskQueue(Protocol[P]):
         If it has other tasks, change nothing and return False, unless *force* deletes those too.
         """
 
-    def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
+    def tasks(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]:
         """Return tasks in the order of their ids, from after the id *after*, all or those in one state."""
 
 
@@ -480,7 +478,7 @@ class NotificationChannel(Protocol[P]):
     def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int:
         """Send a notification to all listeners; return its id.  Ids grow."""
 
-    def listen(self, *, start: str | int = "latest") -> Subscription[Notification[P]]:
+    def listen(self, *, start: ChannelStart | int = "latest") -> Subscription[Notification[P]]:
         """Iterate over the notifications that are committed after this call.
 
         *start* may also be ``"earliest"``, or the id after which to start.
@@ -513,7 +511,7 @@ class Outbox(Protocol[P]):
     def queue(self) -> TaskQueue[P]:
         """The queue of the outbox's messages: its settings, its dead tasks, `pause` and `resume`."""
 
-    def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str:
+    def add(self, payload: P, *, tx: Any, key: str | None = None, headers: Headers = None) -> str:
         """Add a message inside the caller's transaction; return its ``message_id``."""
 
     def run(self, worker: str | None = None, *, batch: int = 1) -> None:
@@ -537,7 +535,7 @@ class Inbox(Protocol):
 
     consumer: str
 
-    def once(self, message_id: str, tx: Any) -> bool:
+    def once(self, message_id: str, *, tx: Any) -> bool:
         """Return whether the consumer sees the message for the first time: True once, if the transaction commits.
 
         A caller waits while another transaction holds the same message.
@@ -571,7 +569,7 @@ class Schedules(Protocol):
         priority: int = 0,
         expires: Duration | None = None,
         max_attempts: int | None = None,
-        catch_up: str = "all",
+        catch_up: CatchUp = "all",
         paused: bool = False,
         headers: Headers = None,
         tx: Any = None,
@@ -586,13 +584,13 @@ class Schedules(Protocol):
         A replaced schedule whose *when* and *tz* are unchanged keeps its next fire, and stays paused.
         """
 
-    def remove(self, name: str, tx: Any = None) -> bool:
+    def remove(self, name: str, *, tx: Any = None) -> bool:
         """Delete a schedule; return False if there is none with that name."""
 
-    def pause(self, name: str, tx: Any = None) -> bool:
+    def pause(self, name: str, *, tx: Any = None) -> bool:
         """Stop a schedule until `resume`; return False if there is none with that name."""
 
-    def resume(self, name: str, tx: Any = None) -> bool:
+    def resume(self, name: str, *, tx: Any = None) -> bool:
         """Let a schedule fire again, from now on; return False if there is none with that name."""
 
     def update(
@@ -606,7 +604,7 @@ class Schedules(Protocol):
         priority: int = KEEP,
         expires: Duration | None = KEEP,
         max_attempts: int | None = KEEP,
-        catch_up: str = KEEP,
+        catch_up: CatchUp = KEEP,
         paused: bool = KEEP,
         headers: Headers = KEEP,
         tx: Any = None,
@@ -666,13 +664,26 @@ class Lock(Protocol):
     def __exit__(self, *error: object) -> None: ...
 
 
+class Limit(Protocol):
+    """A limit on the calls of all processes: a window with ``count=`` and ``per=``, or a bucket with ``rate=``.
+
+    A window admits the first *count* calls in each *per* seconds of the database's clock.  A bucket gains *rate* tokens
+    a second and holds at most *burst*: by default one second's worth, and at least one.
+    """
+
+    name: str
+
+    def acquire(self) -> bool:
+        """Count a call, or take a token; return False if the limit is reached.  Refused calls do not count."""
+
+
 class Results(Protocol):
     """The results of tasks, for other processes to wait for; or other values with a name.
 
     An id is the number of a task, or a string of one's own; 7 and ``"7"`` are two ids.
     """
 
-    def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> None:
+    def save(self, id: int | str, value: Any, ttl: Duration = 3600, *, tx: Any = None) -> None:
         """Save a value for *ttl* seconds, replacing an earlier one."""
 
     def get(self, id: int | str, default: Any = None) -> Any:

@@ -15,9 +15,11 @@ from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar, overload
 
 from .checks import KEEP, NO_RESULT, Duration, Headers
-from .retry import Policy
+from .retry import Policy, PolicyName
 from .values import (
+    CatchUp,
     ChannelSettings,
+    ChannelStart,
     Consumer,
     DeadTasks,
     Enqueued,
@@ -30,14 +32,17 @@ from .values import (
     NewEvent,
     NewTask,
     Notification,
+    OnTruncated,
     OutboxStats,
     Overview,
     QueueSettings,
     QueueStats,
     Schedule,
     StreamSettings,
+    StreamStart,
     Task,
     TaskInfo,
+    TaskState,
     WorkerInfo,
 )
 
@@ -104,9 +109,10 @@ class AsyncEventKit(Protocol):
 
     def lock(self, name: str, ttl: Duration = 60) -> AsyncLock: ...
 
-    async def rate_limit(self, name: str, limit: int, per: Duration) -> bool: ...
-
-    async def token_bucket(self, name: str, rate: float, burst: float | None = None) -> bool: ...
+    @overload
+    def limit(self, name: str, *, count: int, per: Duration) -> AsyncLimit: ...
+    @overload
+    def limit(self, name: str, *, rate: float, burst: float | None = None) -> AsyncLimit: ...
 
     @property
     def results(self) -> AsyncResults: ...
@@ -126,7 +132,7 @@ class AsyncEventKit(Protocol):
 
     async def limits(self, limit: int = 1000) -> list[LimitInfo]: ...
 
-    def listen(self, *channels: str, start: str | int = "latest") -> AsyncSubscription[Notification[Any]]: ...
+    def listen(self, *channels: str, start: ChannelStart | int = "latest") -> AsyncSubscription[Notification[Any]]: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
 
@@ -145,27 +151,29 @@ class AsyncEventStream(Protocol[P]):
         self, payload: P, *, key: str | None = None, headers: Headers = None, dedup: str | None = None, tx: Any = None
     ) -> int: ...
 
-    async def publish_many(self, items: Iterable[P | NewEvent], tx: Any = None) -> list[int]: ...
+    async def publish_many(self, items: Iterable[P | NewEvent], *, tx: Any = None) -> list[int]: ...
 
-    async def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> list[Event[P]]: ...
+    async def read(
+        self, after: int = 0, limit: int = 1000, *, on_truncated: OnTruncated = "raise"
+    ) -> list[Event[P]]: ...
 
     def subscribe(
         self,
         consumer: str | None = None,
         *,
-        start: str | int | datetime = "committed",
+        start: StreamStart | int | datetime = "committed",
         batch: int = 1000,
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
-        on_truncated: str = "raise",
+        on_truncated: OnTruncated = "raise",
         exclusive: bool = True,
     ) -> AsyncSubscription[Event[P]]: ...
 
     async def offset(self, consumer: str) -> int: ...
 
-    async def save_offset(self, consumer: str, offset: int, tx: Any = None) -> bool: ...
+    async def save_offset(self, consumer: str, offset: int, *, tx: Any = None) -> bool: ...
 
-    async def seek(self, consumer: str, offset: int, tx: Any = None) -> None: ...
+    async def seek(self, consumer: str, offset: int, *, tx: Any = None) -> None: ...
 
     async def head(self) -> int: ...
 
@@ -205,14 +213,14 @@ class AsyncTaskQueue(Protocol[P]):
     ) -> Enqueued: ...
 
     async def enqueue_many(
-        self, items: Iterable[P | NewTask], tx: Any = None, *, wait: Duration | None = None
+        self, items: Iterable[P | NewTask], *, wait: Duration | None = None, tx: Any = None
     ) -> list[Enqueued]: ...
 
     async def claim(
         self, worker: str, limit: int = 1, *, lease: Duration | None = None, wait: Duration = 0, tx: Any = None
     ) -> list[Task[P]]: ...
 
-    async def receive(self, limit: int = 1, tx: Any = None) -> list[Task[P]]: ...
+    async def receive(self, limit: int = 1, *, tx: Any = None) -> list[Task[P]]: ...
 
     def new(
         self,
@@ -232,22 +240,22 @@ class AsyncTaskQueue(Protocol[P]):
     ) -> bool: ...
 
     async def ack_many(
-        self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None
+        self, tasks: Iterable[Task[Any]], *, results: Mapping[int, Any] | None = None, tx: Any = None
     ) -> list[int]: ...
 
     async def retry(
         self, task: Task[Any], *, delay: Duration | None = None, error: str | None = None, tx: Any = None
     ) -> bool: ...
 
-    async def fail(self, task: Task[Any], error: str, tx: Any = None) -> bool: ...
+    async def fail(self, task: Task[Any], error: str, *, tx: Any = None) -> bool: ...
 
-    async def release(self, task: Task[Any], tx: Any = None) -> bool: ...
+    async def release(self, task: Task[Any], *, tx: Any = None) -> bool: ...
 
-    async def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> bool: ...
+    async def snooze(self, task: Task[Any], delay: Duration, *, tx: Any = None) -> bool: ...
 
-    async def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> bool: ...
+    async def extend(self, task: Task[Any], seconds: Duration, *, tx: Any = None) -> bool: ...
 
-    async def cancel(self, id: int, running: bool = False, tx: Any = None) -> bool: ...
+    async def cancel(self, id: int, running: bool = False, *, tx: Any = None) -> bool: ...
 
     def work(
         self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None
@@ -271,7 +279,7 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def sweep(self) -> int: ...
 
-    async def purge(self, state: str = "ready") -> int: ...
+    async def purge(self, state: TaskState = "ready") -> int: ...
 
     async def purge_dead(self, older_than: Duration | None = None) -> int: ...
 
@@ -286,7 +294,7 @@ class AsyncTaskQueue(Protocol[P]):
         *,
         max_attempts: int | None = KEEP,
         lease: Duration | None = KEEP,
-        retry: Policy | str | Sequence[float] | None = KEEP,
+        retry: Policy | PolicyName | Sequence[float] | None = KEEP,
         max_size: int | None = KEEP,
         rate: float | None = KEEP,
         burst: float | None = KEEP,
@@ -302,7 +310,7 @@ class AsyncTaskQueue(Protocol[P]):
 
     async def drop(self, *, force: bool = False) -> bool: ...
 
-    async def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
+    async def tasks(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> list[TaskInfo[P]]: ...
 
 
 class AsyncNotificationChannel(Protocol[P]):
@@ -312,7 +320,7 @@ class AsyncNotificationChannel(Protocol[P]):
 
     async def notify(self, payload: P, *, headers: Headers = None, tx: Any = None) -> int: ...
 
-    def listen(self, *, start: str | int = "latest") -> AsyncSubscription[Notification[P]]: ...
+    def listen(self, *, start: ChannelStart | int = "latest") -> AsyncSubscription[Notification[P]]: ...
 
     async def prune(self, *, older_than: Duration | None = None, keep_count: int | None = None) -> int: ...
 
@@ -329,7 +337,7 @@ class AsyncOutbox(Protocol[P]):
     @property
     def queue(self) -> AsyncTaskQueue[P]: ...
 
-    async def add(self, tx: Any, payload: P, *, key: str | None = None, headers: Headers = None) -> str: ...
+    async def add(self, payload: P, *, tx: Any, key: str | None = None, headers: Headers = None) -> str: ...
 
     async def run(self, worker: str | None = None, *, batch: int = 1) -> None: ...
 
@@ -343,7 +351,7 @@ class AsyncInbox(Protocol):
 
     consumer: str
 
-    async def once(self, message_id: str, tx: Any) -> bool: ...
+    async def once(self, message_id: str, *, tx: Any) -> bool: ...
 
     async def prune(self, *, older_than: Duration) -> int: ...
 
@@ -366,17 +374,17 @@ class AsyncSchedules(Protocol):
         priority: int = 0,
         expires: Duration | None = None,
         max_attempts: int | None = None,
-        catch_up: str = "all",
+        catch_up: CatchUp = "all",
         paused: bool = False,
         headers: Headers = None,
         tx: Any = None,
     ) -> None: ...
 
-    async def remove(self, name: str, tx: Any = None) -> bool: ...
+    async def remove(self, name: str, *, tx: Any = None) -> bool: ...
 
-    async def pause(self, name: str, tx: Any = None) -> bool: ...
+    async def pause(self, name: str, *, tx: Any = None) -> bool: ...
 
-    async def resume(self, name: str, tx: Any = None) -> bool: ...
+    async def resume(self, name: str, *, tx: Any = None) -> bool: ...
 
     async def update(
         self,
@@ -389,7 +397,7 @@ class AsyncSchedules(Protocol):
         priority: int = KEEP,
         expires: Duration | None = KEEP,
         max_attempts: int | None = KEEP,
-        catch_up: str = KEEP,
+        catch_up: CatchUp = KEEP,
         paused: bool = KEEP,
         headers: Headers = KEEP,
         tx: Any = None,
@@ -427,10 +435,18 @@ class AsyncLock(Protocol):
     async def __aexit__(self, *error: object) -> None: ...
 
 
+class AsyncLimit(Protocol):
+    """`Limit`, awaited."""
+
+    name: str
+
+    async def acquire(self) -> bool: ...
+
+
 class AsyncResults(Protocol):
     """`Results`, awaited."""
 
-    async def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> None: ...
+    async def save(self, id: int | str, value: Any, ttl: Duration = 3600, *, tx: Any = None) -> None: ...
 
     async def get(self, id: int | str, default: Any = None) -> Any: ...
 

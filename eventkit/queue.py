@@ -22,7 +22,7 @@ from .operations.coordination import AckManyWithResults, AckWithResult, TaskResu
 from .operations.enqueue import Enqueue, EnqueueMany, EnqueueOne, EnqueuePlain, RoomAhead, TaskRow
 from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
-from .values import NewTask, Task
+from .values import NewTask, Task, TaskState
 
 
 def task_row(codec: Codec, queue: str, task: NewTask) -> TaskRow:
@@ -100,7 +100,7 @@ class Queue:
             operation = EnqueueOne(self.name, task_row(self._codec, self.name, task))
         return self._enqueue(operation, 1, wait, tx)
 
-    def enqueue_many(self, items: Iterable[Any], tx: Any = None, *, wait: Duration | None = None) -> Any:
+    def enqueue_many(self, items: Iterable[Any], *, wait: Duration | None = None, tx: Any = None) -> Any:
         items = list(items)
         headers = with_trace(None)
         operation: Any
@@ -138,7 +138,7 @@ class Queue:
         seconds = checks.milliseconds("wait", wait) / 1000
         return self._loops.attempt(operation, TasksAhead(self.name), seconds)
 
-    def receive(self, limit: int = 1, tx: Any = None) -> Any:
+    def receive(self, limit: int = 1, *, tx: Any = None) -> Any:
         checks.count("limit", limit, least=1)
         return self._execute(Receive(self.name, limit, fresh_token(), self._codec), tx)
 
@@ -150,7 +150,7 @@ class Queue:
             operation = AckThen(operation, following)
         return self._execute(operation, tx)
 
-    def ack_many(self, tasks: Iterable[Task[Any]], tx: Any = None, *, results: Mapping[int, Any] | None = None) -> Any:
+    def ack_many(self, tasks: Iterable[Task[Any]], *, results: Mapping[int, Any] | None = None, tx: Any = None) -> Any:
         batch = sorted(tasks, key=attrgetter("id"))
         careful = tx is not None or any(task.key is not None for task in batch)
         held = [(task.id, task.token) for task in batch]
@@ -165,21 +165,21 @@ class Queue:
             finish.Retry(task.id, task.token, pause, None if error is None else checks.text(error)), tx
         )
 
-    def fail(self, task: Task[Any], error: str, tx: Any = None) -> Any:
+    def fail(self, task: Task[Any], error: str, *, tx: Any = None) -> Any:
         return self._execute(finish.Fail(task.id, task.token, checks.text(error)), tx)
 
-    def release(self, task: Task[Any], tx: Any = None) -> Any:
+    def release(self, task: Task[Any], *, tx: Any = None) -> Any:
         return self._execute(finish.Release(task.id, task.token), tx)
 
-    def snooze(self, task: Task[Any], delay: Duration, tx: Any = None) -> Any:
+    def snooze(self, task: Task[Any], delay: Duration, *, tx: Any = None) -> Any:
         pause = checks.milliseconds("delay", delay)
         return self._execute(finish.Snooze(task.id, task.token, pause), tx)
 
-    def extend(self, task: Task[Any], seconds: Duration, tx: Any = None) -> Any:
+    def extend(self, task: Task[Any], seconds: Duration, *, tx: Any = None) -> Any:
         lease = checks.milliseconds("seconds", seconds)
         return self._execute(finish.Extend(task.id, task.token, lease), tx)
 
-    def cancel(self, id: int, running: bool = False, tx: Any = None) -> Any:
+    def cancel(self, id: int, running: bool = False, *, tx: Any = None) -> Any:
         return self._execute(operations.Cancel(self.name, checks.count("id", id), running), tx)
 
     def work(self, worker: str | None = None, *, batch: int = 1, lease: Duration | None = None) -> Any:
@@ -192,7 +192,7 @@ class Queue:
     def get(self, id: int) -> Any:
         return self._execute(operations.GetTask(self.name, checks.count("id", id), self._codec))
 
-    def tasks(self, state: str | None = None, limit: int = 100, after: int = 0) -> Any:
+    def tasks(self, state: TaskState | None = None, limit: int = 100, after: int = 0) -> Any:
         stored = None if state is None else checks.state(state)
         checks.count("limit", limit, least=1)
         return self._execute(operations.ListTasks(self.name, limit, self._codec, stored, checks.count("after", after)))
@@ -215,7 +215,7 @@ class Queue:
     def sweep(self) -> Any:
         return self._execute(Sweep(self.name))
 
-    def purge(self, state: str = "ready") -> Any:
+    def purge(self, state: TaskState = "ready") -> Any:
         return self._execute(operations.Purge(self.name, checks.state(state), None))
 
     def purge_dead(self, older_than: Duration | None = None) -> Any:

@@ -21,7 +21,7 @@ class Results:
         self._loops = loops
         self._codec = codec
 
-    def save(self, id: int | str, value: Any, ttl: Duration = 3600, tx: Any = None) -> Any:
+    def save(self, id: int | str, value: Any, ttl: Duration = 3600, *, tx: Any = None) -> Any:
         lasts = checks.milliseconds("ttl", ttl, least=1)
         return self._execute(SaveResult(key_of(id), self._codec.encode(value), lasts), tx)
 

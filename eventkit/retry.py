@@ -5,7 +5,7 @@ A policy is a value, stored with the queue as JSON, so every process follows the
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -40,7 +40,9 @@ class Delays(msgspec.Struct, frozen=True, tag="delays"):
 
 Policy = Exponential | Linear | Fixed | Delays
 
-_NAMED: dict[str, Policy] = {"exponential": Exponential(), "linear": Linear(), "fixed": Fixed()}
+PolicyName = Literal["exponential", "linear", "fixed"]
+
+_NAMED: dict[str, Policy] = dict(zip(get_args(PolicyName), (Exponential(), Linear(), Fixed()), strict=True))
 decode = msgspec.json.Decoder(Policy).decode
 """The decoder of the policy stored with a queue."""
 

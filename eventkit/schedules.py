@@ -10,9 +10,8 @@ from .codec import Codec, encode_headers
 from .cron import parse
 from .operations import schedule as operations
 from .plans import Plan
-from .values import FIRE, SCHEDULE, Fire
+from .values import FIRE, SCHEDULE, CatchUp, Fire
 
-_CATCH_UP = ("all", "latest", "none")
 _DEFAULTS = {"tz": "UTC", "priority": 0, "expires": None, "max_attempts": None, "catch_up": "all", "headers": None}
 """The settings of a new schedule that may be left out."""
 
@@ -43,13 +42,13 @@ class Schedules:
             operations.AddSchedule(name, operations.Settings(**settings), checks.flag("paused", paused)), tx
         )
 
-    def remove(self, name: str, tx: Any = None) -> Any:
+    def remove(self, name: str, *, tx: Any = None) -> Any:
         return self._execute(operations.RemoveSchedule(checks.name("schedule", name)), tx)
 
-    def pause(self, name: str, tx: Any = None) -> Any:
+    def pause(self, name: str, *, tx: Any = None) -> Any:
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, True), tx)
 
-    def resume(self, name: str, tx: Any = None) -> Any:
+    def resume(self, name: str, *, tx: Any = None) -> Any:
         return self._execute(operations.ChangeSchedule(checks.name("schedule", name), {}, False), tx)
 
     def update(self, name: str, *, paused: bool = KEEP, tx: Any = None, **given: Any) -> Any:
@@ -87,7 +86,7 @@ class Schedules:
             "priority": lambda value: checks.count("priority", value, least=-(2**31), most=2**31 - 1),
             "expires": lambda value: None if value is None else checks.milliseconds("expires", value),
             "max_attempts": lambda value: None if value is None else checks.count("max_attempts", value, least=1),
-            "catch_up": lambda value: checks.choice("catch_up", value, _CATCH_UP),
+            "catch_up": lambda value: checks.choice("catch_up", value, CatchUp),
             "headers": _headers,
         }
         if unknown := given.keys() - parsers.keys():

@@ -23,7 +23,7 @@ from .operations.position import Position, ReadPosition
 from .operations.queue import ConfigureStream, ReadStreamSettings
 from .plans import HAND, Plan, Sleep
 from .telemetry import with_trace
-from .values import Event, NewEvent
+from .values import Event, NewEvent, OnTruncated, StreamStart
 
 _LINGER = 0.1
 """Seconds without an event after which the offset is saved."""
@@ -50,7 +50,7 @@ class Stream:
         operation = operations.Publish(self.name, key, self._codec.encode(payload), traced_headers(headers))
         return self._execute(operation, tx)
 
-    def publish_many(self, items: Iterable[Any], tx: Any = None) -> Any:
+    def publish_many(self, items: Iterable[Any], *, tx: Any = None) -> Any:
         items = list(items)
         headers = with_trace(None)
         if headers is None and NewEvent not in set(map(type, items)):
@@ -58,21 +58,21 @@ class Stream:
         rows = [event_row(self._codec, item if isinstance(item, NewEvent) else NewEvent(item)) for item in items]
         return self._execute(operations.PublishMany(self.name, rows), tx)
 
-    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: str = "raise") -> Any:
+    def read(self, after: int = 0, limit: int = 1000, *, on_truncated: OnTruncated = "raise") -> Any:
         checks.count("after", after)
         checks.count("limit", limit, least=1)
-        skip = checks.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
+        skip = checks.choice("on_truncated", on_truncated, OnTruncated) == "skip"
         return self._execute(operations.ReadEvents(self.name, after, limit, self._codec, skip))
 
     def subscribe(
         self,
         consumer: str | None = None,
         *,
-        start: str | int | datetime = "committed",
+        start: StreamStart | int | datetime = "committed",
         batch: int = 1000,
         save_every_n: int = 1000,
         save_every_s: Duration = 1.0,
-        on_truncated: str = "raise",
+        on_truncated: OnTruncated = "raise",
         exclusive: bool = True,
     ) -> Any:
         if consumer is not None:
@@ -80,7 +80,7 @@ class Stream:
         checks.count("batch", batch, least=1)
         checks.count("save_every_n", save_every_n)
         every = checks.milliseconds("save_every_s", save_every_s) / 1000
-        skip = checks.choice("on_truncated", on_truncated, ("raise", "skip")) == "skip"
+        skip = checks.choice("on_truncated", on_truncated, OnTruncated) == "skip"
         origin = self._origin(consumer, start)
         feed = Events(
             self.name,
@@ -98,11 +98,11 @@ class Stream:
     def offset(self, consumer: str) -> Any:
         return self._execute(operations.ReadOffset(self.name, checks.name("consumer", consumer)))
 
-    def save_offset(self, consumer: str, offset: int, tx: Any = None) -> Any:
+    def save_offset(self, consumer: str, offset: int, *, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
         return self._execute(operations.SaveOffset(self.name, consumer, checks.count("offset", offset)), tx)
 
-    def seek(self, consumer: str, offset: int, tx: Any = None) -> Any:
+    def seek(self, consumer: str, offset: int, *, tx: Any = None) -> Any:
         checks.name("consumer", consumer)
         return self._execute(operations.Seek(self.name, consumer, checks.count("offset", offset)), tx)
 
@@ -134,13 +134,13 @@ class Stream:
     def settings(self) -> Any:
         return self._execute(ReadStreamSettings(self.name))
 
-    def _origin(self, consumer: str | None, start: str | int | datetime) -> Any:
+    def _origin(self, consumer: str | None, start: StreamStart | int | datetime) -> Any:
         """Return the operation that finds the offset after which to start, or that offset if it is known."""
         if isinstance(start, datetime):
             return operations.FindOffset(self.name, checks.moment("start", start))
         if isinstance(start, int):
             return checks.count("start", start)
-        choice = checks.choice("start", start, ("committed", "earliest", "latest"))
+        choice = checks.choice("start", start, StreamStart)
         if choice == "latest":
             return operations.FindLatest(self.name)
         if choice == "committed" and consumer is not None:

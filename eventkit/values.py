@@ -7,15 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
 
 import msgspec
 
 from .checks import Duration, as_datetime
+from .checks import TaskState as TaskState
 from .retry import Policy
+from .retry import PolicyName as PolicyName
 
 P = TypeVar("P", covariant=True)
 D = TypeVar("D")
+
+# Fixed choices of arguments.  `checks.choice` refuses other values, by the same type.
+StreamStart = Literal["committed", "earliest", "latest"]
+ChannelStart = Literal["latest", "earliest"]
+OnTruncated = Literal["raise", "skip"]
+CatchUp = Literal["all", "latest", "none"]
+OnCrash = Literal["retry", "fail"]
+Then = Literal["stop", "skip"]
+Isolation = Literal["process"]
+RowChange = Literal["insert", "update", "delete"]
+ArchiveFormat = Literal["parquet", "delta", "iceberg"]
 
 
 class Moment(Generic[D]):
@@ -102,7 +115,7 @@ class TaskInfo(msgspec.Struct, Generic[P], frozen=True):
 
     id: int
     queue: str
-    state: str
+    state: TaskState
     payload: P
     key: str | None
     headers: dict[str, str]
@@ -204,7 +217,7 @@ class Schedule(msgspec.Struct, frozen=True):
     priority: int
     expires: float | None
     max_attempts: int | None
-    catch_up: str
+    catch_up: CatchUp
     paused: bool
     next_ms: int | None
     last_ms: int | None

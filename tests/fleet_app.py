@@ -13,7 +13,7 @@ SAID, WORKER = os.environ.get("FLEET_SAID", os.devnull), os.environ.get("FLEET_W
 
 app = eventkit.App()
 
-often: Any = {"retries": 100, "backoff": [0.1]}
+often: Any = {"max_attempts": 101, "backoff": [0.1]}
 
 
 def say(what: str, ctx: AsyncTaskContext | TaskContext, number: int) -> None:
@@ -58,14 +58,14 @@ async def hold(number: int, seconds: float, ctx: AsyncTaskContext) -> None:
     say("ended", ctx, number)
 
 
-@app.task(retries=2)
+@app.task(max_attempts=3)
 async def poison(number: int, ctx: AsyncTaskContext) -> None:
     """Kill the worker at each attempt."""
     say("begun", ctx, number)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.task(on_crash="fail", retries=2)
+@app.task(on_crash="fail", max_attempts=3)
 async def poison_once(number: int, ctx: AsyncTaskContext) -> None:
     """Kill the worker at the first attempt only."""
     say("begun", ctx, number)

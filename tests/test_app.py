@@ -32,7 +32,7 @@ def send(to: str) -> str:
 def declared() -> tuple[App, Any]:
     app = App()
 
-    @app.task(queue="emails", retries=4, key="{to}:{subject}")
+    @app.task(queue="emails", max_attempts=5, key="{to}:{subject}")
     def send_email(to: str, subject: str = "Hello") -> dict[str, datetime]:
         return {to: datetime(2030, 1, 1, tzinfo=UTC)}
 
@@ -170,13 +170,13 @@ def test_a_call_is_a_plain_call() -> None:
 def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Callable[[Any], Any]) -> None:
     """Its name can be enqueued by any other program, too."""
 
-    @app.task(queue="emails", retries=4, key="{to}:{subject}")
+    @app.task(queue="emails", max_attempts=5, key="{to}:{subject}")
     def send_email(to: str, subject: str = "Hello") -> None: ...
 
     @app.task(name="ship.it", key=lambda order, **others: str(order))
     async def ship(order: int, express: bool = False) -> None: ...
 
-    handle = now(send_email.enqueue("ann", delay=30, priority=5, headers={"tenant": "acme"}))
+    handle = now(send_email.options(delay=30, priority=5, headers={"tenant": "acme"}).enqueue("ann"))
     info = kit.queue("emails").get(handle.id)
     assert handle.created is True
     assert info.payload == {"task": "send_email", "args": {"to": "ann"}}
@@ -184,7 +184,7 @@ def test_a_task_is_enqueued_with_what_was_declared(app: Any, kit: Any, now: Call
     assert info.headers == {"tenant": "acme"}
     again = now(send_email.enqueue("ann"))
     assert (again.id, again.created) == (handle.id, False)
-    assert now(send_email.enqueue("ann", key="other", max_attempts=1)).created is True
+    assert now(send_email.options(key="other", max_attempts=1).enqueue("ann")).created is True
     shipped = kit.queue("default").get(now(ship.enqueue(order=7)).id)
     assert (shipped.payload, shipped.key) == ({"task": "ship.it", "args": {"order": 7}}, "7")
     with pytest.raises(TypeError, match="send_email: Expected `str`, got `int`"):
@@ -202,7 +202,7 @@ def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop:
     task = app.task(half)
 
     def enqueue(tx: Any) -> Any:
-        answer = task.enqueue(of=1.5, tx=unwrapped(tx))
+        answer = task.options(tx=unwrapped(tx)).enqueue(of=1.5)
         return answer if loop is None else loop.run(answer)
 
     with pytest.raises(KeyError), kit.transaction() as tx:
@@ -216,9 +216,9 @@ def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop:
 
 @proves("A2")
 def test_many_are_enqueued_or_none(app: Any, kit: Any, now: Callable[[Any], Any]) -> None:
-    task = app.task(retries=0)(half)
+    task = app.task(max_attempts=1)(half)
     other = app.task(send.declaration.function)
-    handles = now(task.enqueue_many([{"of": 1.0}, task.new(of=2.0, delay=5), {"of": 3.0}]))
+    handles = now(task.enqueue_many([{"of": 1.0}, task.options(delay=5).new(of=2.0), {"of": 3.0}]))
     infos = [kit.queue("default").get(handle.id) for handle in handles]
     assert [info.payload["args"]["of"] for info in infos] == [1.0, 2.0, 3.0]
     assert [info.state for info in infos] == ["ready", "scheduled", "ready"]
@@ -239,7 +239,7 @@ def test_what_was_declared_is_refused_where_it_is_wrong() -> None:
         ({"name": "one"}, ValueError, "there is a task 'one' already, in test_app"),
         ({"queue": "slow"}, ValueError, "rate, burst of task 'one' applies to all of queue 'slow'.*queue= of its own"),
         ({"queue": ""}, ValueError, "the name of a queue"),
-        ({"retries": -1}, ValueError, "retries"),
+        ({"max_attempts": 0}, ValueError, "max_attempts"),
         ({"timeout": 0}, ValueError, "timeout"),
         ({"backoff": "sometimes"}, ValueError, "retry is one of"),
         ({"burst": 5}, ValueError, "pass rate= too"),
@@ -272,10 +272,10 @@ def test_a_declaration_is_a_value() -> None:
     app, send_email = declared()
     [declaration] = app.tasks.values()
     assert declaration is send_email.declaration
-    assert (declaration.name, declaration.queue, declaration.retries, declaration.is_async) == (
+    assert (declaration.name, declaration.queue, declaration.max_attempts, declaration.is_async) == (
         "send_email",
         "emails",
-        4,
+        5,
         False,
     )
     assert app.task(backoff="exponential")(half).declaration.backoff == Exponential()
@@ -293,7 +293,7 @@ def test_a_handle_returns_the_result_of_the_task(
     def when(name: str) -> dict[str, datetime]:
         return {name: datetime(2030, 1, 1, tzinfo=UTC)}
 
-    handle = now(when.enqueue("ann", delay=10))
+    handle = now(when.options(delay=10).enqueue("ann"))
     assert now(handle.status()) == "scheduled"
     with pytest.raises(TimedOut):
         now(handle.result(timeout=0))
@@ -338,7 +338,7 @@ def test_a_handle_reports_a_death_and_a_missing_result(
         empty.result(timeout=5)
     with pytest.raises(TypeError, match="wrong has returned a value that does not match its annotation"):
         now(other.result(timeout=5))
-    waiting = now(maybe.enqueue(5, delay=60))
+    waiting = now(maybe.options(delay=60).enqueue(5))
     assert now(waiting.cancel()) is True
     assert now(waiting.cancel()) is False
     assert now(waiting.status()) == "gone"
@@ -348,7 +348,7 @@ def test_a_handle_reports_a_death_and_a_missing_result(
 def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
     app = App()
 
-    @app.subscriber("orders", consumer="search", retries=2, backoff=[1, 2], then="skip")
+    @app.subscriber("orders", consumer="search", max_attempts=3, backoff=[1, 2], then="skip")
     async def index(event: Event[dict[str, int]]) -> None: ...
 
     @app.listener("alerts", "deploys")
@@ -357,7 +357,7 @@ def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
     [subscriber], [listener] = app.subscribers, app.listeners
     assert subscriber.function is index
     assert (subscriber.stream, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
-    assert (subscriber.type, subscriber.retries, subscriber.then) == (dict[str, int], 2, "skip")
+    assert (subscriber.type, subscriber.max_attempts, subscriber.then) == (dict[str, int], 3, "skip")
     assert (subscriber.dead_letters, subscriber.backoff) == ("orders.dead", eventkit.Delays((1.0, 2.0)))
     assert (listener.channels, listener.is_async, listener.type) == (("alerts", "deploys"), False, None)
     with pytest.raises(ValueError, match="give this one a consumer= of its own"):

@@ -34,7 +34,7 @@ def test_what_a_function_raises_says_what_comes_next(
         "other": KeyError("to"),
     }
 
-    @app.task(retries=1, backoff=Fixed(base=30, jitter=0))
+    @app.task(max_attempts=2, backoff=Fixed(base=30, jitter=0))
     def send(how: str) -> None:
         raise errors[how]
 
@@ -263,7 +263,7 @@ def test_a_subscriber_that_keeps_failing(
     """It stops before the event, or publishes it to the stream of skipped events; the offset shows which."""
     seen: list[int] = []
 
-    @app.subscriber("orders", consumer="search", retries=2, then=then)
+    @app.subscriber("orders", consumer="search", max_attempts=3, then=then)
     def index(event: Event[int]) -> None:
         seen.append(event.payload)
         if event.payload == 2:

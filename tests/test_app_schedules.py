@@ -74,7 +74,7 @@ def test_schedules_are_stored_and_those_of_others_are_left(
     """Storing may be repeated; a schedule that is no longer declared is removed."""
     caplog.set_level(logging.WARNING)
     kit.schedules.add("by hand", "@daily", "default")
-    app.every("@every 30s", args={"count": 2})(app.task(retries=1)(beat))
+    app.every("@every 30s", args={"count": 2})(app.task(max_attempts=2)(beat))
     assert now(app.install()) is None
     first = kit.schedules.get("beat")
     assert (first.when, first.queue, first.max_attempts) == ("@every 30s", "default", 2)

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from eventkit import App, AsyncTaskContext, TaskContext
-from eventkit.app.declarations import OPTIONS, Signature
+from eventkit.app.declarations import Signature
+from eventkit.app.task import CallOptions
 from eventkit.conformance import proves
 
 
@@ -172,11 +173,23 @@ def test_parameters_that_no_task_can_have_are_refused_where_they_are_declared() 
     ):
         with pytest.raises(TypeError, match=remedy):
             App().task(function)
-    for option in OPTIONS:
-        namespace: dict[str, Any] = {}
-        exec(f"def send({option}): ...", namespace)
-        with pytest.raises(TypeError, match=f"'{option}' is an option of enqueue"):
-            App().task(namespace["send"])
+
+
+@proves("A2")
+def test_a_parameter_may_have_any_name() -> None:
+    """Options are passed to `options`, so a parameter may have the name of one, or that of a method's own parameter."""
+    names = [*CallOptions.__annotations__, "self", "args", "kwargs", "function", "options"]
+    namespace: dict[str, Any] = {}
+    exec(f"def send({', '.join(names)}): return {names[0]}, self", namespace)
+    send: Any = App().task(namespace["send"])
+    arguments = {name: name for name in names}
+    new = send.options(delay=5, key="k").new(**arguments)
+    assert (new.delay, new.key, new.payload["args"]) == (5, "k", arguments)
+    assert send(**arguments) == (names[0], "self")
+    with pytest.raises(TypeError, match="a call has no option 'delays'; the options are: delay, run_at"):
+        send.options(delays=5)
+    with pytest.raises(TypeError, match="new.. enqueues nothing: pass wait="):
+        send.options(wait=5).new(**arguments)
 
 
 @proves("A2")

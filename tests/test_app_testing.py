@@ -75,7 +75,7 @@ def test_everything_that_is_due_runs(
     def alert(notification: Notification[str]) -> None:
         seen.append(notification.payload)
 
-    now(first.enqueue_many([{"number": 1}, first.new(2, delay=60)]))
+    now(first.enqueue_many([{"number": 1}, first.options(delay=60).new(2)]))
     now(rows.enqueue_many([{"items": number} for number in range(4)]))
     kit.stream("orders").publish(5)
     kit.channel("alerts").notify("fire")
@@ -175,7 +175,7 @@ def test_assertions_say_what_is_there(app: Any, kit: Any, now: Callable[[Any], A
 
     with pytest.raises(AssertionError, match="at least one of the tasks in queue 'emails', and found 0"):
         now(assert_enqueued(bare, "emails"))
-    now(send.enqueue("ann", delay=30))
+    now(send.options(delay=30).enqueue("ann"))
     now(send.enqueue("bob", subject="Bye"))
     kit.queue("emails").enqueue("else")
     [ann] = now(assert_enqueued(bare, send, {"to": "ann"}))

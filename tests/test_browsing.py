@@ -100,7 +100,7 @@ def test_tasks_are_found_by_their_key(kit: EventKit, ask: Any) -> None:
     queue.enqueue_many([NewTask(number, key=f"key {number}") for number in range(3)])
     with kit.transaction() as tx:
         for number in range(3):
-            kit.outbox("mail", ordered=True).add(tx, number, key="lane")
+            kit.outbox("mail", ordered=True).add(number, tx=tx, key="lane")
     assert [look.payload for look in ask(FindTasksOfKey("jobs", "key 1", 10))] == ["1"]
     assert ask(FindTasksOfKey("jobs", "lane", 10)) == []
     assert len(ask(FindTasksOfKey("outbox:mail", "lane", 10))) == 3

@@ -213,7 +213,7 @@ def test_a_worker_logs_objects(folder: Path) -> None:
     (folder / "shop.py").write_text(
         "import eventkit\n"
         "app = eventkit.App('sqlite:///shop.db')\n"
-        "@app.task(retries=0)\n"
+        "@app.task(max_attempts=1)\n"
         "def fail() -> None:\n"
         "    raise ValueError('on purpose')\n",
         "utf-8",

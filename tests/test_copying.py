@@ -159,11 +159,11 @@ def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) 
         assert free.acquire()
         fence = free.fence
         free.release()
-        assert kit.rate_limit("login", 1, 86_400)
-        assert kit.token_bucket("api", 0.001, 1)
+        assert kit.limit("login", count=1, per=86_400).acquire()
+        assert kit.limit("api", rate=0.001, burst=1).acquire()
         kit.results.save("answer", {"is": [42, "ünïcödé \u0000", 0.1]})
         with kit.transaction() as tx:
-            assert kit.inbox("shop").once("message", tx)
+            assert kit.inbox("shop").once("message", tx=tx)
         kit.channel("alerts").notify("first")
         started = kit.channel("alerts").notify("second")
         copy = move()
@@ -177,11 +177,11 @@ def test_everything_else_is_what_it_was(places: Places, route: tuple[str, str]) 
         again = copy.lock("free")
         assert again.acquire()
         assert (again.fence or 0) > (fence or 0) > 0
-        assert not copy.rate_limit("login", 1, 86_400)
-        assert not copy.token_bucket("api", 0.001, 1)
+        assert not copy.limit("login", count=1, per=86_400).acquire()
+        assert not copy.limit("api", rate=0.001, burst=1).acquire()
         assert copy.results.get("answer") == {"is": [42, "ünïcödé \u0000", 0.1]}
         with copy.transaction() as tx:
-            assert not copy.inbox("shop").once("message", tx)
+            assert not copy.inbox("shop").once("message", tx=tx)
         assert copy.channel("alerts").notify("third") > started
         with copy.channel("alerts").listen(start=0) as heard:
             assert [next(heard).payload for _ in range(3)] == ["first", "second", "third"]
@@ -195,7 +195,7 @@ def test_an_ordered_outbox_keeps_its_order(places: Places, route: tuple[str, str
         heard: list[str] = []
         with kit.transaction() as tx:
             for payload in ("a1", "a2", "b1"):
-                kit.outbox("mail", ordered=True).add(tx, payload, key=payload[0])
+                kit.outbox("mail", ordered=True).add(payload, tx=tx, key=payload[0])
         copy = move()
 
         def deliver(message: eventkit.Message[Any]) -> None:

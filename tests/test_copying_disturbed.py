@@ -63,7 +63,7 @@ def test_what_is_not_a_copy_is_not_written_to(places: Places, route: tuple[str, 
     eventkit_migrations.downgrade(there, "base")
     eventkit.copy(here, there)
     with eventkit.connect(there) as used, used.transaction() as tx:
-        used.inbox("shop").once("mine", tx)
+        used.inbox("shop").once("mine", tx=tx)
     with pytest.raises(eventkit.CopyDiffers, match=r"in eventkit_inbox the source has no row"):
         eventkit.copy(here, there)
 
@@ -141,7 +141,7 @@ def kill_often(places: Places, route: tuple[str, str], output: Path, kills: int)
         kit.queue("emails").claim("worker", limit=500)
         with kit.transaction() as tx:
             for number in range(1000):
-                kit.inbox("shop").once(str(number), tx)
+                kit.inbox("shop").once(str(number), tx=tx)
     reports: list[str] = []
     whole = eventkit.copy(source, target, progress=lambda table, rows: reports.append(table))
     eventkit_migrations.downgrade(target, "base")

@@ -89,7 +89,7 @@ def test_a_name_is_resolved_only_once(kit: EventKit, url: str, monkeypatch: pyte
     with receiving_inside_and_outside() as (inside, outside):
         names = Names(monkeypatch, rebinding=[["127.0.0.2"], ["127.0.0.1"]])
         with working.working(app):
-            webhook = Webhook(callback_url=f"http://rebinding.test:{outside.port}/", max_retries=0)
+            webhook = Webhook(callback_url=f"http://rebinding.test:{outside.port}/", max_attempts=1)
             kit.queue("default").enqueue_many([webhook.task()])
             until(lambda: outside.received or inside.received)
             until(lambda: kit.queue("default").size() == 0)
@@ -106,7 +106,7 @@ def test_a_name_with_a_private_address_is_refused(kit: EventKit, url: str, monke
     with receiving_inside_and_outside() as (inside, outside):
         Names(monkeypatch, mixed=[["127.0.0.2", "127.0.0.1"]])
         with working.working(app):
-            webhook = Webhook(callback_url=f"http://mixed.test:{outside.port}/", max_retries=5)
+            webhook = Webhook(callback_url=f"http://mixed.test:{outside.port}/", max_attempts=6)
             [enqueued] = kit.queue("default").enqueue_many([webhook.task()])
             assert "mixed.test resolves to 127.0.0.1" in error_of(kit, enqueued.id)
         assert (outside.received, inside.received) == ([], [])
@@ -118,7 +118,7 @@ def test_a_webhook_for_the_inside_is_dead_at_once(kit: EventKit, url: str, host:
     app = App(url)
     Webhooks(app)
     with receiving() as inside, working.working(app):
-        webhook = Webhook(callback_url=f"http://{host}:{inside.port}/", max_retries=5)
+        webhook = Webhook(callback_url=f"http://{host}:{inside.port}/", max_attempts=6)
         [enqueued] = kit.queue("default").enqueue_many([webhook.task()])
         assert "is not a public address" in error_of(kit, enqueued.id)
         assert inside.received == []
@@ -135,6 +135,6 @@ def test_redirects_are_not_followed(kit: EventKit, url: str, status: int) -> Non
     with receiving("127.0.0.2") as inside:
         reply = Reply(status, headers={"Location": f"{inside.url}/secret"})
         with receiving(reply=lambda path: reply) as outside, working.working(app):
-            [enqueued] = kit.queue("default").enqueue_many([Webhook(callback_url=outside.url, max_retries=5).task()])
+            [enqueued] = kit.queue("default").enqueue_many([Webhook(callback_url=outside.url, max_attempts=6).task()])
             assert f"the receiver answered {status}: redirects are not followed" in error_of(kit, enqueued.id)
             assert (len(outside.received), len(inside.received)) == (1, 0)

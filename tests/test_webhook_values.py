@@ -22,7 +22,7 @@ def test_a_webhook_is_a_task() -> None:
         queue_name="emails",
         priority=7,
         payload={"to": "ann"},
-        max_retries=4,
+        max_attempts=5,
         timeout_ms=1500,
         idempotency_key="welcome-ann",
         delay_ms=2500,
@@ -88,7 +88,7 @@ def test_what_is_no_url_to_call_is_refused_at_once(url: str) -> None:
     [
         {"queue_name": "a\n"},
         {"queue_name": ""},
-        {"max_retries": -1},
+        {"max_attempts": 0},
         {"timeout_ms": 0},
         {"delay_ms": -1},
         {"retry_backoff": "never"},

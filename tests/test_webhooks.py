@@ -85,7 +85,7 @@ def test_what_an_answer_means(kit: EventKit, url: str) -> None:
     with receiving(reply=lambda path: Reply(int(path[1:]))) as receiver, working.working(calling(url, per_host=64)):
         ids = {
             status: enqueue(
-                kit, Webhook(callback_url=f"{receiver.url}/{status}", max_retries=3, base_delay_ms=900_000)
+                kit, Webhook(callback_url=f"{receiver.url}/{status}", max_attempts=4, base_delay_ms=900_000)
             )[0]
             for status in done + again + dead
         }
@@ -102,15 +102,14 @@ def test_what_an_answer_means(kit: EventKit, url: str) -> None:
 
 
 @proves("E14")
-@pytest.mark.parametrize("retries", [0, 2])
-def test_retries_are_runs_beyond_the_first(kit: EventKit, url: str, retries: int) -> None:
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_job_has_so_many_runs(kit: EventKit, url: str, attempts: int) -> None:
     """Each retry has its number and a new signature."""
     with receiving(reply=lambda path: Reply(503)) as receiver, working.working(calling(url, secret=SECRET)):
-        [id] = enqueue(
-            kit, Webhook(callback_url=receiver.url, max_retries=retries, retry_backoff="fixed", base_delay_ms=1)
-        )
+        webhook = Webhook(callback_url=receiver.url, max_attempts=attempts, retry_backoff="fixed", base_delay_ms=1)
+        [id] = enqueue(kit, webhook)
         assert "the receiver answered 503" in error_of(kit, id)
-    runs = [str(number) for number in range(1, retries + 2)]
+    runs = [str(number) for number in range(1, attempts + 1)]
     assert [received.headers["X-Eventkit-Attempt"] for received in receiver.received] == runs
     assert info(kit, id).reason == "exhausted"
 
@@ -158,7 +157,7 @@ def test_the_webhook_or_its_queue_sets_the_delay(kit: EventKit, url: str) -> Non
 def test_an_answer_has_to_be_there_in_time(kit: EventKit, url: str, reply: Reply) -> None:
     """The limit covers the whole answer: one that arrives in drops is as late as one that never begins."""
     with receiving(reply=lambda path: reply) as receiver, working.working(calling(url)):
-        [id] = enqueue(kit, Webhook(callback_url=receiver.url, timeout_ms=300, max_retries=0))
+        [id] = enqueue(kit, Webhook(callback_url=receiver.url, timeout_ms=300, max_attempts=1))
         assert error_of(kit, id) == "127.0.0.1 did not answer within 300 ms"
 
 
@@ -193,7 +192,7 @@ def test_what_follows_an_answer_answers_no_other_call(kit: EventKit, url: str) -
     ):
         [first] = enqueue(kit, Webhook(callback_url=f"{receiver.url}/first"))
         until(lambda: gone(kit, first))
-        [second] = enqueue(kit, Webhook(callback_url=f"{receiver.url}/second", max_retries=0))
+        [second] = enqueue(kit, Webhook(callback_url=f"{receiver.url}/second", max_attempts=1))
         assert "the receiver answered 500" in error_of(kit, second)
     assert len({received.connection for received in receiver.received}) == 2
 
@@ -207,7 +206,7 @@ def test_a_slow_host_has_its_share_of_slots(kit: EventKit, url: str) -> None:
         receiving("127.0.0.2") as other,
         working.working(calling(url, per_host=2), concurrency=6),
     ):
-        enqueue(kit, *[Webhook(callback_url=one.url, max_retries=0) for _ in range(12)])
+        enqueue(kit, *[Webhook(callback_url=one.url, max_attempts=1) for _ in range(12)])
         until(lambda: one.received)
         enqueue(kit, *[Webhook(callback_url=other.url) for _ in range(12)])
         until(lambda: len(other.received) == 12)

@@ -124,7 +124,7 @@ def test_a_function_has_an_asyncio_task_of_its_own(kit: EventKit, url: str) -> N
 def test_a_batch_is_one_call(kit: EventKit, url: str) -> None:
     app, calls = App(url), list[list[int]]()
 
-    @app.task(queue="many", batch=10, retries=0)
+    @app.task(queue="many", batch=10, max_attempts=1)
     async def add(numbers: list[int]) -> None:
         calls.append(numbers)
         if 13 in numbers:
@@ -160,7 +160,7 @@ def test_hooks_are_called(kit: EventKit, url: str, caplog: pytest.LogCaptureFixt
     async def good() -> int:
         return 7
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     def bad() -> None:
         raise ValueError("bad")
 

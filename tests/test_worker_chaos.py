@@ -103,7 +103,7 @@ def test_a_pool_without_free_connections(postgres: str, tmp_path: Path) -> None:
     small = f"{postgres}&max_size=2&busy_timeout=1"
 
     def hold(workers: Fleet, kit: EventKit) -> None:
-        holds = [fleet_app.hold.new(number=n, seconds=2, priority=10) for n in range(10)]
+        holds = [fleet_app.hold.options(priority=10).new(number=n, seconds=2) for n in range(10)]
         kit.queue("default").enqueue_many(holds)
 
     those = recovers(small, tmp_path, hold)
@@ -161,7 +161,7 @@ def test_a_worker_that_stands_still_for_longer_than_its_leases(url: str, tmp_pat
     def stand_still(workers: Fleet, kit: EventKit) -> None:
         still, _ = workers.members
         queue = kit.queue("default")
-        queue.enqueue_many([fleet_app.nap.new(number=n, seconds=1, priority=10) for n in range(2 * SLOTS)])
+        queue.enqueue_many([fleet_app.nap.options(priority=10).new(number=n, seconds=1) for n in range(2 * SLOTS)])
         eventually(lambda: had_by(workers, still.name), "it is busy")
         still.process.send_signal(signal.SIGSTOP)
         had = had_by(workers, still.name)

@@ -194,14 +194,14 @@ def test_what_takes_too_long_has_failed(kit: EventKit, url: str, blocking: bool)
     app, ends = App(url), list[str]()
     let_go = threading.Event()
 
-    @app.task(timeout=0.1, retries=0)
+    @app.task(timeout=0.1, max_attempts=1)
     async def slow() -> None:
         try:
             await asyncio.sleep(20)
         finally:
             ends.append("ended")
 
-    @app.task(timeout=0.1, retries=0)
+    @app.task(timeout=0.1, max_attempts=1)
     def slow_blocking(ctx: TaskContext) -> None:
         until(lambda: ctx.cancelled)
         let_go.wait(20)
@@ -305,7 +305,7 @@ def test_a_function_that_ignores_its_time_limit_keeps_its_slot(kit: EventKit, ur
     """The run is reported and its lease ends; the slot is counted; without a free slot the worker is not ready."""
     app, ready, enough = App(url), tmp_path / "ready", threading.Event()
 
-    @app.task(timeout=0.1, retries=1, backoff=[3600])
+    @app.task(timeout=0.1, max_attempts=2, backoff=[3600])
     async def stubborn() -> str:
         while not enough.is_set():
             with contextlib.suppress(asyncio.CancelledError):

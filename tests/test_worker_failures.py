@@ -35,13 +35,13 @@ def test_failures_are_isolated(kit: EventKit, url: str) -> None:
     class Odd(BaseException):
         pass
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     async def odd(waits: bool) -> None:
         if waits:
             await asyncio.sleep(0)
         raise Odd
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     async def cancelled_itself() -> None:
         raise asyncio.CancelledError
 
@@ -49,7 +49,7 @@ def test_failures_are_isolated(kit: EventKit, url: str) -> None:
     async def unsayable() -> object:
         return object()
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     async def iterated() -> None:
         raise StopAsyncIteration
 
@@ -118,7 +118,7 @@ def test_the_worker_is_stopped_by_a_function_that_wants_to_exit(kit: EventKit, u
     """The failure is recorded first."""
     app = App(url)
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     async def leave() -> None:
         raise SystemExit(3)
 

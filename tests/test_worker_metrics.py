@@ -27,7 +27,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 def test_runs_are_counted(kit: EventKit, url: str) -> None:
     app = App(url)
 
-    @app.task(queue="jobs", retries=1, backoff=[0])
+    @app.task(queue="jobs", max_attempts=2, backoff=[0])
     async def job(fails: bool) -> None:
         if fails:
             raise ValueError
@@ -128,7 +128,7 @@ def test_runs_are_spans_of_the_trace_that_enqueued_them(kit: EventKit, url: str)
             await asyncio.sleep(0)
         inside.append(trace.get_current_span().get_span_context().trace_id)
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     def traced_blocking() -> None:
         inside.append(trace.get_current_span().get_span_context().trace_id)
         raise ValueError("on purpose")

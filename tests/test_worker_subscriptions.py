@@ -35,7 +35,7 @@ def test_a_subscriber_is_called_with_each_event_in_order(kit: EventKit, url: str
     async def handle_async(event: Event[Order]) -> None:
         handle(event)
 
-    app.subscriber("orders", consumer="search", retries=2, backoff=[0])(handle if blocking else handle_async)
+    app.subscriber("orders", consumer="search", max_attempts=3, backoff=[0])(handle if blocking else handle_async)
     orders = kit.stream("orders")
     for id in (1, 2, 3):
         orders.publish({"id": id})
@@ -54,13 +54,13 @@ def test_a_subscriber_is_called_with_each_event_in_order(kit: EventKit, url: str
 def test_what_fails_for_good_is_skipped_or_stops_the_consumer(kit: EventKit, url: str) -> None:
     app, seen = App(url), list[Any]()
 
-    @app.subscriber("orders", consumer="skipping", retries=1, backoff=[0], then="skip")
+    @app.subscriber("orders", consumer="skipping", max_attempts=2, backoff=[0], then="skip")
     async def skip(event: Event[Order]) -> None:
         seen.append(("skip", event.payload.id))
         if event.payload.id == 2:
             raise ValueError("never")
 
-    @app.subscriber("orders", consumer="stopping", retries=5)
+    @app.subscriber("orders", consumer="stopping", max_attempts=6)
     def stop(event: Event[Any]) -> None:
         if event.payload["id"] == 2:
             raise Permanent("never")

@@ -55,7 +55,7 @@ def compute(number: int, seconds: float = 0) -> int:
     return number * 2
 
 
-@app.task(isolation="process", queue="apart", timeout=0.5, retries=0)
+@app.task(isolation="process", queue="apart", timeout=0.5, max_attempts=1)
 def spin(name: str = "spin") -> None:
     """Run for ever."""
     say(f"{name} {os.getpid()}")
@@ -63,7 +63,7 @@ def spin(name: str = "spin") -> None:
         pass
 
 
-@app.task(isolation="process", queue="apart", retries=1, backoff=[0])
+@app.task(isolation="process", queue="apart", max_attempts=2, backoff=[0])
 def die(times: int) -> str:
     """Kill the process at the first attempts."""
     say("died")
@@ -79,7 +79,7 @@ def die_once() -> None:
     os._exit(7)
 
 
-@app.task(isolation="process", queue="apart", retries=0)
+@app.task(isolation="process", queue="apart", max_attempts=1)
 def raise_there(kind: str) -> object:
     """Fail in one way or the other."""
     if kind == "permanent":

@@ -84,14 +84,14 @@ def declared(url: str) -> tuple[App, list[Any]]:
     async def double(number: int) -> int:
         return number * 2
 
-    @app.task(retries=2, backoff=[0])
+    @app.task(max_attempts=3, backoff=[0])
     async def fail(waits: bool = False) -> None:
         done.append("run")
         if waits:
             await asyncio.sleep(0)
         raise ValueError("on purpose")
 
-    @app.task(retries=0)
+    @app.task(max_attempts=1)
     def fail_blocking() -> None:
         raise ValueError("on purpose")
 

@@ -4,10 +4,10 @@
 
     app = eventkit.App("sqlite:///shop.db")
 
-    @app.task(queue="emails", retries=4)
+    @app.task(queue="emails", max_attempts=5)
     def send_email(to: str, subject: str = "Hello") -> int: ...
 
-    send_email.enqueue(to="ann@example.com", delay=30)
+    send_email.options(delay=30).enqueue(to="ann@example.com")
 
 Start reading at `app`; a worker reads `declarations`, and `task` has what the declared functions become.
 """

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from os import getpid
 from types import MappingProxyType
-from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from .. import checks, retry
 from ..handling import APPS
 from ..kit import connect, connect_async
 from ..protocols import AsyncEventKit, EventKit
-from ..values import Event, Notification
+from ..values import CatchUp, Event, Notification, Then
 from .declarations import (
     Backoff,
     Hook,
@@ -28,15 +28,16 @@ from .declarations import (
     SubscriberDeclaration,
     TaskDeclaration,
     TaskOptions,
-    Then,
     declare_schedule,
     declare_task,
     payload_type,
 )
-from .task import AsyncTaskFunction, Function, TaskFunction, at_once, is_async, now, reached
+from .task import AsyncTaskFunction, Context, Function, TaskFunction, at_once, is_async, now, reached
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+C = TypeVar("C", bound=Context)
 F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "eventkit-app"
@@ -45,17 +46,37 @@ MARK = "eventkit-app"
 logger = logging.getLogger("eventkit")
 
 
+class Untyped:
+    """A type that no function takes as its first argument, except one that takes anything and may take a context."""
+
+
 class Declares(Protocol):
     """The decorator ``app.task``, also as ``app.task(…)`` with options."""
 
     @overload
+    def __call__(self, function: Callable[Concatenate[Untyped, ...], Any], /) -> TaskFunction[..., ..., Any, Any]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[Concatenate[C, P], P, Coroutine[Any, Any, R], R]: ...
+    @overload
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    ) -> TaskFunction[P, P, Coroutine[Any, Any, R], R]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    def __call__(self, function: Callable[Concatenate[C, P], R], /) -> TaskFunction[Concatenate[C, P], P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R, R]: ...
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> "Declares": ...
+    @overload
+    def __call__(self, *, batch: int, **options: Unpack[TaskOptions]) -> "DeclaresBatch": ...
+
+
+class DeclaresBatch(Protocol):
+    """The decorator ``app.task(batch=…)``: the function takes a list, and `enqueue` an item of it."""
+
+    def __call__(self, function: Callable[[list[T]], R], /) -> TaskFunction[[list[T]], [T], R, None]: ...
 
 
 class AsyncDeclares(Protocol):
@@ -63,12 +84,32 @@ class AsyncDeclares(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTaskFunction[P, Coroutine[Any, Any, R], R]: ...
+        self, function: Callable[Concatenate[Untyped, ...], Any], /
+    ) -> AsyncTaskFunction[..., ..., Any, Any]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, R, R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[C, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[Concatenate[C, P], P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[P, P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[C, P], R], /
+    ) -> AsyncTaskFunction[Concatenate[C, P], P, R, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> AsyncTaskFunction[P, P, R, R]: ...
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> "AsyncDeclares": ...
+    @overload
+    def __call__(self, *, batch: int, **options: Unpack[TaskOptions]) -> "AsyncDeclaresBatch": ...
+
+
+class AsyncDeclaresBatch(Protocol):
+    """`DeclaresBatch` for an `AsyncApp`."""
+
+    def __call__(self, function: Callable[[list[T]], R], /) -> AsyncTaskFunction[[list[T]], [T], R, None]: ...
 
 
 class Runs(Protocol):
@@ -120,7 +161,7 @@ class Application:
     def tasks(self) -> Mapping[str, TaskDeclaration]:
         """The tasks by name."""
         for function in list(self._planned):  # Functions that have a schedule and nothing else.
-            self.declare(function)
+            self._declare(function)
         return MappingProxyType(self._tasks)
 
     @property
@@ -154,7 +195,7 @@ class Application:
             )
         return declaration
 
-    def declare(self, function: Callable[..., Any], **options: Any) -> TaskDeclaration:
+    def _declare(self, function: Callable[..., Any], **options: Any) -> TaskDeclaration:
         """Register a function as a task, with the schedules that were planned for it."""
         declaration = declare_task(function, **options)
         known = self._tasks.get(declaration.name)
@@ -175,7 +216,7 @@ class Application:
         return declaration
 
     def every(
-        self, when: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, catch_up: str = "all"
+        self, when: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, catch_up: CatchUp = "all"
     ) -> Callable[[F], F]:
         """Enqueue the task at intervals, such as ``"@every 30s"``; above or below `task`, or without it."""
         if not (isinstance(when, str) and when.strip().lower().startswith("@every")):
@@ -191,7 +232,7 @@ class Application:
         tz: str = "UTC",
         name: str | None = None,
         args: Mapping[str, Any] | None = None,
-        catch_up: str = "all",
+        catch_up: CatchUp = "all",
     ) -> Callable[[F], F]:
         """Enqueue the task at the times of a cron expression; above or below `task`, or without it."""
 
@@ -216,22 +257,22 @@ class Application:
         stream: str,
         *,
         consumer: str,
-        retries: int = 5,
+        max_attempts: int = 6,
         backoff: Backoff = "exponential",
         then: Then = "stop",
         dead_letters: str | None = None,
     ) -> Callable[[F], F]:
         """Call the function with each event of a stream, in order, as a consumer with that name.
 
-        An event that still fails after *retries* retries stops the consumer; with ``then="skip"`` it is published to
+        An event that still fails after *max_attempts* calls stops the consumer; with ``then="skip"`` it is published to
         the stream *dead_letters* (``"<stream>.dead"``) instead, and the consumer continues.
         """
         declared: dict[str, Any] = {
             "stream": checks.name("stream", stream),
             "consumer": checks.name("consumer", consumer),
-            "retries": checks.count("retries", retries),
+            "max_attempts": checks.count("max_attempts", max_attempts, least=1),
             "backoff": retry.policy(backoff),
-            "then": checks.choice("then", then, ("stop", "skip")),
+            "then": checks.choice("then", then, Then),
             "dead_letters": checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
         }
 
@@ -339,7 +380,7 @@ class Application:
     def _task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:
             return partial(self._task, **options)
-        return Function(self.declare(function, **options), self._reached)
+        return Function(self._declare(function, **options), self._reached)
 
     def _reached(self) -> Any:
         """Return the kit, or an awaitable of it."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import NoneType
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
@@ -16,9 +16,9 @@ from ..checks import Duration
 from ..codec import LARGEST, Codec, Undecodable
 from ..cron import parse
 from ..handling import Permanent, explained
-from ..retry import Policy
-from ..values import Event, NewEvent, Notification
-from .task import OPTIONS, AsyncTaskContext, Function, TaskContext
+from ..retry import Policy, PolicyName
+from ..values import CatchUp, Event, Isolation, NewEvent, Notification, OnCrash, Then
+from .task import AsyncTaskContext, Function, TaskContext
 
 _CONTEXTS = (TaskContext, AsyncTaskContext)
 _EMPTY = inspect.Parameter.empty
@@ -56,8 +56,6 @@ class Signature:
         for parameter in self._parameters.values():
             if parameter.kind in _REFUSED:
                 raise TypeError(f"{name}: {str(parameter)!r} {_REFUSED[parameter.kind]}")
-            if parameter.name in OPTIONS:
-                raise TypeError(f"{name}: {parameter.name!r} is an option of enqueue: give the parameter another name")
         # An annotation may name a class that the module defines later; it is then resolved at the first call.
         with suppress(NameError):
             _ = self._resolved
@@ -187,18 +185,16 @@ def _same(given: Any, read: Any) -> bool:
 
 
 Hook = Callable[..., Any]
-Backoff = Policy | str | Sequence[float]
+Backoff = Policy | PolicyName | Sequence[float]
 Key = Callable[..., str | None] | str
-OnCrash = Literal["retry", "fail"]
-Then = Literal["stop", "skip"]
 
 
 class TaskOptions(TypedDict, total=False):
-    """The options of ``app.task``, as `TaskDeclaration` describes them."""
+    """The options of ``app.task`` beside ``batch``, as `TaskDeclaration` describes them."""
 
     name: str | None
     queue: str
-    retries: int | None
+    max_attempts: int | None
     timeout: Duration | None
     backoff: Backoff | None
     rate: float | None
@@ -206,8 +202,7 @@ class TaskOptions(TypedDict, total=False):
     max_running: int | None
     key: Key | None
     on_crash: OnCrash
-    batch: int
-    isolation: Literal["process"] | None
+    isolation: Isolation | None
     on_success: Hook | Sequence[Hook]
     on_failure: Hook | Sequence[Hook]
 
@@ -216,8 +211,8 @@ class TaskOptions(TypedDict, total=False):
 class TaskDeclaration:
     """A function that workers run for the tasks of its name.
 
-    *retries*, *timeout* (in seconds) and *backoff* default to those of the queue; *rate*, *burst* and *max_running* are
-    stored with the queue.  With *batch* above 1, one call takes up to that many tasks.
+    *max_attempts*, *timeout* (in seconds) and *backoff* default to those of the queue; *rate*, *burst* and
+    *max_running* are stored with the queue.  With *batch* above 1, one call takes up to that many tasks.
     """
 
     name: str
@@ -225,7 +220,7 @@ class TaskDeclaration:
     signature: Signature
     is_async: bool
     queue: str = "default"
-    retries: int | None = None
+    max_attempts: int | None = None
     timeout: float | None = None
     backoff: Policy | None = None
     rate: float | None = None
@@ -234,7 +229,7 @@ class TaskDeclaration:
     key: Key | None = None
     on_crash: OnCrash = "retry"
     batch: int = 1
-    isolation: Literal["process"] | None = None
+    isolation: Isolation | None = None
     on_success: tuple[Hook, ...] = ()
     on_failure: tuple[Hook, ...] = ()
 
@@ -243,11 +238,6 @@ class TaskDeclaration:
         """The settings to store with the queue; empty if none were declared."""
         values = {"rate": self.rate, "burst": self.burst, "max_running": self.max_running}
         return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def max_attempts(self) -> int | None:
-        """The number of runs to enqueue tasks with; None for the queue's."""
-        return None if self.retries is None else self.retries + 1
 
     @cached_property
     def silent(self) -> bool:
@@ -288,7 +278,7 @@ def unsaved(error: Exception) -> Refused:
 class SubscriberDeclaration:
     """A function that is called with each event of a stream, in order.
 
-    For an event that still fails after *retries* retries, *then* says whether the consumer stops, or skips it and
+    For an event that still fails after *max_attempts* calls, *then* says whether the consumer stops, or skips it and
     publishes it to the stream *dead_letters*.
     """
 
@@ -297,7 +287,7 @@ class SubscriberDeclaration:
     function: Callable[..., Any]
     is_async: bool
     type: Any
-    retries: int
+    max_attempts: int
     backoff: Policy
     then: Then
     dead_letters: str
@@ -338,7 +328,7 @@ class ScheduleDeclaration:
     tz: str
     task: TaskDeclaration
     args: dict[str, Any]
-    catch_up: str
+    catch_up: CatchUp
 
 
 def declare_task(function: Callable[..., Any], name: str | None = None, **options: Any) -> TaskDeclaration:
@@ -361,14 +351,14 @@ def declare_task(function: Callable[..., Any], name: str | None = None, **option
 
 
 def declare_schedule(
-    task: TaskDeclaration, *, when: str, name: str | None, tz: str, args: Mapping[str, Any] | None, catch_up: str
+    task: TaskDeclaration, *, when: str, name: str | None, tz: str, args: Mapping[str, Any] | None, catch_up: CatchUp
 ) -> ScheduleDeclaration:
     """Return the declaration of a schedule that enqueues *task*."""
     parse(when, tz)
     if required := [one for one in task.signature.required if one not in (args or {})]:
         raise TypeError(f"a schedule of {task.name!r} has no value for {required[0]!r}: give the schedule args={{…}}")
     name = checks.name("schedule", task.name if name is None else name)
-    catch_up = checks.choice("catch_up", catch_up, ("all", "latest", "none"))
+    catch_up = checks.choice("catch_up", catch_up, CatchUp)
     return ScheduleDeclaration(name, when, tz, task, task.signature.encode((), args or {}), catch_up)
 
 
@@ -390,16 +380,16 @@ def _hooks(what: str, given: Any) -> tuple[Hook, ...]:
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "queue": partial(checks.name, "queue"),
-    "retries": partial(checks.count, "retries"),
+    "max_attempts": partial(checks.count, "max_attempts", least=1),
     "timeout": lambda value: checks.milliseconds("timeout", value, least=1) / 1000,
     "backoff": retry.policy,
     "rate": partial(checks.positive, "rate"),
     "burst": checks.burst,
     "max_running": partial(checks.count, "max_running", least=1),
     "key": _key,
-    "on_crash": partial(checks.choice, "on_crash", choices=("retry", "fail")),
+    "on_crash": partial(checks.choice, "on_crash", literal=OnCrash),
     "batch": partial(checks.count, "batch", least=1),
-    "isolation": partial(checks.choice, "isolation", choices=("process",)),
+    "isolation": partial(checks.choice, "isolation", literal=Isolation),
     "on_success": partial(_hooks, "on_success"),
     "on_failure": partial(_hooks, "on_failure"),
 }

@@ -13,19 +13,20 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import update_wrapper
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from ..checks import Duration, count
 from ..errors import LeaseLost, TaskCancelled
 from ..protocols import AsyncEventKit, EventKit
-from ..values import NewTask, Task
+from ..values import NewTask, Task, TaskState
 
 if TYPE_CHECKING:
     from .declarations import TaskDeclaration
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 C_co = TypeVar("C_co", covariant=True)
 R = TypeVar("R")
 T = TypeVar("T")
@@ -33,9 +34,6 @@ R_co = TypeVar("R_co", covariant=True)
 One_co = TypeVar("One_co", covariant=True)
 Many_co = TypeVar("Many_co", covariant=True)
 H_co = TypeVar("H_co", covariant=True)
-
-OPTIONS = ("delay", "run_at", "priority", "max_attempts", "expires", "key", "headers", "wait", "tx")
-"""The parameters of `TaskFunction.enqueue` itself, whose names no parameter of a task can have."""
 
 KEPT = 86_400
 """The seconds for which progress is kept after its last update."""
@@ -79,7 +77,7 @@ class TaskHandle(Protocol[R_co]):
         """
         ...
 
-    def status(self) -> str:
+    def status(self) -> TaskState | Literal["gone"]:
         """Return ``scheduled ready running dead done``; ``gone`` if it is done and not kept, cancelled or purged."""
         ...
 
@@ -100,15 +98,41 @@ class AsyncTaskHandle(Protocol[R_co]):
 
     async def result(self, timeout: Duration) -> R_co: ...
 
-    async def status(self) -> str: ...
+    async def status(self) -> TaskState | Literal["gone"]: ...
 
     async def cancel(self, running: bool = False) -> bool: ...
 
     async def progress(self) -> Progress | None: ...
 
 
-class _Declared(Protocol[P, C_co, One_co, Many_co, H_co]):
-    """The calls of a declared task, with answers of either flavour."""
+class CallOptions(TypedDict, total=False):
+    """The options of an enqueued call, which are those of `TaskQueue.enqueue`."""
+
+    delay: Duration | None
+    run_at: datetime | None
+    priority: int
+    max_attempts: int | None
+    expires: Duration | datetime | None
+    key: str | None
+    headers: Mapping[str, str] | None
+    wait: Duration | None
+    tx: Any
+
+
+class TaskCall(Protocol[Q, One_co]):
+    """A declared task, to be enqueued with the arguments of its function."""
+
+    def enqueue(self, *args: Q.args, **kwargs: Q.kwargs) -> One_co:
+        """Enqueue a call; raise ``TypeError`` if the names or the types of the arguments do not match the function."""
+        ...
+
+    def new(self, *args: Q.args, **kwargs: Q.kwargs) -> NewTask:
+        """Return the task that `enqueue` would enqueue, as a value for `TaskFunction.enqueue_many`."""
+        ...
+
+
+class _Declared(TaskCall[Q, One_co], Protocol[P, Q, C_co, One_co, Many_co, H_co]):
+    """The calls of a declared task, with answers of either flavour; the context is no argument of `enqueue`."""
 
     @property
     def declaration(self) -> TaskDeclaration:
@@ -117,43 +141,12 @@ class _Declared(Protocol[P, C_co, One_co, Many_co, H_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C_co: ...
 
-    def enqueue(
-        self,
-        *args: Any,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        wait: Duration | None = None,
-        tx: Any = None,
-        **arguments: Any,
-    ) -> One_co:
-        """Enqueue a call with these arguments; the options are those of `TaskQueue.enqueue`.
-
-        Raise ``TypeError`` if the names or the types of the arguments do not match the function.
-        """
+    def options(self, **options: Unpack[CallOptions]) -> TaskCall[Q, One_co]:
+        """Return this task with options for its next calls: ``task.options(delay=30).enqueue(to="ann")``."""
         ...
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Many_co:
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], *, tx: Any = None) -> Many_co:
         """Enqueue several calls, all or none; each item has the arguments by name, or is made by `new`."""
-        ...
-
-    def new(
-        self,
-        *args: Any,
-        delay: Duration | None = None,
-        run_at: datetime | None = None,
-        priority: int = 0,
-        max_attempts: int | None = None,
-        expires: Duration | datetime | None = None,
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        **arguments: Any,
-    ) -> NewTask:
-        """Return the task that `enqueue` would enqueue, as a value for `enqueue_many`."""
         ...
 
     def handle(self, id: int) -> H_co:
@@ -161,24 +154,28 @@ class _Declared(Protocol[P, C_co, One_co, Many_co, H_co]):
         ...
 
 
-class TaskFunction(_Declared[P, C_co, TaskHandle[R], list[TaskHandle[R]], TaskHandle[R]], Protocol[P, C_co, R]):
-    """A function that was declared as a task.  Calling it calls the function directly."""
+class TaskFunction(_Declared[P, Q, C_co, TaskHandle[R], list[TaskHandle[R]], TaskHandle[R]], Protocol[P, Q, C_co, R]):
+    """A function that was declared as a task.  Calling it calls the function directly.
+
+    Type checkers know that `enqueue` takes no context if the context is the first parameter of the function.
+    """
 
 
 class AsyncTaskFunction(
     _Declared[
         P,
+        Q,
         C_co,
         Coroutine[Any, Any, AsyncTaskHandle[R]],
         Coroutine[Any, Any, list[AsyncTaskHandle[R]]],
         AsyncTaskHandle[R],
     ],
-    Protocol[P, C_co, R],
+    Protocol[P, Q, C_co, R],
 ):
     """`TaskFunction`, whose calls to the database are awaited."""
 
 
-class _Context:
+class Context:
     """The common part of both contexts: everything but access to the database."""
 
     def __init__(self, task: Task[Any]) -> None:
@@ -219,7 +216,7 @@ class _Context:
         )
 
 
-class TaskContext(_Context):
+class TaskContext(Context):
     """The context of a function that blocks."""
 
     def __init__(self, task: Task[Any], kit: EventKit) -> None:
@@ -243,7 +240,7 @@ class TaskContext(_Context):
         self.kit.results.save(progress_id(self.task.id), progress_value(fraction, note), ttl=KEPT)
 
 
-class AsyncTaskContext(_Context):
+class AsyncTaskContext(Context):
     """The context of an async function."""
 
     def __init__(self, task: Task[Any], kit: AsyncEventKit) -> None:
@@ -347,18 +344,50 @@ def _read(name: str, value: Any, returns: Any) -> Any:
         raise TypeError(f"{name} has returned a value that does not match its annotation: {error}") from None
 
 
-class Function:
+class Call:
+    """The implementation of `TaskCall`."""
+
+    def __init__(self, declaration: TaskDeclaration, kit: Callable[[], Any], options: Mapping[str, Any]) -> None:
+        self.declaration = declaration
+        self._kit = kit
+        self._options = options
+
+    def enqueue(self, /, *args: Any, **arguments: Any) -> Any:
+        """Enqueue a call with these arguments."""
+        payload, options = self._call(args, arguments)
+        answer = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue(payload, **options))
+        return then(answer, lambda enqueued: Handle(self._kit, self.declaration, *enqueued))
+
+    def new(self, /, *args: Any, **arguments: Any) -> NewTask:
+        """Return the task that `enqueue` would enqueue, as a value."""
+        if given := [name for name in ("wait", "tx") if name in self._options]:
+            raise TypeError(f"new() enqueues nothing: pass {given[0]}= where the task is enqueued")
+        payload, options = self._call(args, arguments)
+        return NewTask(payload, queue=self.declaration.queue, **options)
+
+    def _call(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the payload of a call, and its options, with the declaration's key and attempts for omitted ones."""
+        declaration, signature, options = self.declaration, self.declaration.signature, dict(self._options)
+        payload = {"task": declaration.name, "args": signature.encode(args, given)}
+        if options.get("key") is None and (key := declaration.key) is not None:
+            named = {**signature.defaults(), **signature.bind(args, given)}
+            options["key"] = key.format_map(named) if isinstance(key, str) else key(**named)
+        if options.get("max_attempts") is None:
+            options["max_attempts"] = declaration.max_attempts
+        return payload, options
+
+
+class Function(Call):
     """The implementation of `TaskFunction` and `AsyncTaskFunction`."""
 
     __name__: str
     __qualname__: str
 
     def __init__(self, declaration: TaskDeclaration, kit: Callable[[], Any]) -> None:
-        self.declaration = declaration
-        self._kit = kit
+        super().__init__(declaration, kit, {})
         update_wrapper(self, declaration.function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.declaration.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -367,38 +396,21 @@ class Function:
     def __reduce__(self) -> str:
         return self.__qualname__
 
-    def enqueue(self, /, *args: Any, **arguments: Any) -> Any:
-        """Enqueue a call with these arguments, by the `OPTIONS` among them."""
-        payload, options = self._call(args, arguments)
-        answer = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue(payload, **options))
-        return then(answer, lambda enqueued: Handle(self._kit, self.declaration, *enqueued))
+    def options(self, **options: Any) -> Call:
+        """Return this task with options for its next calls."""
+        if unknown := options.keys() - (known := CallOptions.__annotations__).keys():
+            raise TypeError(f"a call has no option {min(unknown)!r}; the options are: {', '.join(known)}")
+        return Call(self.declaration, self._kit, options)
 
-    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], tx: Any = None) -> Any:
+    def enqueue_many(self, items: Iterable[Mapping[str, Any] | NewTask], *, tx: Any = None) -> Any:
         """Enqueue several calls, all or none."""
         new = [self._own(item) if isinstance(item, NewTask) else self.new(**item) for item in items]
         answers = reached(self._kit(), lambda kit: kit.queue(self.declaration.queue).enqueue_many(new, tx=tx))
         return then(answers, lambda answers: [Handle(self._kit, self.declaration, *answer) for answer in answers])
 
-    def new(self, /, *args: Any, **arguments: Any) -> NewTask:
-        """Return the task that `enqueue` would enqueue, as a value."""
-        payload, options = self._call(args, arguments)
-        return NewTask(payload, queue=self.declaration.queue, **options)
-
     def handle(self, id: int) -> Handle:
         """Return the handle of a task that was enqueued before."""
         return Handle(self._kit, self.declaration, id, False)
-
-    def _call(self, args: tuple[Any, ...], given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the payload of a call, and its options, with the declaration's key and attempts for omitted ones."""
-        declaration, signature = self.declaration, self.declaration.signature
-        options = {name: given.pop(name) for name in OPTIONS if name in given}
-        payload = {"task": declaration.name, "args": signature.encode(args, given)}
-        if options.get("key") is None and (key := declaration.key) is not None:
-            named = {**signature.defaults(), **signature.bind(args, given)}
-            options["key"] = key.format_map(named) if isinstance(key, str) else key(**named)
-        if options.get("max_attempts") is None:
-            options["max_attempts"] = declaration.max_attempts
-        return payload, options
 
     def _own(self, task: NewTask) -> NewTask:
         payload = task.payload

@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -20,8 +20,9 @@ from ..operations.position import Position, ReadPosition
 from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import Report, reported
+from ..values import ArchiveFormat, OnTruncated
 from .files import SCHEMA, Store, check_file, date_of, new_path, tables
-from .lease import FORMATS, ArchiveLease, Format
+from .lease import ArchiveLease
 
 _GROUP_ROWS = 131_072
 _GROUP_BYTES = 32 * 2**20
@@ -234,11 +235,11 @@ def archive(
     stream: str,
     *,
     to: str | Path | None = None,
-    format: Format | None = None,
+    format: ArchiveFormat | None = None,
     prune: bool = False,
     older_than: Duration | None = None,
     keep_unconsumed: bool = True,
-    on_truncated: Literal["raise", "skip"] = "raise",
+    on_truncated: OnTruncated = "raise",
     progress: Progress | None = None,
 ) -> Archived:
     """Write the events of a stream that its archive lacks to files of Parquet in the folder *to*; each event once.
@@ -255,8 +256,8 @@ def archive(
     """
     checks.name("stream", stream)
     if format is not None:
-        checks.choice("format", format, FORMATS)
-    checks.choice("on_truncated", on_truncated, ("raise", "skip"))
+        checks.choice("format", format, ArchiveFormat)
+    checks.choice("on_truncated", on_truncated, OnTruncated)
     age = None if older_than is None else checks.milliseconds("older_than", older_than)
     with closing(backend_of(url).connect(url, create=False)) as connection, opened(url) as fetch:
         extent = _extent(connection, stream)

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn, Protocol, get_args
+from typing import NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -25,11 +25,6 @@ from ..operations.position import FindFork, Position, VerifyPosition
 from ..operations.tables import ReadIdentity
 from ..protocols import Connection
 from .files import Store, epoch_of, topic_folder
-
-Format = Literal["parquet", "delta", "iceberg"]
-"""The formats of an archive: Parquet only, or with a table that lists the same files as the manifest."""
-
-FORMATS: tuple[str, ...] = get_args(Format)
 
 _ATTEMPTS = 5
 """The number of attempts at a commit, because a writer whose lease has ended may commit as well."""

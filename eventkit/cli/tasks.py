@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast
 
 import typer
 
@@ -140,7 +140,7 @@ def resume(kit: "EventKit", queue: Queue) -> Result:
 def purge(kit: "EventKit", queue: Queue, state: State = "ready", yes: Yes = False) -> Result:
     """Delete all tasks in one state."""
     confirm(f"Delete all {state} tasks of queue {queue}?", yes)
-    number = audited(kit, "queue.purge", queue=queue, state=state).queue(queue).purge(state)
+    number = audited(kit, "queue.purge", queue=queue, state=state).queue(queue).purge(cast(Any, state))
     return answer(f"{number:,} tasks deleted", {"queue": queue, "deleted": number})
 
 

@@ -45,7 +45,7 @@ class Target:
 def add(kit: Any, outbox: Any, *payloads: Any, key: str | None = None) -> list[str]:
     """Add messages in one transaction and return their ids."""
     with kit.transaction() as tx:
-        return [outbox.add(tx, payload, key=key) for payload in payloads]
+        return [outbox.add(payload, tx=tx, key=key) for payload in payloads]
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def see_in_transactions(url: str, flavour: str, racers: int, ids: list[str], see
         while ids:
             commit = chance.random() < 0.7
             with transaction(kit, commit=commit) as tx:
-                first = inbox.once(ids[-1], tx)
+                first = inbox.once(ids[-1], tx=tx)
                 time.sleep(chance.random() * 0.002)
             if commit:
                 seen += ids[-1:] if first else []

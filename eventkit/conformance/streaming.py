@@ -182,7 +182,7 @@ def copy_exactly_once(url: str, flavour: str, stop: Step | None, pipe: Connectio
                 reach("received")
                 with kit.transaction() as tx:
                     reach("begun")
-                    if inbox.once(event.headers["message-id"], tx):
+                    if inbox.once(event.headers["message-id"], tx=tx):
                         reach("seen")
                         tx.execute(f"INSERT INTO effect (n) VALUES ({event.payload})")
                     reach("written")

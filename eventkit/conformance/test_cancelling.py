@@ -189,7 +189,7 @@ def test_leaving_is_not_cut_short_by_a_cancellation(url: str, what: str, again: 
 
                 box = kit.outbox("o", deliver=deliver)
                 async with kit.transaction() as tx:
-                    await box.add(tx, 1)
+                    await box.add(1, tx=tx)
                 await box.run()
 
             async def check() -> None:

@@ -320,7 +320,7 @@ def test_listening_may_start_at_the_beginning_or_after_an_id(kit: EventKit) -> N
         assert _payloads(notifications, 1) == [3]
     for start in ("sometime", -1):
         with pytest.raises(ValueError, match="start"):
-            alerts.listen(start=start)
+            alerts.listen(start=start)  # type: ignore[arg-type]
 
 
 @proves("N1")

@@ -337,7 +337,7 @@ def test_leases_of_a_batch_are_kept_while_its_first_tasks_run(
     if what == "outbox":
         with kit.transaction() as tx:
             for number in range(6):
-                kit.outbox("b").add(tx, number)
+                kit.outbox("b").add(number, tx=tx)
     else:
         kit.queue(name).enqueue_many(range(6))
     kits = [connect(url), connect(url)]

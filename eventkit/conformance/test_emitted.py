@@ -299,5 +299,5 @@ def test_a_declaration_is_checked_where_it_stands() -> None:
     """Its topic and its changes are checked; one change may be given as a string."""
     for topic_name, on in (("", ("insert",)), ("control\x07", ("insert",)), ("t", ("inserted",)), ("t", "insertion")):
         with pytest.raises(ValueError, match=r"name of a stream|on is one of insert, update, delete"):
-            emits(topic_name, on=on)
+            emits(topic_name, on=on)  # type: ignore[arg-type]
     emits("t", on="insert")

@@ -18,7 +18,7 @@ _ENDINGS: dict[str, Callable[[TaskQueue[Any], Task[Any], Any], object]] = {
     "ack": lambda queue, task, tx: queue.ack(task, tx=tx),
     "ack with a result": lambda queue, task, tx: queue.ack(task, result=1, tx=tx),
     "ack and chain": lambda queue, task, tx: queue.ack(task, then=[queue.new("next", key=str(task.id))], tx=tx),
-    "ack_many with results": lambda queue, task, tx: queue.ack_many([task], tx, results={task.id: 1}) == [task.id],
+    "ack_many with results": lambda queue, task, tx: queue.ack_many([task], tx=tx, results={task.id: 1}) == [task.id],
     "ack_many": lambda queue, task, tx: queue.ack_many([task], tx=tx) == [task.id],
     "retry": lambda queue, task, tx: queue.retry(task, delay=0, error="again", tx=tx),
     "fail": lambda queue, task, tx: queue.fail(task, "broken", tx=tx),

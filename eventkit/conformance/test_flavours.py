@@ -53,16 +53,15 @@ def test_every_method_answers_in_each_flavour(kit: EventKit, connect: Any, url: 
     _use_channels(whole, recorded(whole.channel("c"), "channel"))
     with whole.transaction() as tx:
         outbox = recorded(whole.outbox("o"), "outbox")
-        assert isinstance(outbox.add(tx, "message", key="k"), str)
+        assert isinstance(outbox.add("message", tx=tx, key="k"), str)
     assert (outbox.queue.size(), outbox.stats().pending) == (1, 1)
     _use_inboxes(whole, recorded(whole.inbox("i"), "inbox"))
     _use_locks(whole, recorded(whole.lock("l"), "lock"))
     _use_schedules(recorded(whole.schedules, "schedules"))
     _use_results(recorded(whole.results, "results"))
-    assert whole.rate_limit("r", 1, 60)
-    assert not whole.rate_limit("r", 1, 60)
-    assert whole.token_bucket("b", 0.01)
-    assert not whole.token_bucket("b", 0.01)
+    for limit in (whole.limit("r", count=1, per=60), whole.limit("b", rate=0.01)):
+        assert limit.acquire()
+        assert not limit.acquire()
     assert {limit.name for limit in whole.limits()} == {"r", "b"}
     assert "outbox:o" in whole.overview().queues
     assert whole.workers() == []
@@ -147,7 +146,7 @@ def _use_channels(kit: Any, channel: Any) -> None:
 def _use_inboxes(kit: Any, inbox: Any) -> None:
     for new in (True, False):
         with kit.transaction() as tx:
-            assert inbox.once("id", tx) is new
+            assert inbox.once("id", tx=tx) is new
     inbox.configure(keep=60)
     assert inbox.settings().keep == 60
     assert inbox.prune(older_than=0) == 1

@@ -129,7 +129,7 @@ def test_locks_limits_and_results(kit: EventKit, caller: Caller) -> None:
     assert lock.fence == held["fence"] + 1
 
     assert [bool(caller.call("rate_limit", "calls", 2, 86_400)) for _ in range(3)] == [True, True, False]
-    assert not kit.rate_limit("calls", 2, 86_400)
+    assert not kit.limit("calls", count=2, per=86_400).acquire()
 
     assert caller.call("result_get", "r") is None
     assert caller.call("result_save", "r", '{"a": 1}')

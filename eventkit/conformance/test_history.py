@@ -222,7 +222,7 @@ def test_every_way_to_enqueue_is_recorded(kit: EventKit, logged: TaskQueue[Any],
     outbox = kit.outbox("mails", deliver=lambda message: None)
     outbox.queue.configure(history=True)
     with kit.transaction() as tx:
-        outbox.add(tx, 1, key="ann")
+        outbox.add(1, tx=tx, key="ann")
     [message] = outbox.queue.claim("w")
     outbox.queue.ack(message)
     assert kinds(kit, "outbox:mails") == ["enqueued", "started", "succeeded"]

@@ -33,8 +33,8 @@ def _leave_traces(kit: EventKit, number: int) -> None:
         queue.enqueue_many(NewTask(n, delay=50) for n in range(number))
     for n in range(number):
         kit.results.save(f"result {n}", n, ttl=100)
-        kit.rate_limit(f"window {n}", 1, per=100)
-        kit.token_bucket(f"bucket {n}", rate=0.01)
+        kit.limit(f"window {n}", count=1, per=100).acquire()
+        kit.limit(f"bucket {n}", rate=0.01).acquire()
 
 
 @proves("H1")
@@ -51,12 +51,12 @@ def test_maintaining_clears_what_is_over_and_says_how_much(kit: EventKit) -> Non
 def test_maintaining_leaves_what_still_counts(kit: EventKit) -> None:
     """Rows that are still visible or still held remain."""
     _leave_traces(kit, 1)
-    kit.rate_limit("hour", 1, per=10**9)
+    kit.limit("hour", count=1, per=10**9).acquire()
     assert kit.maintain() == _NOTHING
     queue = kit.queue("first")
     assert (queue.stats().scheduled, queue.stats().done, kit.results.get("result 0")) == (1, 1, 0)
-    assert not kit.token_bucket("bucket 0", rate=0.01)
-    assert not kit.rate_limit("hour", 1, per=10**9)
+    assert not kit.limit("bucket 0", rate=0.01).acquire()
+    assert not kit.limit("hour", count=1, per=10**9).acquire()
     assert not queue.enqueue("again", key="key 0").created
 
 
@@ -158,12 +158,12 @@ def test_limits_of_a_clock_that_was_ahead_go_on(kit: Any) -> None:
     slow.configure(rate=20, burst=1)
     slow.enqueue_many([1, 2, 3])
     assert [task.payload for task in slow.claim("worker", 3)] == [1]
-    assert [kit.rate_limit("window", 2, 3600) for _ in range(3)] == [True, True, False]
-    assert [kit.token_bucket("bucket", 0.001, 2) for _ in range(3)] == [True, True, False]
+    assert [kit.limit("window", count=2, per=3600).acquire() for _ in range(3)] == [True, True, False]
+    assert [kit.limit("bucket", rate=0.001, burst=2).acquire() for _ in range(3)] == [True, True, False]
     advance(kit, AHEAD)
     assert [task.payload for task in slow.claim("worker", wait=PATIENCE)] == [2]
-    assert [kit.rate_limit("window", 2, 3600) for _ in range(3)] == [True, True, False]
-    assert [kit.token_bucket("bucket", 0.001, 2) for _ in range(3)] == [True, False, False]
+    assert [kit.limit("window", count=2, per=3600).acquire() for _ in range(3)] == [True, True, False]
+    assert [kit.limit("bucket", rate=0.001, burst=2).acquire() for _ in range(3)] == [True, False, False]
     assert {limit.name: limit.until <= datetime.now(UTC) + timedelta(hours=2) for limit in kit.limits()} == {
         "bucket": True,
         "window": True,

@@ -23,10 +23,10 @@ def _hammer(url: str, calls: int) -> tuple[int, int, int]:
     with eventkit.connect(url) as kit:
         line_up(kit, 4)
         return (
-            sum(kit.rate_limit("w", 50, CENTURY) for _ in range(calls)),
-            sum(kit.token_bucket("b", 1e-6, 40) for _ in range(calls)),
+            sum(kit.limit("w", count=50, per=CENTURY).acquire() for _ in range(calls)),
+            sum(kit.limit("b", rate=1e-6, burst=40).acquire() for _ in range(calls)),
             # The fastest process writes and the others are refused until they catch up, so they race at every window.
-            sum(kit.rate_limit(f"w {number // 2}", 1, CENTURY) for number in range(20 * calls)),
+            sum(kit.limit(f"w {number // 2}", count=1, per=CENTURY).acquire() for number in range(20 * calls)),
         )
 
 
@@ -36,34 +36,37 @@ def _hammer_for(url: str, seconds: float) -> int:
         line_up(kit, 4)
         counted, end = 0, time.monotonic() + seconds
         while time.monotonic() < end:
-            counted += kit.rate_limit("w", 5, 0.5)
+            counted += kit.limit("w", count=5, per=0.5).acquire()
         return counted
 
 
 @proves("K2")
 def test_a_window_has_room_for_so_many(kit: EventKit, connect: Any, url: str) -> None:
     other = connect(url)
-    assert [kit.rate_limit("w", 3, CENTURY), other.rate_limit("w", 3, CENTURY)] == [True, True]
-    assert [kit.rate_limit("w", 3, CENTURY) for _ in range(3)] == [True, False, False]
-    assert other.rate_limit("w", 3, CENTURY) is False
+    assert [kit.limit("w", count=3, per=CENTURY).acquire(), other.limit("w", count=3, per=CENTURY).acquire()] == [
+        True,
+        True,
+    ]
+    assert [kit.limit("w", count=3, per=CENTURY).acquire() for _ in range(3)] == [True, False, False]
+    assert other.limit("w", count=3, per=CENTURY).acquire() is False
 
 
 @proves("K2")
 def test_what_is_refused_does_not_count(kit: EventKit) -> None:
     """A raised limit therefore admits the difference at once."""
-    assert kit.rate_limit("w", 1, CENTURY)
-    assert [kit.rate_limit("w", 1, CENTURY) for _ in range(5)] == [False] * 5
-    assert [kit.rate_limit("w", 3, CENTURY) for _ in range(3)] == [True, True, False]
-    assert kit.token_bucket("b", 1e-6, 1)
-    assert [kit.token_bucket("b", 1e-6, 1) for _ in range(5)] == [False] * 5
+    assert kit.limit("w", count=1, per=CENTURY).acquire()
+    assert [kit.limit("w", count=1, per=CENTURY).acquire() for _ in range(5)] == [False] * 5
+    assert [kit.limit("w", count=3, per=CENTURY).acquire() for _ in range(3)] == [True, True, False]
+    assert kit.limit("b", rate=1e-6, burst=1).acquire()
+    assert [kit.limit("b", rate=1e-6, burst=1).acquire() for _ in range(5)] == [False] * 5
     advance(kit, 1_000_000)
-    assert kit.token_bucket("b", 1e-6, 1)
+    assert kit.limit("b", rate=1e-6, burst=1).acquire()
 
 
 @proves("K2")
 def test_the_next_window_is_empty(kit: EventKit) -> None:
     for _ in range(3):
-        assert [kit.rate_limit("w", 2, CENTURY) for _ in range(3)] == [True, True, False]
+        assert [kit.limit("w", count=2, per=CENTURY).acquire() for _ in range(3)] == [True, True, False]
         # One window ahead is always inside the next one.
         advance(kit, CENTURY)
 
@@ -73,9 +76,9 @@ def test_windows_follow_the_databases_clock(kit: EventKit) -> None:
     """A window begins between the last refusal and the next success."""
     for _ in range(3):
         asked = [database_ms(kit)]
-        while kit.rate_limit("w", 2, 0.5):
+        while kit.limit("w", count=2, per=0.5).acquire():
             asked = [database_ms(kit)]
-        while len(asked) < 2 or not kit.rate_limit("w", 2, 0.5):
+        while len(asked) < 2 or not kit.limit("w", count=2, per=0.5).acquire():
             asked.append(database_ms(kit))
         assert database_ms(kit) // 500 > asked[-2] // 500
 
@@ -83,40 +86,40 @@ def test_windows_follow_the_databases_clock(kit: EventKit) -> None:
 @proves("K2", "G10")
 def test_names_and_windows_are_independent(kit: EventKit) -> None:
     calls: list[Callable[[], bool]] = [
-        lambda: kit.rate_limit("x", 1, CENTURY),
-        lambda: kit.rate_limit("X", 1, CENTURY),
-        lambda: kit.rate_limit("x", 1, CENTURY - 1),
-        lambda: kit.token_bucket("x", 1e-6),
-        lambda: kit.token_bucket("🐘: ann's", 1e-6),
+        lambda: kit.limit("x", count=1, per=CENTURY).acquire(),
+        lambda: kit.limit("X", count=1, per=CENTURY).acquire(),
+        lambda: kit.limit("x", count=1, per=CENTURY - 1).acquire(),
+        lambda: kit.limit("x", rate=1e-6).acquire(),
+        lambda: kit.limit("🐘: ann's", rate=1e-6).acquire(),
     ]
     for call in calls:
         assert [call(), call()] == [True, False]
     for name in ("", "x" * 256, "a\nb"):
         with pytest.raises(ValueError, match="name of a limit"):
-            kit.rate_limit(name, 1, 1)
+            kit.limit(name, count=1, per=1).acquire()
         with pytest.raises(ValueError, match="name of a limit"):
-            kit.token_bucket(name, 1)
+            kit.limit(name, rate=1).acquire()
 
 
 @proves("K2")
 def test_a_shared_bucket_holds_the_burst_and_fills_by_the_rate(kit: EventKit, connect: Any, url: str) -> None:
     other = connect(url)
     for expected in (3, 1, 2, 3):
-        assert [kit.token_bucket("b", 0.0001, 3) for _ in range(expected)] == [True] * expected
-        assert other.token_bucket("b", 0.0001, 3) is False
+        assert [kit.limit("b", rate=0.0001, burst=3).acquire() for _ in range(expected)] == [True] * expected
+        assert other.limit("b", rate=0.0001, burst=3).acquire() is False
         advance(kit, {3: 10_000, 1: 20_000, 2: 10_000_000}[expected])
-    assert [other.token_bucket("c", 0.0001, 2.5) for _ in range(3)] == [True, True, False]
+    assert [other.limit("c", rate=0.0001, burst=2.5).acquire() for _ in range(3)] == [True, True, False]
     # The rest of the old bucket counts.
     advance(kit, 5_000)
-    assert [other.token_bucket("c", 0.0001, 2.5) for _ in range(2)] == [True, False]
+    assert [other.limit("c", rate=0.0001, burst=2.5).acquire() for _ in range(2)] == [True, False]
 
 
 @proves("K2")
 def test_a_bucket_of_a_default_depth_holds_a_second(kit: EventKit) -> None:
     """It holds at least one token."""
-    assert [kit.token_bucket("slow", 1e-6) for _ in range(2)] == [True, False]
+    assert [kit.limit("slow", rate=1e-6).acquire() for _ in range(2)] == [True, False]
     started = time.monotonic()
-    taken = sum(kit.token_bucket("fast", 50) for _ in range(200))
+    taken = sum(kit.limit("fast", rate=50).acquire() for _ in range(200))
     assert 50 <= taken <= 50 + 50 * (time.monotonic() - started) + 1
 
 
@@ -140,10 +143,10 @@ def test_no_window_is_overfull(kit: EventKit, url: str) -> None:
 @proves("K2")
 def test_what_is_not_positive_is_an_error(kit: EventKit) -> None:
     calls: dict[str, Any] = {
-        "limit": lambda value: kit.rate_limit("w", value, 60),
-        "per": lambda value: kit.rate_limit("w", 1, value),
-        "rate": lambda value: kit.token_bucket("b", value),
-        "burst": lambda value: kit.token_bucket("b", 1, value),
+        "count": lambda value: kit.limit("w", count=value, per=60).acquire(),
+        "per": lambda value: kit.limit("w", count=1, per=value).acquire(),
+        "rate": lambda value: kit.limit("b", rate=value).acquire(),
+        "burst": lambda value: kit.limit("b", rate=1, burst=value).acquire(),
     }
     for what, call in calls.items():
         for value in (0, -1):
@@ -151,13 +154,23 @@ def test_what_is_not_positive_is_an_error(kit: EventKit) -> None:
                 call(value)
         with pytest.raises(TypeError, match=what):
             call("1")
+    for wrong in (
+        {},
+        {"count": 1},
+        {"per": 60},
+        {"burst": 2},
+        {"count": 1, "per": 60, "rate": 1},
+        {"rate": 1, "per": 60},
+    ):
+        with pytest.raises(TypeError, match="pass count= and per=, or rate="):
+            kit.limit("w", **wrong)
     with pytest.raises(ValueError, match="burst is at least 1"):
-        kit.token_bucket("b", 1, 0.5)
+        kit.limit("b", rate=1, burst=0.5).acquire()
     for rate in (5e-324, 1e300):  # Values beyond the range of the databases' arithmetic.
         with pytest.raises(ValueError, match="rate"):
-            kit.token_bucket("b", rate)
+            kit.limit("b", rate=rate).acquire()
     for rate in (1e-9, 1e12):
         for _ in range(3):
-            kit.token_bucket(f"b {rate}", rate, 1e12)
-    assert kit.rate_limit("w", 1, CENTURY)
-    assert kit.token_bucket("b", 1e-6)
+            kit.limit(f"b {rate}", rate=rate, burst=1e12).acquire()
+    assert kit.limit("w", count=1, per=CENTURY).acquire()
+    assert kit.limit("b", rate=1e-6).acquire()

@@ -28,9 +28,9 @@ def test_a_message_belongs_to_the_transaction(kit: EventKit) -> None:
     outbox = kit.outbox("mails", deliver=target)
     with running(outbox):
         with rolled_back(kit) as tx:
-            outbox.add(tx, "never")
+            outbox.add("never", tx=tx)
         with kit.transaction() as tx:
-            id = outbox.add(tx, "once", key="ann", headers={"kind": "greeting"})
+            id = outbox.add("once", tx=tx, key="ann", headers={"kind": "greeting"})
             time.sleep(0.1)
             assert target.messages == []
         eventually(lambda: target.delivered)
@@ -48,11 +48,11 @@ def test_a_message_needs_a_transaction(kit: EventKit) -> None:
     """Adding a message without a transaction is refused."""
     outbox = kit.outbox("mails")
     with pytest.raises(ValueError, match="inside a transaction"):
-        outbox.add(None, "lost")
+        outbox.add("lost", tx=None)
     with kit.transaction() as tx, pytest.raises(ValueError, match="set by the outbox"):
-        outbox.add(tx, "mine", headers={"message-id": "my own"})
+        outbox.add("mine", tx=tx, headers={"message-id": "my own"})
     with kit.transaction() as tx, pytest.raises(ValueError, match="characters"):
-        outbox.add(tx, "mine", key="")
+        outbox.add("mine", tx=tx, key="")
     assert outbox.stats().pending == 0
 
 
@@ -173,10 +173,10 @@ def test_messages_have_a_type(kit: EventKit) -> None:
     target = Target()
     outbox = kit.outbox("mails", deliver=target, type=int)
     with kit.transaction() as tx:
-        kit.outbox("mails").add(tx, "not a number")
-        outbox.add(tx, 1)
+        kit.outbox("mails").add("not a number", tx=tx)
+        outbox.add(1, tx=tx)
         with pytest.raises(TypeError):
-            outbox.add(tx, "two")  # type: ignore[arg-type]
+            outbox.add("two", tx=tx)  # type: ignore[arg-type]
     deliver_all(outbox)
     assert target.payloads == [1]
     assert [dead.reason for dead in kit.outbox("mails").queue.dead()] == ["poison"]

@@ -137,7 +137,7 @@ def test_an_earlier_message_that_is_committed_later_waits_for_the_end_of_the_lat
     outbox = kit.outbox("mails", deliver=target, ordered=True)
     with running(outbox, workers=3):
         with kit.transaction() as tx:
-            outbox.add(tx, "earlier", key="ann")
+            outbox.add("earlier", tx=tx, key="ann")
             add(kit, outbox, "later", key="ann")
             eventually(lambda: target.payloads == ["later"])
         add(kit, outbox, "last", key="ann")
@@ -255,7 +255,7 @@ def _race_and_kill(kit: EventKit, url: str, flavour: str, path: str, each: int, 
         for n in range(each):
             for key, ids in messages.items():
                 with kit.transaction() as tx:
-                    ids.append(outbox.add(tx, n, key=key))
+                    ids.append(outbox.add(n, tx=tx, key=key))
             if n % max(1, each // kills) == 0 and n // max(1, each // kills) < kills:
                 eventually(lambda: Path(path).exists())
                 time.sleep(chance.random() * 0.1)
@@ -287,15 +287,15 @@ def test_workers_killed_very_often_break_no_order(kit: EventKit, url: str, flavo
 
 def _sees(kit: EventKit, consumer: str, message: str) -> bool:
     with kit.transaction() as tx:
-        return kit.inbox(consumer).once(message, tx)
+        return kit.inbox(consumer).once(message, tx=tx)
 
 
 @proves("O2")
 def test_a_message_is_new_once(kit: EventKit) -> None:
     """It is new to each consumer, and to one whose transaction rolled back."""
     with rolled_back(kit) as tx:
-        assert kit.inbox("billing").once("m-1", tx) is True
-        assert kit.inbox("billing").once("m-1", tx) is False
+        assert kit.inbox("billing").once("m-1", tx=tx) is True
+        assert kit.inbox("billing").once("m-1", tx=tx) is False
     assert [_sees(kit, "billing", "m-1") for _ in range(3)] == [True, False, False]
     assert _sees(kit, "billing", "m-2") is True
     assert _sees(kit, "shipping", "m-1") is True
@@ -309,18 +309,18 @@ def test_ids_and_consumers_are_names(kit: EventKit) -> None:
     with kit.transaction() as tx:
         inbox = kit.inbox("billing")
         with pytest.raises(ValueError, match="1 to 1000 characters"):
-            inbox.once("m" * 1001, tx)
+            inbox.once("m" * 1001, tx=tx)
         with pytest.raises(TypeError, match="str"):
-            inbox.once(7, tx)  # type: ignore[arg-type]
-        assert inbox.once("🐘: ann's", tx)
-        assert inbox.once("m" * 1000, tx)
+            inbox.once(7, tx=tx)  # type: ignore[arg-type]
+        assert inbox.once("🐘: ann's", tx=tx)
+        assert inbox.once("m" * 1000, tx=tx)
 
 
 @proves("O2")
 def test_seeing_needs_a_transaction(kit: EventKit) -> None:
     """Without a transaction, `once` could not commit together with the effects of the message."""
     with pytest.raises(ValueError, match="inside the transaction"):
-        kit.inbox("billing").once("m-1", None)
+        kit.inbox("billing").once("m-1", tx=None)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -328,7 +328,7 @@ def test_seeing_needs_a_transaction(kit: EventKit) -> None:
 def test_the_second_of_two_waits_for_the_first(kit: EventKit, commit: bool) -> None:
     """The second sees the message as new only if the first rolled back."""
     with kit.transaction() if commit else rolled_back(kit) as tx:
-        assert kit.inbox("billing").once("m-1", tx) is True
+        assert kit.inbox("billing").once("m-1", tx=tx) is True
         second = asleep(_sees, kit, "billing", "m-1")
         assert not second.done()
     assert second.result(SOON) is not commit

@@ -1,19 +1,20 @@
 """Views of a queue: states, counts, and its first tasks."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import eventkit
 from eventkit import EventKit, NewTask, Task, TaskQueue
 from eventkit.testing import advance
+from eventkit.values import TaskState
 
 from .clauses import proves
 from .processes import spawn
 from .threads import database_ms, line_up
 
-_STATES = ("scheduled", "ready", "running", "dead", "done")
+_STATES: tuple[TaskState, ...] = get_args(TaskState)
 
 
 def _take(url: str, racers: int) -> list[int]:
@@ -181,7 +182,7 @@ def test_purge_deletes_one_state(kit: EventKit) -> None:
         assert sorted(info.state for info in queue.tasks()) == sorted(state for state in _STATES if state != purged)
     assert kit.queue("others").size() == 5
     with pytest.raises(ValueError, match="state"):
-        kit.queue("others").purge("all")
+        kit.queue("others").purge("all")  # type: ignore[arg-type]
 
 
 @proves("Q10")
@@ -315,8 +316,8 @@ def test_workers_with_leased_tasks_are_listed(kit: EventKit) -> None:
 def test_limits_are_listed_while_they_hold_a_count(kit: EventKit) -> None:
     """Windows have their count and buckets their tokens; they are sorted by name, up to the limit of the call."""
     assert kit.limits() == []
-    assert [kit.rate_limit("api", 2, 3600) for _ in range(3)] == [True, True, False]
-    assert kit.token_bucket("bucket", 1, burst=10)
+    assert [kit.limit("api", count=2, per=3600).acquire() for _ in range(3)] == [True, True, False]
+    assert kit.limit("bucket", rate=1, burst=10).acquire()
     window, bucket = kit.limits()
     assert (window.name, window.per, window.amount) == ("api", 3600, 2)
     assert (bucket.name, bucket.per, bucket.amount) == ("bucket", None, 9)

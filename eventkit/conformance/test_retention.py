@@ -144,7 +144,7 @@ def test_a_slow_listener_goes_on_after_maintenance(kit: EventKit) -> None:
 
 def _once(kit: EventKit, consumer: str, message: str) -> bool:
     with kit.transaction() as tx:
-        return kit.inbox(consumer).once(message, tx)
+        return kit.inbox(consumer).once(message, tx=tx)
 
 
 @proves("H4", "O2")
@@ -214,7 +214,7 @@ def _crowd(kit: EventKit) -> Maintained:
         for _ in range(_CROWD):
             kit.channel("alerts").notify(None, tx=tx)
         for number in range(_CROWD):
-            kit.inbox("billing").once(str(number), tx)
+            kit.inbox("billing").once(str(number), tx=tx)
     kit.inbox("billing").configure(keep=60)
     advance(kit, 1)
     assert jobs.sweep() == _CROWD

@@ -20,7 +20,7 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
     "ack": lambda kit, task, tx: kit.queue("q").ack(task, tx=tx),
     "ack result": lambda kit, task, tx: kit.queue("q").ack(task, result="kept", tx=tx),
     "ack then": lambda kit, task, tx: kit.queue("q").ack(task, then=[kit.queue("q").new("next")], tx=tx),
-    "ack_many results": lambda kit, task, tx: kit.queue("q").ack_many([task], tx, results={task.id: "kept"}),
+    "ack_many results": lambda kit, task, tx: kit.queue("q").ack_many([task], tx=tx, results={task.id: "kept"}),
     "ack_many": lambda kit, task, tx: kit.queue("q").ack_many([task], tx=tx),
     "retry": lambda kit, task, tx: kit.queue("q").retry(task, error="again", tx=tx),
     "fail": lambda kit, task, tx: kit.queue("q").fail(task, "never", tx=tx),

@@ -111,9 +111,9 @@ async def release_lock(service: Service, lock: FromPath[str], data: JSONBody[Rel
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """At most *limit* calls in each window of *per_s* seconds."""
+    """At most *count* calls in each window of *per_s* seconds."""
 
-    limit: AtLeastOne
+    count: AtLeastOne
     per_s: Lifetime
 
 
@@ -133,13 +133,13 @@ class Decision(msgspec.Struct, frozen=True):
 @route("POST", "/limits/{limit:str}/window", "produce")
 async def count_call(service: Service, limit: FromPath[str], data: JSONBody[Window]) -> Decision:
     """Count a call in the current window if there is room; refused calls do not count."""
-    return Decision(await service.kit.rate_limit(limit, data.limit, data.per_s))
+    return Decision(await service.kit.limit(limit, count=data.count, per=data.per_s).acquire())
 
 
 @route("POST", "/limits/{limit:str}/bucket", "produce")
 async def take_token(service: Service, limit: FromPath[str], data: JSONBody[Bucket]) -> Decision:
     """Take a token from a bucket if there is one."""
-    return Decision(await service.kit.token_bucket(limit, data.rate, data.burst))
+    return Decision(await service.kit.limit(limit, rate=data.rate, burst=data.burst).acquire())
 
 
 class NewResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from litestar import Response
@@ -15,7 +15,7 @@ from ..operations.claim import AckMany, Claim, TasksAhead, fresh_token
 from ..operations.queue import CreateQueue, FindTokens
 from ..queue import changes_of
 from ..retry import Policy
-from ..values import Enqueued, QueueSettings, QueueStats, Task, TaskInfo
+from ..values import Enqueued, QueueSettings, QueueStats, Task, TaskInfo, TaskState
 from .keys import require
 from .routing import (
     Answer,
@@ -43,9 +43,7 @@ from .service import Service, ServiceContext
 
 WORKER = "http"  # The default name of a polling worker.
 
-State = Literal["scheduled", "ready", "running", "dead", "done"]
-
-InState = Annotated[State, QueryParameter(name="state", description="State of the tasks.")]
+InState = Annotated[TaskState, QueryParameter(name="state", description="State of the tasks.")]
 IdempotencyKey = Annotated[
     str | None, HeaderParameter(**bounds(Key), name="Idempotency-Key", description="Key of a single task.")
 ]

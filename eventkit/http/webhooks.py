@@ -9,7 +9,7 @@ created a webhook may also read it; the task has the key's id in the header `CRE
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Response
@@ -20,21 +20,20 @@ from .. import checks
 from ..codec import Codec
 from ..operations.queue import GetWebhook, ListWebhooks, ListWebhooksOf
 from ..plans import completed
-from ..values import Schedule, TaskInfo
+from ..values import CatchUp, Schedule, TaskInfo, TaskState
 from ..webhooks import Webhook, call_of
 from .keys import ANYBODY, caller, require
 from .routing import Answer, HTTPRequest, Id, Name, Number, Priority, Refusal, Seconds, bounds, route, sent
 from .service import Service, ServiceContext
-from .tasks import Listed, State
+from .tasks import Listed
 
 CREATOR = "eventkit-key"
 
 QueueName = Annotated[str | None, QueryParameter(**bounds(Name), description="Only webhooks of this queue.")]
-Status = Annotated[State | None, QueryParameter(description="Only webhooks with this status.")]
+Status = Annotated[TaskState | None, QueryParameter(description="Only webhooks with this status.")]
 Offset = Annotated[int, QueryParameter(**bounds(Number), description="Webhooks to skip.")]
 When = Annotated[str, Meta(min_length=1, max_length=255, examples=["*/5 * * * *", "@every 30s"])]
-CatchUp = Literal["all", "latest", "none"]
-Retries = Annotated[int, Meta(ge=0, le=2**31 - 2)]
+Attempts = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class WebhookInfo(msgspec.Struct, frozen=True):
@@ -50,7 +49,7 @@ class WebhookInfo(msgspec.Struct, frozen=True):
     payload: Any
     priority: int
     attempt: int
-    max_retries: int
+    max_attempts: int
     timeout_ms: int
     idempotency_key: str | None
     run_ms: int
@@ -137,7 +136,7 @@ def _info(task: TaskInfo[Any]) -> WebhookInfo:
         queue_name=task.queue,
         status=task.state,
         callback_url=call.url,
-        max_retries=task.max_attempts - 1,
+        max_attempts=task.max_attempts,
         timeout_ms=call.timeout_ms,
         idempotency_key=task.key,
     )
@@ -153,7 +152,7 @@ class _Fires(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeout_ms: Annotated[int, Meta(ge=1, le=3_600_000)] | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     expires_s: Seconds | UnsetType | None = UNSET
-    max_retries: Retries | UnsetType | None = UNSET
+    max_attempts: Attempts | UnsetType | None = UNSET
     catch_up: CatchUp | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
 
@@ -176,7 +175,7 @@ class NewSchedule(_Fires, frozen=True, kw_only=True, forbid_unknown_fields=True)
     queue_name: Name = "default"
 
 
-_ARGUMENTS = {"cron_expression": "when", "queue_name": "queue", "expires_s": "expires", "max_retries": "max_attempts"}
+_ARGUMENTS = {"cron_expression": "when", "queue_name": "queue", "expires_s": "expires"}
 """The arguments of `AsyncSchedules.update` that have another name than the field."""
 
 
@@ -192,8 +191,6 @@ def _arguments(data: _Fires) -> dict[str, Any]:
             raise Refusal(422, "invalid", "timeout_ms needs callback_url")
     if url is not None:
         given["payload"] = Webhook(callback_url=url, **call).task_payload
-    if isinstance(given.get("max_retries"), int):
-        given["max_retries"] += 1
     return {_ARGUMENTS.get(name, name): value for name, value in given.items()}
 
 

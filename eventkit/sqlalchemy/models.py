@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from sqlalchemy import Column, event, inspect
@@ -13,18 +13,18 @@ from sqlalchemy.orm import Mapper, object_mapper, object_session
 from .. import checks
 from ..operations.bulk import CollectedEvent
 from ..stream import event_row
-from ..values import NewEvent
+from ..values import NewEvent, RowChange
 from .session import Pending
 
 M = TypeVar("M")
 
-CHANGES = ("insert", "update", "delete")
+_CHANGES: tuple[RowChange, ...] = get_args(RowChange)
 
 
 def emits(
     stream: str,
     *,
-    on: Iterable[str] = CHANGES,
+    on: RowChange | Iterable[RowChange] = _CHANGES,
     payload: Callable[[Any], Any] | None = None,
     key: Callable[[Any], str | None] | None = None,
 ) -> Callable[[type[M]], type[M]]:
@@ -42,7 +42,7 @@ def emits(
     source = _Source(checks.name("stream", stream), payload, key)
     changes = (on,) if isinstance(on, str) else tuple(on)
     for change in changes:
-        checks.choice("on", change, CHANGES)
+        checks.choice("on", change, RowChange)
 
     def declare(model: type[M]) -> type[M]:
         for change in changes:

@@ -107,7 +107,7 @@ class _Drain:
                 if saved is not None:
                     operation = SaveTaskResult(encode_json(task.id), saved, task.queue)
             elif error is not None:
-                operation = failure(task, error, declaration.retries, declaration.backoff)
+                operation = failure(task, error, declaration.max_attempts, declaration.backoff)
             else:
                 done = None if saved is None else AckWithResult(task.id, task.token, task.queue, saved)
                 operation = outcome(task, None, done)
@@ -129,7 +129,7 @@ class _Drain:
             return
         events: list[Event[Any]] = await now(stream.read(after, AT_ONCE, on_truncated="skip"))
         for event in events:
-            result, error = await self._tried(declaration, event, 1 if self._raising else 1 + declaration.retries)
+            result, error = await self._tried(declaration, event, 1 if self._raising else declaration.max_attempts)
             if error is None:
                 await now(stream.save_offset(declaration.consumer, event.offset))
             elif declaration.then == "skip" and not self._raising:

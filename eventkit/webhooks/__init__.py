@@ -2,7 +2,7 @@
 
 ::
 
-    webhook = Webhook(callback_url="https://example.com/hook", payload={"order": 42}, max_retries=5)
+    webhook = Webhook(callback_url="https://example.com/hook", payload={"order": 42}, max_attempts=6)
     kit.queue(webhook.queue_name).enqueue_many([webhook.task()])
 
     verify(request.body, request.headers, secret="…")        # in the receiver

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from .. import checks
-from ..app.app import Application
+from ..app.app import App, AsyncApp
 from ..app.task import AsyncTaskContext
 from ..codec import encode_json
 from ..handling import Permanent, Retry, Snooze
@@ -143,7 +143,7 @@ class Webhooks:
 
     def __init__(
         self,
-        app: Application,
+        app: App | AsyncApp,
         *,
         secret: str | Iterable[str] = (),
         allow: Iterable[str] = (),
@@ -157,7 +157,7 @@ class Webhooks:
         self._per_host = checks.count("per_host", per_host, least=1)
         self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
         self._agent = f"eventkit/{version('eventkit-db')}"
-        app.declare(self._call, name=CALL, queue=queue)
+        app.task(name=CALL, queue=queue)(self._call)
         app.closing = (*app.closing, self.aclose)
 
     async def aclose(self) -> None:

@@ -1,14 +1,14 @@
 """`Webhook`: a task that calls a URL."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from .. import checks
-from ..retry import Exponential, Fixed, Linear, Policy, policy
+from ..retry import Exponential, Fixed, Linear, Policy, PolicyName, policy
 from ..values import NewTask
 
 CALL = "eventkit.webhook"  # The name of the task that workers run for a webhook.
@@ -32,16 +32,16 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
 class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call that a worker makes: it posts *payload* to *callback_url*, and tries again when that fails.
 
-    *max_retries* is the number of runs after the first; *retry_backoff*, *base_delay_ms* and *max_delay_ms* set the
-    delays between them; what is None comes from the queue.  *idempotency_key* is the task's key, unique in its queue.
+    *max_attempts* is the number of runs; *retry_backoff*, *base_delay_ms* and *max_delay_ms* set the delays between
+    them; what is None comes from the queue.  *idempotency_key* is the task's key, unique in its queue.
     """
 
     callback_url: Annotated[str, Meta(max_length=_LONGEST_URL, description="http:// or https://, without credentials")]
     queue_name: Annotated[str, Meta(min_length=1, max_length=255)] = "default"
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] = 0
     payload: Any = msgspec.field(default_factory=dict)
-    max_retries: Annotated[int, Meta(ge=0, le=2**31 - 2)] | None = None
-    retry_backoff: Literal["exponential", "linear", "fixed"] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    retry_backoff: PolicyName | None = None
     base_delay_ms: Milliseconds | None = None
     max_delay_ms: Milliseconds | None = None
     timeout_ms: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT_MS)] = DEFAULT_TIMEOUT_MS
@@ -65,7 +65,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             self.task_payload,
             delay=self.delay_ms / 1000 if self.delay_ms else None,
             priority=self.priority,
-            max_attempts=None if self.max_retries is None else self.max_retries + 1,
+            max_attempts=self.max_attempts,
             key=self.idempotency_key,
             queue=self.queue_name,
         )

@@ -237,7 +237,7 @@ class Endings:
         routine, declaration = run.routine, run.routine.declaration
         if isinstance(error, Crashed) and declaration.on_crash == "fail":
             error = Refused(f"{CRASHED}: {error}")
-        operation = failure(task, error, declaration.retries, declaration.backoff)
+        operation = failure(task, error, declaration.max_attempts, declaration.backoff)
         outcome = "snoozed"
         if isinstance(operation, finish.Retry) and task.attempt < task.max_attempts:
             outcome = "retried"

@@ -110,7 +110,7 @@ class Subscriptions:
                 return
             counts("failed").value += 1
             logger.warning("%s in attempt %s", what, attempt, exc_info=failure)
-            if isinstance(failure, Permanent) or attempt > declaration.retries:
+            if isinstance(failure, Permanent) or attempt >= declaration.max_attempts:
                 break
             await asyncio.sleep((pause(failure, attempt, declaration.backoff) or 0) / 1000)
         if declaration.then == "stop":

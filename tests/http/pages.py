@@ -35,7 +35,7 @@ def fill(kit: EventKit) -> dict[str, Any]:
     kit.schedules.add("nightly", "0 3 * * *", "emails", tz="Europe/Berlin")
     kit.schedules.add(HOSTILE[:255], "@every 1h", "emails")
     kit.lock(HOSTILE[:255]).acquire()
-    kit.rate_limit(HOSTILE[:255], 10, 3600)
+    kit.limit(HOSTILE[:255], count=10, per=3600).acquire()
     execute(Beat("mailer", ["emails"], 20, 7))
     execute(Beat(HOSTILE[:255], [HOSTILE[:255]], 4, 1))
     return {"dead": tasks[0].id, "done": tasks[4].id, "offset": offsets[-1], "stream": offsets}

@@ -347,7 +347,7 @@ def test_names_of_the_library_take_an_administrator(guarded: Callable[..., Guard
         ("POST", "/streams/eventkit.audit/events", {"payload": {"action": "forged"}}),
         ("GET", "/streams/eventkit.tasks/events", None),
         ("POST", "/locks/eventkit:schedules/acquire", {}),
-        ("POST", "/limits/eventkit.key:1/window", {"limit": 1, "per_s": 60}),
+        ("POST", "/limits/eventkit.key:1/window", {"count": 1, "per_s": 60}),
         ("POST", "/queues/eventkit.x/tasks", {"payload": 1}),
         ("POST", "/channels/eventkit:ready", {"payload": 1}),
     ]

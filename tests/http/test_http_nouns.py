@@ -51,10 +51,10 @@ def test_consumers_move_by_acknowledgement(served: Served) -> None:
 
 def test_a_webhook_is_a_task_that_calls(served: Served) -> None:
     """It is created, shown, listed, cancelled, and retried when it is dead."""
-    body = {"callback_url": "https://example.com/hook", "queue_name": "calls", "payload": {"a": 1}, "max_retries": 4}
+    body = {"callback_url": "https://example.com/hook", "queue_name": "calls", "payload": {"a": 1}, "max_attempts": 5}
     made = served("POST", "/webhooks", json=body | {"idempotency_key": "k", "delay_ms": 60_000})
     webhook = made.json()
-    assert (made.status_code, webhook["status"], webhook["max_retries"]) == (201, "scheduled", 4)
+    assert (made.status_code, webhook["status"], webhook["max_attempts"]) == (201, "scheduled", 5)
     again = served("POST", "/webhooks", json=body | {"idempotency_key": "k"})
     assert (again.status_code, again.json()["id"]) == (200, webhook["id"])
     other = served("POST", "/webhooks", json={"callback_url": "https://example.com/other"}).json()
@@ -80,7 +80,7 @@ def test_schedules_are_kept(served: Served) -> None:
     assert (made.status_code, made.json()["when"], made.json()["payload"]) == (201, "0 3 * * *", None)
     assert served("POST", "/schedules", json={"name": "nightly", "cron_expression": "@daily"}).status_code == 409
     assert served("POST", "/schedules", json={"name": "never", "cron_expression": "0 0 30 2 *"}).status_code == 422
-    call = {"callback_url": "https://example.com", "payload": {"x": 1}, "max_retries": 2}
+    call = {"callback_url": "https://example.com", "payload": {"x": 1}, "max_attempts": 3}
     changed = served("PATCH", "/schedules/nightly", json=call).json()
     assert (changed["payload"]["args"]["url"], changed["max_attempts"]) == ("https://example.com", 3)
     assert served("POST", "/schedules/nightly/pause").json()["paused"] is True
@@ -120,7 +120,7 @@ def test_locks_are_held_by_a_token(served: Served) -> None:
 
 def test_limits_count(served: Served) -> None:
     """Windows and buckets are shared by all processes."""
-    window = [served("POST", "/limits/calls/window", json={"limit": 2, "per_s": 3600}).json() for _ in range(3)]
+    window = [served("POST", "/limits/calls/window", json={"count": 2, "per_s": 3600}).json() for _ in range(3)]
     assert [one["allowed"] for one in window] == [True, True, False]
     bucket = [served("POST", "/limits/mail/bucket", json={"rate": 0.001, "burst": 1}).json() for _ in range(2)]
     assert [one["allowed"] for one in bucket] == [True, False]

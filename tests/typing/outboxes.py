@@ -21,9 +21,11 @@ from eventkit import (
 def outboxes(kit: EventKit) -> None:
     outbox = kit.outbox("webhooks", deliver=send, ordered=True, type=Email)
     with kit.transaction() as tx:
-        assert_type(outbox.add(tx, Email("ann@example.com"), key="ann", headers={"kind": "greeting"}), str)
-        outbox.add(tx, {"to": "ann@example.com"})  # type: ignore[arg-type]
-        assert_type(kit.inbox("billing").once("id", tx), bool)
+        assert_type(outbox.add(Email("ann@example.com"), tx=tx, key="ann", headers={"kind": "greeting"}), str)
+        outbox.add({"to": "ann@example.com"}, tx=tx)  # type: ignore[arg-type]
+        outbox.add(Email("ann@example.com"))  # type: ignore[call-arg]
+        assert_type(kit.inbox("billing").once("id", tx=tx), bool)
+        kit.inbox("billing").once("id", tx)  # type: ignore[call-arg]
     assert_type(outbox.stats(), OutboxStats)
     assert_type(outbox.queue, TaskQueue[Email])
     assert_type(outbox.queue.dead(), list[TaskInfo[Email]])
@@ -38,8 +40,8 @@ async def async_outboxes(kit: AsyncEventKit) -> None:
     assert_type(kit.outbox("webhooks", deliver=send, type=Email), AsyncOutbox[Email])
     assert_type(kit.inbox("billing"), AsyncInbox)
     async with kit.transaction() as tx:
-        assert_type(await outbox.add(tx, Email("ann@example.com")), str)
-        assert_type(await kit.inbox("billing").once("id", tx), bool)
+        assert_type(await outbox.add(Email("ann@example.com"), tx=tx), str)
+        assert_type(await kit.inbox("billing").once("id", tx=tx), bool)
     assert_type(await kit.inbox("billing").configure(keep=60), None)
     assert_type(await kit.inbox("billing").settings(), InboxSettings)
     assert_type(await outbox.stats(), OutboxStats)

@@ -7,6 +7,7 @@ from payloads import Email
 
 import eventkit
 from eventkit import AsyncTaskQueue, Enqueued, NewTask, QueueSettings, QueueStats, Task, TaskInfo, TaskQueue
+from eventkit.values import TaskState
 
 
 def queues(emails: TaskQueue[Email]) -> None:
@@ -34,6 +35,8 @@ def queues(emails: TaskQueue[Email]) -> None:
     assert_type(emails.cancel(42, running=True), bool)
     assert_type(emails.get(42), TaskInfo[Email] | None)
     assert_type(emails.tasks("dead"), list[TaskInfo[Email]])
+    emails.tasks("lost")  # type: ignore[arg-type]
+    assert_type(emails.tasks()[0].state, TaskState)
     assert_type(emails.peek(), list[TaskInfo[Email]])
     assert_type(emails.dead(), list[TaskInfo[Email]])
     assert_type(emails.dead_by_error(), list[eventkit.DeadTasks])
@@ -44,6 +47,9 @@ def queues(emails: TaskQueue[Email]) -> None:
     assert_type(emails.next_due(), datetime | None)
     assert_type(emails.sweep(), int)
     assert_type(emails.purge("done"), int)
+    emails.purge("all")  # type: ignore[arg-type]
+    emails.configure(retry="exponential")
+    emails.configure(retry="sometimes")  # type: ignore[arg-type]
     assert_type(emails.purge_dead(older_than=60), int)
     assert_type(emails.requeue([1, 2]), int)
     emails.pause()

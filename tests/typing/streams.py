@@ -29,6 +29,8 @@ def streams(orders: EventStream[Order]) -> None:
     assert_type(orders.read()[0].payload, Order)
     assert_type(orders.read()[0].created_at, datetime)
     assert_type(orders.subscribe("search", start=datetime.now(UTC)), Subscription[Event[Order]])
+    orders.subscribe("search", start="now")  # type: ignore[arg-type]
+    orders.read(on_truncated="ignore")  # type: ignore[arg-type]
     assert_type(orders.offset("search"), int)
     assert_type(orders.save_offset("search", 42), bool)
     orders.seek("search", 0)
@@ -48,6 +50,7 @@ def channels(alerts: NotificationChannel[Alert]) -> None:
     assert_type(alerts.name, str)
     assert_type(alerts.notify({"text": "fire"}), int)
     assert_type(alerts.listen(start="earliest"), Subscription[Notification[Alert]])
+    alerts.listen(start="committed")  # type: ignore[arg-type]
     assert_type(iter(alerts.listen()), Generator[Notification[Alert]])
     assert_type(next(alerts.listen()).payload, Alert)
     assert_type(alerts.prune(keep_count=10), int)

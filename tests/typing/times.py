@@ -32,6 +32,7 @@ def schedules(kit: EventKit, moment: datetime) -> None:
     assert_type(schedules.add("s", "@hourly", "q", {"any": "payload"}, tz="Europe/Berlin", expires=timedelta(1)), None)
     assert_type(schedules.update("s", payload=None, expires=None, max_attempts=None, paused=True), bool)
     schedules.update("s", when=None)  # type: ignore[arg-type]
+    schedules.update("s", catch_up="some")  # type: ignore[arg-type]
     assert_type(schedules.get("s"), Schedule | None)
     assert_type(schedules.list(), list[Schedule])
     assert_type(schedules.soonest(), datetime | None)
@@ -72,8 +73,10 @@ def locks_limits_and_results(kit: EventKit, emails: TaskQueue[Email], task: Task
     assert_type(lock.acquire(wait=5), bool)
     assert_type(lock.renew(), bool)
     assert_type(lock.release(), bool)
-    assert_type(kit.rate_limit("r", 10, per=timedelta(minutes=1)), bool)
-    assert_type(kit.token_bucket("b", 0.5, burst=10), bool)
+    assert_type(kit.limit("r", count=10, per=timedelta(minutes=1)).acquire(), bool)
+    assert_type(kit.limit("b", rate=0.5, burst=10).acquire(), bool)
+    kit.limit("r", count=10)  # type: ignore[call-overload]
+    kit.limit("r", count=10, per=60, rate=0.5)  # type: ignore[call-overload]
     assert_type(kit.results, Results)
     assert_type(kit.results.save(7, None, ttl=60), None)
     kit.results.save(1.5, None)  # type: ignore[arg-type]
@@ -93,8 +96,8 @@ async def async_locks_limits_and_results(kit: AsyncEventKit) -> None:
         assert_type(await lock.renew(), bool)
     with kit.lock("l"):  # type: ignore[attr-defined]
         pass
-    assert_type(await kit.rate_limit("r", 10, per=60), bool)
-    assert_type(await kit.token_bucket("b", 0.5), bool)
+    assert_type(await kit.limit("r", count=10, per=60).acquire(), bool)
+    assert_type(await kit.limit("b", rate=0.5).acquire(), bool)
     async with kit.transaction() as tx:
         assert_type(await kit.results.save("name", [1], tx=tx), None)
     assert_type(kit.results, AsyncResults)

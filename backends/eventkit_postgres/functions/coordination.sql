@@ -114,13 +114,13 @@ BEGIN
 END
 $$
 
-CREATE OR REPLACE FUNCTION eventkit_rate_limit(name text, "limit" bigint, per double precision) RETURNS boolean
+CREATE OR REPLACE FUNCTION eventkit_rate_limit(name text, count bigint, per double precision) RETURNS boolean
 LANGUAGE sql VOLATILE
 AS $$
     SELECT eventkit_count_call(
         eventkit_check_name('limit', $1),
         eventkit_check_given('per', eventkit_check_seconds('per', $3, 1)),
-        eventkit_check_count('limit', $2, 1)
+        eventkit_check_count('count', $2, 1)
     )
 $$
 
