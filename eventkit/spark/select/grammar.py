@@ -1,7 +1,7 @@
 """The grammar of S3 Select: the syntax tree of a query, and its parser.
 
-A general SQL parser cannot take its place: it accepts more than S3 Select, and omits what the errors require, such as
-positions, signs and extra commas.
+A parser of general SQL does not make it shorter. sqlglot, for example, keeps positions only of names, ignores a missing
+THEN or AND and extra commas, and drops a plus sign, so that only its productions of AND, OR and arithmetic fit.
 """
 
 import difflib

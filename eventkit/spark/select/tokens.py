@@ -1,11 +1,9 @@
-"""The tokens of a query, and a cursor in them, which reports errors with their position."""
+"""The tokens of a query, a cursor in them, and the errors in a query, with S3's codes and their position."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
-
-from . import SelectError
 
 _LONGEST = 256 * 1024
 """The most bytes of a query, as in S3."""
@@ -47,6 +45,28 @@ _MOMENT = re.compile(
 _UNENDED = {"'": "text", '"': "name", "`": "moment", "/*": "comment"}
 _FOREIGN = {"==": "=", "=>": ">=", "=<": "<=", "&&": "AND"}
 """Operators of other languages, with their replacements."""
+
+
+class SelectError(ValueError):
+    """A query that cannot be answered.
+
+    ``code`` is S3 Select's name for the reason, as in docs/sql.md, and ``position`` the offset in the query, from 0, or
+    None.
+    """
+
+    def __init__(self, code: str, reason: str, sql: str = "", position: int | None = None) -> None:
+        super().__init__(code, reason, sql, position)
+        self.code = code
+        self.reason = reason
+        self.sql = sql
+        self.position = position
+
+    def __str__(self) -> str:
+        if self.position is None:
+            return f"{self.code}: {self.reason}"
+        before = self.sql[: self.position]
+        line, column = before.count("\n") + 1, self.position - (before.rfind("\n") + 1) + 1
+        return f"{self.code} at line {line}, column {column}: {self.reason}"
 
 
 class Token(NamedTuple):

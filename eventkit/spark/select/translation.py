@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ..session import quoted
-from . import SelectError
 from .files import Field, File, kind_of
 from .grammar import LITERALS, Column, Name, Node, Query, Step
 from .kinds import (
@@ -28,6 +27,7 @@ from .kinds import (
     unified,
     wrong_symbol,
 )
+from .tokens import SelectError
 
 SOURCE = "eventkit_select"
 """The placeholder for the view with the file's rows: columns c0, c1, … of CSV, those of Parquet, or r,
