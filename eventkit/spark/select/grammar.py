@@ -1,7 +1,8 @@
 """The grammar of S3 Select: the syntax tree of a query, and its parser.
 
-A parser of general SQL does not make it shorter. sqlglot, for example, keeps positions only of names, ignores a missing
-THEN or AND and extra commas, and drops a plus sign, so that only its productions of AND, OR and arithmetic fit.
+A parser of general SQL does not make it shorter. sqlglot, for example, keeps no positions of operators, CASE and types,
+ignores a missing THEN or AND and extra commas, and drops a plus sign: only its productions of AND, OR and arithmetic
+fit.
 """
 
 import difflib
