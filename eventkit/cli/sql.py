@@ -89,8 +89,7 @@ def select(
 ) -> None:
     """Query one file with the SQL of S3 Select."""
     from eventkit.spark.output import typed, write
-    from eventkit.spark.select import files
-    from eventkit.spark.select.query import prepare, rows
+    from eventkit.spark.select import files, prepare, rows
 
     format = _format(output_format, output)
     if csv_delimiter is None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from eventkit.spark.output import typed, write
-from eventkit.spark.select import SelectError, files
-from eventkit.spark.select.query import prepare, rows
+from eventkit.spark.select import SelectError, files, prepare, rows
 
 PEOPLE = 'id,name,price,born\n1,Ann,1.50,1990-01-31\n2,"B, ""o""\nb",,2001-05-06T07:08Z\n30,Čeněk,20,2020T\n'
 ORDERS = (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from . import SelectError
 from .kinds import Kind
+from .tokens import SelectError
 
 Format = Literal["csv", "json", "parquet"]
 Header = Literal["use", "ignore", "none"]
@@ -138,10 +138,7 @@ def _compression(path: Path, given: Compression | None) -> Compression:
             first = stream.read(4)
     except OSError as error:
         raise SelectError("InvalidDataSource", f"{path} cannot be read: {error.strerror}") from None
-    found: Compression = "none"
-    for magic, name in _MAGIC:
-        if first.startswith(magic):
-            found = name
+    found: Compression = next((name for magic, name in _MAGIC if first.startswith(magic)), "none")
     if given not in (None, "none", found):
         reason = f"{path} is not compressed with {given}: omit --compression to detect it"
         raise SelectError("InvalidCompressionFormat", reason)
@@ -206,10 +203,7 @@ def _is_lines(file: File) -> bool:
     """Return whether the first line is a complete JSON value, and the only one or followed by another line."""
     with _text(file) as stream:
         try:
-            for line in stream:
-                if line.strip():
-                    json.loads(line)
-                    return True
+            json.loads(next((line for line in stream if line.strip()), "null"))
         except (ValueError, RecursionError):
             return False
     return True

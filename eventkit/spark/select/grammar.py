@@ -1,7 +1,8 @@
 """The grammar of S3 Select: the syntax tree of a query, and its parser.
 
-A general SQL parser cannot take its place: it accepts more than S3 Select, and omits what the errors require, such as
-positions, signs and extra commas.
+A parser of general SQL does not make it shorter. sqlglot, for example, keeps no positions of operators, CASE and types,
+ignores a missing THEN or AND and extra commas, and drops a plus sign: only its productions of AND, OR and arithmetic
+fit.
 """
 
 import difflib
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
-from .kinds import AGGREGATES, CONDITIONAL, FUNCTIONS, PARTED, PARTS, TYPES
+from .kinds import AGGREGATES, COUNTS, PARTED, PARTS, TYPES
 from .tokens import Cursor
 
 _LONGEST_CHAIN = 200
@@ -375,7 +376,7 @@ class _Parser(Cursor):
         self.take()
         if function in AGGREGATES:
             return self._aggregate(function, shown, at)
-        if function not in FUNCTIONS and function not in CONDITIONAL:
+        if function not in COUNTS:
             self.refuse("UnsupportedFunction", _unknown(token.text), at)
         if separator := PARTED.get(function):
             word = self._date_part(shown)
@@ -402,7 +403,7 @@ class _Parser(Cursor):
 
     def _check_count(self, function: str, found: int, at: int) -> None:
         """Raise if a function has too few or too many arguments."""
-        least, most = CONDITIONAL[function] if function in CONDITIONAL else FUNCTIONS[function].counts
+        least, most = COUNTS[function]
         if found < least or (most is not None and found > most):
             wanted = f"{least} or more" if most is None else str(least) if least == most else f"{least} or {most}"
             reason = f"{function.upper()} takes {wanted} arguments, not {found}"
@@ -439,7 +440,7 @@ class _Parser(Cursor):
 
 
 def _unknown(name: str) -> str:
-    known = [*FUNCTIONS, *CONDITIONAL, *AGGREGATES, "cast"]
+    known = [*COUNTS, *AGGREGATES, "cast"]
     close = difflib.get_close_matches(name.lower(), known, 1, 0.7)
     meant = f"did you mean {close[0].upper()}?" if close else "it has " + ", ".join(sorted(map(str.upper, known)))
     return f"S3 Select has no function {name}: {meant}"

@@ -49,11 +49,6 @@ class Function(NamedTuple):
     sql: str
     shorter: str = ""
 
-    @property
-    def counts(self) -> tuple[int, int | None]:
-        """The least and the most arguments."""
-        return len(self.takes) - bool(self.shorter), len(self.takes)
-
 
 FUNCTIONS = {
     "char_length": Function((Kind.TEXT,), Kind.INTEGER, "char_length({0})"),
@@ -80,8 +75,12 @@ FUNCTIONS = {
 PARTED = {"date_add": ",", "date_diff": ",", "extract": "from"}
 """Functions that begin with a part of a date, and the sign or word after it."""
 
-CONDITIONAL: dict[str, tuple[int, int | None]] = {"coalesce": (1, None), "nullif": (2, 2)}
-"""The least and the most arguments of the conditional functions."""
+COUNTS: dict[str, tuple[int, int | None]] = {
+    **{name: (len(made.takes) - bool(made.shorter), len(made.takes)) for name, made in FUNCTIONS.items()},
+    "coalesce": (1, None),
+    "nullif": (2, 2),
+}
+"""The least and the most arguments of each function."""
 
 AGGREGATES = ("avg", "count", "max", "min", "sum")
 

@@ -1,11 +1,9 @@
-"""The tokens of a query, and a cursor in them, which reports errors with their position."""
+"""The tokens of a query, a cursor in them, and the errors in a query, with S3's codes and their position."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, NoReturn
-
-from . import SelectError
 
 _LONGEST = 256 * 1024
 """The most bytes of a query, as in S3."""
@@ -31,7 +29,10 @@ _PARTS = re.compile(
     | (?P<decimal> [0-9]+\.[0-9]* | \.[0-9]+ )
     | (?P<integer> [0-9]+ )
     | (?P<name>    [^\W\d]\w* )
+    | (?P<unended> ['"`] | /\* )
+    | (?P<foreign> == | => | =< | && )
     | (?P<sign>    <> | != | <= | >= | \|\| | [-+*/%=<>()\[\],.;] )
+    | (?P<invalid> . )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -41,9 +42,31 @@ _MOMENT = re.compile(
 )
 """A timestamp of Ion, from ``2007T`` to ``2007-02-23T12:14:33.079-08:00``."""
 
-_UNENDED = {"'": "text", '"': "name", "`": "moment", "/": "comment"}
+_UNENDED = {"'": "text", '"': "name", "`": "moment", "/*": "comment"}
 _FOREIGN = {"==": "=", "=>": ">=", "=<": "<=", "&&": "AND"}
 """Operators of other languages, with their replacements."""
+
+
+class SelectError(ValueError):
+    """A query that cannot be answered.
+
+    ``code`` is S3 Select's name for the reason, as in docs/sql.md, and ``position`` the offset in the query, from 0, or
+    None.
+    """
+
+    def __init__(self, code: str, reason: str, sql: str = "", position: int | None = None) -> None:
+        super().__init__(code, reason, sql, position)
+        self.code = code
+        self.reason = reason
+        self.sql = sql
+        self.position = position
+
+    def __str__(self) -> str:
+        if self.position is None:
+            return f"{self.code}: {self.reason}"
+        before = self.sql[: self.position]
+        line, column = before.count("\n") + 1, self.position - (before.rfind("\n") + 1) + 1
+        return f"{self.code} at line {line}, column {column}: {self.reason}"
 
 
 class Token(NamedTuple):
@@ -64,21 +87,9 @@ class Token(NamedTuple):
 def _tokens(sql: str) -> Iterator[Token]:
     if len(sql.encode("utf-8", "surrogatepass")) > _LONGEST:
         raise SelectError("ExpressionTooLong", "the query has more than 256 KiB: make it shorter", sql)
-    position = 0
-    while position < len(sql):
-        if (wrong := sql[position : position + 2]) in _FOREIGN:
-            raise SelectError("LexerInvalidOperator", f"there is no {wrong}: write {_FOREIGN[wrong]}", sql, position)
-        found = _PARTS.match(sql, position)
-        if found is None or (sql.startswith("/*", position) and found["blank"] is None):
-            char = sql[position]
-            if char in _UNENDED:
-                reason = f"the {_UNENDED[char]} that begins here does not end"
-                raise SelectError("LexerInvalidLiteral", reason, sql, position)
-            reason = f"{char!r} is invalid here: quote it if it is part of a name"
-            raise SelectError("LexerInvalidChar", reason, sql, position)
-        if found["blank"] is None:
+    for found in _PARTS.finditer(sql):
+        if found.lastgroup != "blank":
             yield _token(sql, found)
-        position = found.end()
     yield Token("end", "", len(sql))
 
 
@@ -98,6 +109,14 @@ def _token(sql: str, found: re.Match[str]) -> Token:
             sort, text = "keyword", text.lower()
         case "integer" | "decimal" | "float" if sql[found.end() : found.end() + 1].isidentifier():
             raise SelectError("LexerInvalidLiteral", f"{text} is not a valid number", sql, found.end())
+        case "unended":
+            reason = f"the {_UNENDED[text]} that begins here does not end"
+            raise SelectError("LexerInvalidLiteral", reason, sql, position)
+        case "foreign":
+            raise SelectError("LexerInvalidOperator", f"there is no {text}: write {_FOREIGN[text]}", sql, position)
+        case "invalid":
+            reason = f"{text!r} is invalid here: quote it if it is part of a name"
+            raise SelectError("LexerInvalidChar", reason, sql, position)
     return Token(sort, text, position)
 
 

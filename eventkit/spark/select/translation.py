@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ..session import quoted
-from . import SelectError
 from .files import Field, File, kind_of
 from .grammar import LITERALS, Column, Name, Node, Query, Step
 from .kinds import (
@@ -28,6 +27,7 @@ from .kinds import (
     unified,
     wrong_symbol,
 )
+from .tokens import SelectError
 
 SOURCE = "eventkit_select"
 """The placeholder for the view with the file's rows: columns c0, c1, … of CSV, those of Parquet, or r,
@@ -334,17 +334,15 @@ class _Translator:
     def _moment(self, node: Node) -> str:
         """Return an Ion timestamp in Spark's syntax."""
         date, _, time = node.word.partition("T")
-        year, month, day = [*map(int, date.split("-")), 1, 1][:3]
+        found = date + "-01" * (2 - date.count("-"))
+        if time:
+            seconds = "" if re.match(r"\d\d:\d\d:", time) else ":00"
+            found += f"T{time[:5]}{seconds}{time[5:]}"
         try:
-            datetime.date(year, month, day)
-            if time:
-                whole, dot, rest = time.partition(".")
-                zone = rest.lstrip("0123456789") if dot else ""
-                datetime.time.fromisoformat(whole + zone)
+            datetime.datetime.fromisoformat(found)
         except ValueError as error:
             self._refuse("ValueParseFailure", f"{node.word} is no moment: {error}", node.at)
-        seconds = "" if re.match(r"\d\d:\d\d:", time) else ":00"
-        return f"{year:04}-{month:02}-{day:02}" + (f"T{time[:5]}{seconds}{time[5:]}" if time else "")
+        return found
 
     def _path(self, node: Node) -> Value:
         steps, at = node.steps, node.at
