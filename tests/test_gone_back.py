@@ -16,6 +16,8 @@ import eventkit
 from eventkit import DatabaseReplaced
 from eventkit.conformance import proves
 from eventkit.conformance.threads import in_thread, take
+from eventkit.operations.position import ReadPosition
+from eventkit.operations.stream import ResumePosition
 
 RESTORE = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))"
 
@@ -132,3 +134,13 @@ def test_another_event_of_the_same_moment(
         kit.stream("t").publish("third")
         with pytest.raises(DatabaseReplaced, match="is gone or is another one"):
             subscription.next(timeout=10)
+
+
+@proves("W6")
+def test_a_client_at_the_head_resumes_with_a_proof(tmp_path: Path) -> None:
+    """It notices another event of the same offset later; a client beyond the head has no proof."""
+    with eventkit.connect(f"sqlite:///{tmp_path}/shop.db") as kit:
+        head = kit.stream("t").publish(1)
+        execute: Any = kit._connection.execute  # type: ignore[attr-defined]
+        resumed = [execute(ResumePosition("t", offset)).created for offset in (head, head + 1)]
+        assert resumed == [execute(ReadPosition("t", head)).created, 0] != [0, 0]

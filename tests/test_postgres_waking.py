@@ -6,8 +6,10 @@ The writer is held at each of its steps, the sleeper goes step by step, and ther
 
 import random
 from collections.abc import Iterator
+from itertools import count
 from types import SimpleNamespace
 from typing import Any, LiteralString, cast
+from unittest.mock import MagicMock
 from urllib.parse import parse_qs, urlsplit
 
 import eventkit_postgres
@@ -15,6 +17,7 @@ import psycopg
 import pytest
 from awaited_changes import CHANGES, Change
 from eventkit_postgres import waking
+from eventkit_postgres.address import parse
 from eventkit_postgres.waking import Pause, Waiter, Waiters, sleep
 from psycopg import IsolationLevel
 from psycopg.sql import SQL, Identifier
@@ -186,8 +189,9 @@ def test_a_waiter_probes_again_after_another_has_registered(stage: Stage) -> Non
     late.close()
 
 
-def test_a_registration_that_changes_during_a_look_is_followed_by_another_look() -> None:
-    """A reconnected listener starts over; no connection heard the notifications in between."""
+def test_a_registration_that_changes_during_a_look_is_followed_by_another_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection heard the notifications in between.  The registration stays while the waiter sleeps."""
+    monkeypatch.setattr(waking, "monotonic", count(0, 9).__next__)
     waiters, probe = Waiters(), EventsAhead("t", 0)
     waiter = Waiter(probe, lambda: None)
     waiters.add(waiter)
@@ -202,6 +206,24 @@ def test_a_registration_that_changes_during_a_look_is_followed_by_another_look()
     nothing = Readiness(ready=False)
     assert plan.send(nothing) is probe
     assert plan.send(nothing) == Pause(None)
+    assert waiters.forget()[0] == waiters.missing(waiter) == []
+    waiters.wake_up(waiter)
+    assert waiters.forget()[0] == waiters.missing(waiter) == subjects
+
+
+def test_a_listener_that_cannot_listen_pauses_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can connect meanwhile, as through a pooler that delivers no notifications.  Once it listens, it reads them."""
+    listener = waking.Listener(parse("postgresql://nowhere/db"))
+    listener._wake_receiver = listener._wake_sender = MagicMock()
+    select, watch = MagicMock(side_effect=[None] * 8 + [ZeroDivisionError]), MagicMock()
+    monkeypatch.setattr(waking, "select", MagicMock(select=select))
+    monkeypatch.setattr(listener, "_connect", MagicMock())
+    monkeypatch.setattr(listener, "_listen", MagicMock(side_effect=[OSError, OSError, None] + [OSError] * 6))
+    monkeypatch.setattr(listener, "_watch", watch)
+    with pytest.raises(ZeroDivisionError):
+        listener._run()
+    assert [call.args[3] for call in select.call_args_list] == [0.05, 0.1, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    watch.assert_called_once()
 
 
 def _ask(url: str, sql: LiteralString) -> int:

@@ -47,12 +47,14 @@ async def once(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-@app.task(isolation="process", queue="apart")
 def compute(number: int, seconds: float = 0) -> int:
-    """Compute in a process of its own."""
+    """Compute in a process of its own; the module has the function, and not its declaration."""
     say(f"compute {os.getpid()}")
     time.sleep(seconds)
     return number * 2
+
+
+app.task(isolation="process", queue="apart")(compute)
 
 
 @app.task(isolation="process", queue="apart", timeout=0.5, max_attempts=1)
