@@ -137,3 +137,11 @@ def test_a_claim_in_an_old_snapshot_raises_no_mark(postgres_url: str, moments: d
         with connected(postgres_url) as driver:
             state = driver.execute("SELECT state FROM eventkit_task WHERE queue = 'work'").fetchall()
         assert state == [("dead" if "expires" in moments else "leased",)]
+
+
+@proves("Q18")
+def test_a_mark_is_lowered_as_far_as_the_oldest_new_task(postgres_url: str) -> None:
+    """The first task of a priority opens all of it, because an older one may be enqueued at the same moment."""
+    with eventkit.connect(postgres_url) as kit, connected(postgres_url) as driver:
+        kit.queue("work").enqueue_many([NewTask("now", priority=1), NewTask("older", priority=2, delay=-60)])
+        assert dict(driver.execute("SELECT priority, isfinite(run_at) FROM eventkit_low_water")) == {1: False, 2: True}

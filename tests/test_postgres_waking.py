@@ -27,6 +27,7 @@ from eventkit.conformance.threads import eventually
 from eventkit.conformance.urls import with_options
 from eventkit.kit import Kit
 from eventkit.operations import Operation, Probe, Readiness
+from eventkit.operations.channel import NotificationsAhead
 from eventkit.operations.claim import TasksAhead
 from eventkit.operations.coordination import ResultAhead
 from eventkit.operations.schedule import SchedulesAhead
@@ -170,6 +171,16 @@ def test_what_was_overtaken_is_not_waited_for(stage: Stage, what: str, rounds: i
         for commit in (True, False):
             for seed in range(rounds):
                 stage.play(CHANGES[what], isolation, commit, True, seed)
+
+
+def test_what_has_settled_is_ready_beside_what_has_not(stage: Stage) -> None:
+    """A commit that an open transaction holds up does not hide the one before that transaction."""
+    with stage.kit.transaction() as tx:
+        for channel, within in (("c", None), ("d", tx), ("d", None)):
+            stage.kit.stream("t").publish(1, tx=within)
+            stage.kit.channel(channel).notify(1, tx=within)
+        assert stage.connection.execute(EventsAhead("t", 0)).ready
+        assert stage.connection.execute(NotificationsAhead(("c", "d"), 0)).ready
 
 
 def test_a_waiter_probes_again_after_another_has_registered(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from eventkit.conformance.threads import asleep
 from eventkit.conformance.urls import with_options
 from eventkit.operations.bulk import DropStaged, StageEvents, StageTasks, WriteBatch
 from eventkit.operations.enqueue import PLAIN
+from eventkit.operations.tables import PruneTopic
 from eventkit.testing import advance
 
 DAY = 86_400
@@ -108,6 +109,14 @@ def test_unconfirmed_rows_are_deleted_after_a_day(kit: Any) -> None:
     advance(kit, 1)
     assert kit.maintain().written == 1
     assert run(write(7, [], 0))
+
+
+def test_maintenance_prunes_by_settings_that_still_hold(kit: Any) -> None:
+    """A topic is left alone if its settings changed after maintenance read them."""
+    last = kit.stream("t").publish_many([1, 2])[-1]
+    for keep, pruned in ((5, 0), (1, 2)):
+        kit.stream("t").configure(max_keep=keep)
+        assert kit._connection.execute(PruneTopic("t", None, 1, True, last)) == pruned
 
 
 def test_a_dedup_id_counts_across_batches_and_inside_one(kit: Any) -> None:

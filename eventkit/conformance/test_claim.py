@@ -67,11 +67,12 @@ def test_the_best_come_first(kit: EventKit) -> None:
 def test_tasks_that_fell_due_sort_among_the_others(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue("second", delay=10)
-    queue.enqueue("first", delay=5)
+    queue.enqueue("first", delay=5, max_attempts=7)
     queue.enqueue("urgent", delay=20, priority=1)
     advance(kit, 30)
     queue.enqueue("last")
-    assert [task.payload for task in queue.claim("worker", 9)] == ["urgent", "first", "second", "last"]
+    tasks = [(task.payload, task.max_attempts) for task in queue.claim("worker", 9)]
+    assert tasks == [("urgent", 3), ("first", 7), ("second", 3), ("last", 3)]
 
 
 @proves("Q2")

@@ -273,6 +273,7 @@ def test_a_history_begins_and_ends_when_it_is_configured_to(kit: EventKit) -> No
     assert queue.settings().history is True
     queue.configure(lease=60)
     other.enqueue(1)
+    other.release(*other.claim("w"))
     first, second, third = queue.claim("w", 3)
     queue.ack(first)
     other.configure(history=True)

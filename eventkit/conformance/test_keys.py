@@ -121,6 +121,10 @@ def test_a_key_is_unique_while_its_task_is_live_or_dead(kit: EventKit) -> None:
     advance(kit, 7 * _DAY)
     assert queue.enqueue_many([NewTask("later", key="k")]) == [again]
     assert [info.payload for info in queue.tasks()] == ["first"]
+    queue.configure(key_ttl=14 * _DAY)
+    assert queue.purge_dead(older_than=8 * _DAY) == 0
+    queue.configure(key_ttl=0)
+    assert (queue.purge_dead(), queue.enqueue("after", key="k").created) == (1, True)
 
 
 @proves("Q7")

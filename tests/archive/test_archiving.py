@@ -243,14 +243,16 @@ def test_an_interrupt_leaves_nothing_behind(kit: Any, url: str, location: Path) 
         from eventkit.operations.admin import ListPipelines
 
         [pipeline] = kit._connection.execute(ListPipelines())
-        return pipeline.name, pipeline.state, pipeline.rows, pipeline.lag, pipeline.error
+        return pipeline.name, pipeline.state, pipeline.rows, pipeline.lag, pipeline.error, pipeline.batch
 
     with pytest.raises(KeyboardInterrupt):
         archive.archive(url, "orders", to=location, progress=interrupt)
     assert_nothing_else(kit, location)
-    assert state() == ("archive:orders", "failed", 0, None, "interrupted")
-    archive.archive(url, "orders")
-    assert state() == ("archive:orders", "done", 3, 0, None)
+    assert state() == ("archive:orders", "failed", 0, None, "interrupted", None)
+    for rows in (3, 6):
+        archive.archive(url, "orders")
+        assert state() == ("archive:orders", "done", rows, 0, None, kit.stream("orders").head())
+        publish(kit, 3)
 
 
 def test_bad_input_is_an_error_of_one_line(kit: Any, url: str, location: Path, tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ def test_moments(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     begin = datetime.fromtimestamp(between - 3600, UTC).isoformat()
     end = str(int((datetime.now(UTC).timestamp() - 1800) * 1000))
     assert offsets(read(spark, url, topic="orders", startingTimestamp=begin, endingTimestamp=end)) == middle
+    at = str(stream.read(middle[0] - 1)[0].created_ms)
+    assert max(offsets(read(spark, url, topic="orders", endingTimestamp=at))) < middle[0]
 
 
 @proves("D1")
