@@ -120,6 +120,9 @@ def test_a_position_that_was_pruned_away_is_truncated(kit: EventKit, keep: int) 
         assert caught.value.last == last
     assert [event.payload for event in stream.read(last)] == list(range(10 - keep, 10))
     assert stream.read(offsets[9]) == []
+    with stream.subscribe(start=last) as events:
+        stream.publish(10)
+        assert [event.payload for event in take(events, keep + 1)] == list(range(10 - keep, 11))
 
 
 @proves("S8")

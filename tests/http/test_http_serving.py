@@ -1,5 +1,6 @@
 """The service as a process: its address, and its end."""
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -9,14 +10,18 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, repeat
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import psutil
 import pytest
+import uvicorn
 from services import Started
+from uvicorn.server import ServerState
 
 import eventkit
 from eventkit.conformance import proves
+from eventkit.http.server import MAX_HEAD, _Bounded
 
 
 def test_it_answers_until_it_is_stopped(started: Started) -> None:
@@ -84,3 +89,20 @@ def test_headers_without_end_do_not_delay_others(shared: Started) -> None:
             assert httpx.get(f"{shared.address}/healthz", timeout=5).json() == {"status": "ok"}
         assert flooding.result().startswith(b"HTTP/1.1 431 ")
     assert psutil.Process(shared.process.pid).memory_info().rss < 300 * 2**20
+
+
+@proves("E6")
+def test_other_bytes_are_not_limited_as_headers() -> None:
+    """A head may come in one read with more than 64 KiB of its body, and a value after 64 KiB of spaces."""
+
+    async def refused() -> bool:
+        config = uvicorn.Config(Mock())
+        config.load()
+        protocol = type("Bounded", (_Bounded,), {"max_receive": 9.0})(config, ServerState(), {})
+        protocol.connection_made(Mock(get_extra_info=lambda name: None))
+        body = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n" + b"1" * 70_000
+        for read in (body, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Spaces:", b" " * MAX_HEAD, b"1\r\n\r\n"):
+            protocol.data_received(read)
+        return protocol._refused
+
+    assert not asyncio.run(refused())

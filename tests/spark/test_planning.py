@@ -32,13 +32,13 @@ def four_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     ("total", "expected"), [(1, 1), (50_000, 1), (120_000, 3), (1_000_000, 4), (2_000_001, 5), (40_000_000, 80)]
 )
 def test_parts_for_each_processor(total: int, expected: int) -> None:
-    """Each gets one, of a size between the cost of starting it and the wait for the slowest."""
+    """Each gets one, of a size between the cost of starting it and the wait for the slowest; few are not counted."""
     counted: list[int] = []
     found = parts(finds(range(8, 8 + total), counted), 7, 7 + total, total)
     sizes = [last - after for after, last in found]
     assert (len(found), sum(sizes), found[0][0], found[-1][1]) == (expected, total, 7, 7 + total)
     assert max(sizes) <= 1.1 * min(sizes)
-    assert sum(counted) <= 10_000 * expected
+    assert sum(counted) <= (10_000 * expected if expected > 1 else 0)
 
 
 def test_events_that_are_far_apart_are_counted() -> None:
