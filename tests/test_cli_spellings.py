@@ -35,7 +35,7 @@ dlq purge --queue mails --yes
 queue purge --name mails --yes
 queue rm --name mails --force --yes
 """
-"""Commands as Sqew has them, each of which succeeds after those before it; #0 is the first task."""
+"""Commands in the spelling of Sqew.  Each succeeds after those before it; #0 is the first task."""
 
 
 def test_each_spelling_is_that_of_a_command(
