@@ -35,7 +35,7 @@ dlq purge --queue mails --yes
 queue purge --name mails --yes
 queue rm --name mails --force --yes
 """
-"""Commands as Sqew has them, each of which succeeds after those before it; #0 is the first task."""
+"""Commands as Sqew has them, in an order in which each succeeds; #0 is the first task."""
 
 
 def test_each_spelling_is_that_of_a_command(
@@ -55,7 +55,7 @@ def test_each_spelling_is_that_of_a_command(
 
 
 def test_a_spelling_becomes_ours() -> None:
-    """Ids are commands of their own, and what is not Sqew's is left as it is."""
+    """Each id becomes a command of its own, and other commands stay unchanged."""
     assert rewritten(["message", "ack", "--queue=q", "--ids", "7,8", "--json"]) == [
         ["task", "ack", "q", "7", "current", "--json"],
         ["task", "ack", "q", "8", "current", "--json"],
