@@ -73,4 +73,7 @@ def test_a_task_that_is_not_claimed_has_no_current_lease(cli: Commands, kit: Eve
     cli.text("task", "poll", "q")
     ran = cli.run("message", "ack", "--queue", "q", "--ids", f"{waiting.id},{claimed.id}")
     assert (ran.code, kit.queue("q").get(claimed.id)) == (1, None)
+    other = kit.queue("other").enqueue(3).id
+    cli.text("task", "poll", "other")
+    assert "lease" in cli.refusal(1, "message", "ack", "--queue", "q", "--ids", other)
     assert "is not a token" in cli.refusal(2, "task", "ack", "q", waiting.id, "x")
