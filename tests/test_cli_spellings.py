@@ -55,7 +55,7 @@ def test_each_spelling_is_that_of_a_command(
 
 
 def test_a_spelling_becomes_ours() -> None:
-    """Ids are commands of their own, and what is not Sqew's is left as it is."""
+    """Each id becomes a command of its own, and other commands stay unchanged."""
     assert rewritten(["message", "ack", "--queue=q", "--ids", "7,8", "--json"]) == [
         ["task", "ack", "q", "7", "current", "--json"],
         ["task", "ack", "q", "8", "current", "--json"],
@@ -73,4 +73,7 @@ def test_a_task_that_is_not_claimed_has_no_current_lease(cli: Commands, kit: Eve
     cli.text("task", "poll", "q")
     ran = cli.run("message", "ack", "--queue", "q", "--ids", f"{waiting.id},{claimed.id}")
     assert (ran.code, kit.queue("q").get(claimed.id)) == (1, None)
+    other = kit.queue("other").enqueue(3).id
+    cli.text("task", "poll", "other")
+    assert "lease" in cli.refusal(1, "message", "ack", "--queue", "q", "--ids", other)
     assert "is not a token" in cli.refusal(2, "task", "ack", "q", waiting.id, "x")
