@@ -100,7 +100,7 @@ def test_who_only_looks_takes_nothing(served: Served, queue: str) -> None:
     assert (seen["id"], seen["state"], seen["payload"]) == (id, "ready", "look")
     assert served("GET", f"{queue}/messages/{id}").json() == seen
     [message] = served("POST", f"{queue}/poll").json()
-    assert served("DELETE", f"{queue}/messages/{id}").json()["code"] == "message_leased"
+    assert served("DELETE", f"{queue}/messages/{id}").json()["code"] == "message_running"
     assert served("DELETE", f"{queue}/messages/{id}?running=true").status_code == 204
     assert served("POST", f"{queue}/ack", json=held(message)).json()[0]["done"] is False
 

@@ -67,7 +67,7 @@ def test_a_job_is_a_task_that_calls(served: Served) -> None:
     assert served("DELETE", f"/jobs/{job['id']}").status_code == 204
     assert served("GET", f"/jobs/{job['id']}").status_code == 404
     [task] = served.ask(served.kit.queue("default").claim("w"))
-    assert served("DELETE", f"/jobs/{other['id']}").json()["code"] == "job_leased"
+    assert served("DELETE", f"/jobs/{other['id']}").json()["code"] == "job_running"
     served.ask(served.kit.queue("default").fail(task, "broken"))
     assert served("GET", f"/jobs/{other['id']}").json()["error"] == "broken"
     assert served("POST", f"/jobs/{other['id']}/retry").json()["status"] == "ready"
