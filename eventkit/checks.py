@@ -25,9 +25,7 @@ MOST = 2**63 - 1
 TaskState = Literal["scheduled", "ready", "running", "dead", "done"]
 STATES = {"scheduled": "scheduled", "ready": "ready", "running": "leased", "dead": "dead", "done": "done"}
 """The states of a task, each with its stored name."""
-
 SHOWN_STATES = {stored: shown for shown, stored in STATES.items()}
-"""The state for each stored name."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
