@@ -103,9 +103,9 @@ def burst(value: Any) -> float:
     return float(value)
 
 
-def choice(what: str, value: Any, literal: Any) -> Any:
-    """Return one of the values of a `Literal` type."""
-    if value not in (choices := get_args(literal)):
+def choice(what: str, value: Any, choices: Any) -> Any:
+    """Return one of *choices*: the values of a `Literal` type, or those of a tuple."""
+    if value not in (choices := get_args(choices) or choices):
         raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
     return value
 
