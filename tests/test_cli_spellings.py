@@ -46,7 +46,7 @@ def test_each_spelling_is_that_of_a_command(
     Path("tasks.jsonl").write_text("2\n3\n4\n")
     seen, first = set[str](), 0
     for line in SESSION.strip().splitlines():
-        first = first or min([task.id for task in kit.queue("mails").list()], default=0)
+        first = first or min([task.id for task in kit.queue("mails").tasks()], default=0)
         words = line.replace("#0", f"{first}").replace("#1", f"{first + 1}").replace("#2", f"{first + 2}").split()
         seen |= {" ".join(words[:2])} & set(SPELLINGS) or {words[0]}
         cli.text("--json", *words)
