@@ -30,6 +30,8 @@ NOT_PARAMETERS = {
     "AckInOrder": {"key"},
     "AddMessage": {"message_id"},
     "GetResult": {"default"},
+    "KeepConsumer": {"offset", "created"},
+    "LeaveConsumer": {"offset", "created"},
     "ReadEvents": {"skip"},
     "ReadOutbox": {"counted"},
 }
@@ -171,7 +173,7 @@ def test_the_operations_are_found() -> None:
 def test_every_heading_is_an_operation(backend: str) -> None:
     """No statement is without an operation, or without a plan that yields it as a step."""
     assert statements(backend, "name").keys() <= OPERATIONS.keys()
-    assert statements(backend, "step").keys() == dict(steps()).keys()
+    assert statements(backend, "step").keys() == dict(steps()).keys() - IN_FUNCTIONS[backend]
     assert not statements(backend, "step").keys() & OPERATIONS.keys()
 
 
@@ -218,7 +220,7 @@ def check_fields(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_steps_give_all_parameters(backend: str) -> None:
     """Each plan that yields a step passes the parameters of its statement, and no others."""
-    assert statements(backend, "step").keys() == dict(steps()).keys()
+    assert statements(backend, "step").keys() == dict(steps()).keys() - IN_FUNCTIONS[backend]
     check_steps(backend)
 
 

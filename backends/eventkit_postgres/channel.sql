@@ -46,7 +46,7 @@ WHERE
     )
     AND id <= (SELECT eventkit_settled('notification', ARRAY[:channel]))
 
--- name: DropNotifications
+-- step: DropNotifications
 DELETE FROM eventkit_notification
 WHERE channel = :channel AND id <= :last
 RETURNING 1

@@ -1,6 +1,6 @@
 -- Claiming tasks.  Claims skip rows that other transactions have locked, so none waits for another.
 
--- name: ReadGate
+-- step: ReadGate
 SELECT paused, lease, max_attempts, rate, burst, tokens, refilled_at, max_running, running, due, now
 FROM eventkit_gate(:queue)
 
@@ -13,7 +13,7 @@ SELECT
     lease_expires_ms, token, lease_ms, lapsed
 FROM eventkit_claimed(:queue, :worker, :limit, :lease, :token)
 
--- name: SpendTokens
+-- step: SpendTokens
 SELECT eventkit_spend_tokens(:queue, :tokens, :refilled_at)
 
 -- A task locked by another transaction makes a waiter neither poll at once nor sleep until a notification: that

@@ -63,12 +63,12 @@ SELECT id, key
 FROM added
 
 -- For keys that were just refused: a reservation counts even if it has ended since.
--- name: FindKeys
+-- step: FindKeys
 SELECT key, task_id
 FROM eventkit_key
 WHERE queue = :queue AND key = ANY (:keys::text[])
 
--- name: ReadRoom
+-- step: ReadRoom
 SELECT max_size, size
 FROM eventkit_room(:queue)
 

@@ -38,7 +38,7 @@ SELECT * FROM eventkit_finish(:held.0::bigint[], :held.1::bigint[], :held.2::tex
 -- name: Remove
 SELECT eventkit_remove(:ids::bigint[])
 
--- name: ForgetKeys
+-- step: ForgetKeys
 SELECT eventkit_forget_keys(:limit)
 
 -- name: Fail

@@ -116,7 +116,7 @@ UPDATE eventkit_task
 SET state = 'scheduled', wake_at = eventkit_wakes_at(:now + interval '20 ms', expires_at, :now)
 WHERE id = ANY (:ids::bigint[])
 
--- name: Unblock
+-- step: Unblock
 SELECT eventkit_unblock(:queue, :keys::text[])
 
 -- As Ack, for a task whose lane stays as it is.

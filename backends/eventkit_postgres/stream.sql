@@ -22,7 +22,7 @@ FROM
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 RETURNING id, dedup
 
--- name: FindDuplicates
+-- step: FindDuplicates
 SELECT dedup, id
 FROM eventkit_event
 WHERE topic = :topic AND dedup = ANY (:dedups::text[])
@@ -31,7 +31,7 @@ WHERE topic = :topic AND dedup = ANY (:dedups::text[])
 SELECT id, key, payload, headers, created_ms
 FROM eventkit_events_after(:topic, :after, :limit)
 
--- name: ReadPrunedTo
+-- step: ReadPrunedTo
 SELECT pruned_to
 FROM eventkit_topic
 WHERE name = :topic
@@ -50,7 +50,7 @@ SELECT eventkit_latest_event(:topic)
 SELECT eventkit_offset_at(:topic, eventkit_moment(:moment))
 
 -- Returns the proof of a reader's position.
--- name: ReadProof
+-- step: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
     e.id, e.key, e.payload::text, e.headers::text, eventkit_ms(e.created_at)
@@ -120,12 +120,12 @@ WHERE
     ) ELSE 9223372036854775807 END
     AND id <= (SELECT eventkit_settled('event', ARRAY[:topic]))
 
--- name: DropEvents
+-- step: DropEvents
 DELETE FROM eventkit_event
 WHERE topic = :topic AND id <= :last
 RETURNING 1
 
--- name: RememberPruned
+-- step: RememberPruned
 INSERT INTO eventkit_topic AS t (name, pruned_to)
 VALUES (:topic, :last)
 ON CONFLICT (name) DO UPDATE
@@ -146,13 +146,13 @@ SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE NOT (l.until > :now AND l.until <= :now + 2 * :ttl::bigint * interval '1 ms')
 RETURNING token
 
--- name: RenewConsumer
+-- name: KeepConsumer
 UPDATE eventkit_consumer_lease
 SET until = :now + :ttl::bigint * interval '1 ms'
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
 
--- name: ReleaseConsumer
+-- name: LeaveConsumer
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING eventkit_wake('consumer', topic || ':' || consumer)

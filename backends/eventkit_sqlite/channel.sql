@@ -57,7 +57,7 @@ WHERE
         ) END
     )
 
--- name: DropNotifications
+-- step: DropNotifications
 DELETE FROM eventkit_notification
 WHERE channel = :channel AND id <= :last
 RETURNING 1

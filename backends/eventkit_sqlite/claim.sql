@@ -3,7 +3,7 @@
 -- Text is read as bytes: text that is not UTF-8, which plain SQL may store, would make a driver and every claim fail.
 
 -- `due` reads the wake index once for each state in which a task can become due.
--- name: ReadGate
+-- step: ReadGate
 SELECT
     coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
@@ -17,7 +17,7 @@ SELECT
     now
 FROM (SELECT :now AS now) LEFT JOIN eventkit_queue AS q ON q.name = :queue
 
--- name: UpdateDue
+-- step: UpdateDue
 UPDATE eventkit_task
 SET
     state = now.state,
@@ -69,7 +69,7 @@ RETURNING
     run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
 
 -- Expired tasks are excluded, because Promote marks only a limited number of them dead at once.
--- name: Lease
+-- step: Lease
 UPDATE eventkit_task
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
@@ -84,7 +84,7 @@ RETURNING
     id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
     coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
 
--- name: SpendTokens
+-- step: SpendTokens
 UPDATE eventkit_queue
 SET tokens = :tokens, refilled_at = :refilled_at
 WHERE name = :queue

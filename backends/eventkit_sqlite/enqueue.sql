@@ -46,7 +46,7 @@ ON CONFLICT (queue, key) WHERE key IS NOT NULL AND state <> 'done' DO NOTHING
 RETURNING id, key
 
 -- For keys that were just refused: a reservation counts even if it has ended since.
--- name: FindKeys
+-- step: FindKeys
 SELECT key, id
 FROM eventkit_task
 WHERE queue = :queue AND state <> 'done' AND key IN (SELECT value FROM json_each(:keys))
@@ -57,7 +57,7 @@ WHERE
     k.queue = :queue AND k.key IN (SELECT value FROM json_each(:keys))
     AND NOT EXISTS (SELECT 1 FROM eventkit_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
 
--- name: ReadRoom
+-- step: ReadRoom
 SELECT
     max_size,
     (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')

@@ -16,7 +16,7 @@ WHERE
     AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = queue AND keep_done IS NOT NULL)
 RETURNING id
 
--- name: MarkDone
+-- step: MarkDone
 UPDATE eventkit_task
 SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS token, value ->> 2 AS result FROM json_each(:held)) AS held
@@ -27,7 +27,7 @@ RETURNING id, (SELECT q.keep_done FROM eventkit_queue AS q WHERE q.name = eventk
 
 -- Deletes one more than the call has finished, so that the backlog shrinks.  CROSS JOIN makes SQLite read the
 -- queue first, so that the index finds only finished tasks.
--- name: ForgetDone
+-- step: ForgetDone
 DELETE FROM eventkit_task
 WHERE id IN (
     SELECT t.id
@@ -38,16 +38,16 @@ WHERE id IN (
     LIMIT 1 + json_array_length(:ids)
 )
 
--- name: Revoke
+-- step: Revoke
 UPDATE eventkit_task
 SET token = NULL
 WHERE id = :id
 
--- name: DeleteTasks
+-- step: DeleteTasks
 DELETE FROM eventkit_task
 WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: ReserveKeys
+-- step: ReserveKeys
 INSERT INTO eventkit_key (queue, key, task_id, reserved_until)
 SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
@@ -57,7 +57,7 @@ WHERE
 ON CONFLICT (queue, key) DO UPDATE
 SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
 
--- name: ForgetKeys
+-- step: ForgetKeys
 DELETE FROM eventkit_key
 WHERE (queue, key) IN (
     SELECT queue, key FROM eventkit_key
@@ -68,25 +68,25 @@ WHERE (queue, key) IN (
 RETURNING 1
 
 -- The claim itself detects poison, so it still holds the lease, however short.
--- name: MarkDead
+-- step: MarkDead
 UPDATE eventkit_task
 SET
     state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING queue, lane
 
--- name: CopyDead
+-- step: CopyDead
 INSERT INTO eventkit_task (queue, payload, headers, priority)
 SELECT q.dead_letter_to, t.payload, t.headers, t.priority
 FROM eventkit_task AS t JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE t.id IN (SELECT value FROM json_each(:ids)) AND q.dead_letter_to IS NOT NULL AND t.state = 'dead'
 
--- name: ReadHeld
+-- step: ReadHeld
 SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
 FROM eventkit_task AS t LEFT JOIN eventkit_queue AS q ON q.name = t.queue
 WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND t.wake_at > :now
 
--- name: Postpone
+-- step: Postpone
 UPDATE eventkit_task
 SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,

@@ -78,7 +78,7 @@ UPDATE eventkit_task
 SET state = 'scheduled', wake_at = min(coalesce(expires_at, :now + 20), :now + 20)
 WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: Unblock
+-- step: Unblock
 UPDATE eventkit_task
 SET state = 'ready', wake_at = expires_at
 WHERE

@@ -110,7 +110,7 @@ FROM (
     SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
 )
 
--- name: FindToCancel
+-- step: FindToCancel
 SELECT lane, state = 'leased'
 FROM eventkit_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)

@@ -20,7 +20,7 @@ WHERE true
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 RETURNING id, dedup
 
--- name: FindDuplicates
+-- step: FindDuplicates
 SELECT dedup, id
 FROM eventkit_event
 WHERE topic = :topic AND dedup IN (SELECT value FROM json_each(:dedups))
@@ -32,7 +32,7 @@ WHERE topic = :topic AND id > :after
 ORDER BY id
 LIMIT :limit
 
--- name: ReadPrunedTo
+-- step: ReadPrunedTo
 SELECT pruned_to
 FROM eventkit_topic
 WHERE name = :topic
@@ -80,7 +80,7 @@ WITH RECURSIVE search (low, high, older) AS (
 SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) FROM search)
 
 -- Returns the proof of a reader's position.
--- name: ReadProof
+-- step: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM eventkit_topic WHERE name = :topic), 0),
     e.id, e.key, CAST(e.payload AS BLOB), CAST(e.headers AS BLOB), e.created_at
@@ -154,12 +154,12 @@ WHERE
         (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
     ) ELSE 9223372036854775807 END
 
--- name: DropEvents
+-- step: DropEvents
 DELETE FROM eventkit_event
 WHERE topic = :topic AND id <= :last
 RETURNING 1
 
--- name: RememberPruned
+-- step: RememberPruned
 INSERT INTO eventkit_topic (name, pruned_to)
 VALUES (:topic, :last)
 ON CONFLICT (name) DO UPDATE
@@ -175,13 +175,13 @@ SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE l.until NOT BETWEEN :now + 1 AND :now + 2 * :ttl
 RETURNING token
 
--- name: RenewConsumer
+-- name: KeepConsumer
 UPDATE eventkit_consumer_lease
 SET until = :now + :ttl
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
 
--- name: ReleaseConsumer
+-- name: LeaveConsumer
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token

@@ -218,8 +218,19 @@ def readiness(self: Operation[Any], rows: Rows) -> Readiness:
     return Readiness(bool(ready), *moments)
 
 
+def until_free(self: Operation[Any], rows: Rows) -> Readiness:
+    """Answer the readiness of a row with the end of a lease, which is None if it has none, and the time."""
+    [(until, now)] = rows
+    return Readiness(until is None, until, now)
+
+
 class Probe(Read[Readiness], frozen=True):
     """A read for a waiter, which sleeps until the answer is ready."""
+
+    subject: ClassVar[str]
+    """The subject of the answer, with the fields of the probe: ``event:{0.topic}``, ``schedule:all``."""
+
+    decode = readiness
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -227,7 +238,7 @@ class Probe(Read[Readiness], frozen=True):
 
         A backend whose database does not announce commits makes each writer announce its change under that name.
         """
-        raise NotImplementedError
+        return (self.subject.format(self),)
 
 
 class Origin(NamedTuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Notification
-from . import Operation, Origin, Plan, Probe, Readiness, Rows, first
+from . import Operation, Origin, Plan, Probe, Read, Rows, first, step
 
 
 class Notify(Operation[int], frozen=True):
@@ -18,10 +18,9 @@ class Notify(Operation[int], frozen=True):
     decode = first
 
 
-class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
+class ReadNotifications(Read[list[Notification[Any]]], frozen=True):
     """Read the notifications of some channels after an id, in order."""
 
-    writes: ClassVar[bool] = False
     channels: tuple[str, ...]
     after: int
     limit: int
@@ -42,14 +41,13 @@ class ReadNotifications(Operation[list[Notification[Any]]], frozen=True):
             ]
 
 
-class FollowNotifications(Operation[tuple[list[Notification[Any]], tuple[int, int]]], frozen=True):
+class FollowNotifications(Read[tuple[list[Notification[Any]], tuple[int, int]]], frozen=True):
     """Read the notifications after the last one read, which is given by id and time; return the new last one too.
 
     A database restored to an earlier state assigns ids again: reading continues after the last notification that is no
     younger.
     """
 
-    writes: ClassVar[bool] = False
     channels: tuple[str, ...]
     last: tuple[int, int]
     limit: int
@@ -70,10 +68,9 @@ class FollowNotifications(Operation[tuple[list[Notification[Any]], tuple[int, in
         return found, (rows[-1][0], rows[-1][-1]) if rows else (after, created)
 
 
-class FindNotification(Operation[tuple[int, int]], frozen=True):
+class FindNotification(Read[tuple[int, int]], frozen=True):
     """Find the channels' last notification up to an id and a time; return its id and time, or zeros if none."""
 
-    writes: ClassVar[bool] = False
     channels: tuple[str, ...]
     last: int
     created: int
@@ -83,10 +80,9 @@ class FindNotification(Operation[tuple[int, int]], frozen=True):
         return id, created
 
 
-class FindNow(Operation[Origin], frozen=True):
+class FindNow(Read[Origin], frozen=True):
     """Find the start of a listener that wants notifications committed from now on."""
 
-    writes: ClassVar[bool] = False
     channels: tuple[str, ...]
 
     def decode(self, rows: Rows) -> Origin:
@@ -106,11 +102,6 @@ class NotificationsAhead(Probe, frozen=True):
     def subjects(self) -> tuple[str, ...]:
         return tuple(f"notification:{channel}" for channel in self.channels)
 
-    def decode(self, rows: Rows) -> Readiness:
-        """Return the readiness, with a delay if a committed notification may not have settled yet."""
-        ready, *moments = rows[0]
-        return Readiness(bool(ready), *moments)
-
 
 class PruneNotifications(Operation[int], frozen=True):
     """Delete the channel's notifications older than a duration, and those beyond a number; return their number."""
@@ -122,21 +113,13 @@ class PruneNotifications(Operation[int], frozen=True):
     def plan(self) -> Plan[int]:
         """Find the last of them, and delete up to it."""
         [(last,)] = yield FindPrunableNotifications(self.channel, self.older_than, self.keep_count)
-        return 0 if last is None else len((yield DropNotifications(self.channel, last)))
+        return 0 if last is None else len((yield step("DropNotifications", channel=self.channel, last=last)))
 
 
-class FindPrunableNotifications(Operation[int | None], frozen=True):
+class FindPrunableNotifications(Read[int | None], frozen=True):
     """Find the last id that `PruneNotifications` would delete; None if there is none."""
 
-    writes: ClassVar[bool] = False
     channel: str
     older_than: int | None
     keep_count: int | None
     decode = first
-
-
-class DropNotifications(Operation[None], frozen=True):
-    """Delete the channel's notifications up to an id."""
-
-    channel: str
-    last: int

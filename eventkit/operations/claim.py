@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..values import Task
-from . import NO_STATEMENT, Operation, Plan, Probe, Procedure, Readiness, Rows, all_rows, column, first
-from .finish import DeleteTasks, Fail, ForgetKeys, Held, ReleaseMany, Remove, ReserveKeys, SettleDead
+from . import NO_STATEMENT, Operation, Plan, Probe, Procedure, Readiness, Rows, all_rows, column, first, step
+from .finish import Fail, Held, ReleaseMany, Remove, SettleDead, reserve_keys
 
 MOVED_AT_ONCE = 1000
 
@@ -69,19 +69,6 @@ class Gate(NamedTuple):
         return self.now + int((1 - tokens) * 1000 / self.rate) + 1
 
 
-class ReadGate(Operation[Gate], frozen=True):
-    """Read whether the queue may hand out tasks, and whether any are due to be moved first.
-
-    Until the transaction ends, no other claim can use the remaining allowance of a queue with limits.
-    """
-
-    queue: str
-
-    def decode(self, rows: Rows) -> Gate:
-        """Return the gate."""
-        return Gate(*rows[0])
-
-
 class Promote(Procedure[int], frozen=True):
     """Move due tasks: scheduled and lapsed tasks become ready, exhausted and expired ones die; return their number."""
 
@@ -91,18 +78,11 @@ class Promote(Procedure[int], frozen=True):
 
     def steps(self) -> Plan[Rows]:
         """Move the tasks, and copy the dead ones to the queue's dead_letter_to."""
-        rows = yield UpdateDue(self.queue, self.limit)
+        rows = yield step("UpdateDue", queue=self.queue, limit=self.limit)
         if died := [(id, key) for id, state, key in rows if state == "dead"]:
             ids, keys = zip(*died, strict=True)
             yield from SettleDead(self.queue, list(ids), list(keys)).rows()
         return [(len(rows),)]
-
-
-class UpdateDue(Operation[None], frozen=True):
-    """Move due tasks; return their ids, new states and ordered keys."""
-
-    queue: str
-    limit: int
 
 
 class Take(Procedure[Rows], frozen=True):
@@ -121,7 +101,17 @@ class Take(Procedure[Rows], frozen=True):
         return rows or (yield from through_the_gate(self.queue, self.limit, self.lease, self._lease))
 
     def _lease(self, wanted: int, lease: int, max_attempts: int) -> Plan[Rows]:
-        return (yield Lease(self.queue, self.worker, wanted, lease, self.token, max_attempts))
+        return (
+            yield step(
+                "Lease",
+                queue=self.queue,
+                worker=self.worker,
+                limit=wanted,
+                lease=lease,
+                token=self.token,
+                max_attempts=max_attempts,
+            )
+        )
 
 
 class TakeFirst(Operation[None], frozen=True):
@@ -132,25 +122,6 @@ class TakeFirst(Operation[None], frozen=True):
     limit: int
     lease: int | None
     token: int
-
-
-class Lease(Operation[None], frozen=True):
-    """Lease the first ready tasks to a worker."""
-
-    queue: str
-    worker: str
-    limit: int
-    lease: int
-    token: int
-    max_attempts: int
-
-
-class SpendTokens(Operation[None], frozen=True):
-    """Store the remaining tokens of the queue's bucket, if it has one."""
-
-    queue: str
-    tokens: float | None
-    refilled_at: int
 
 
 class Claim(Operation[list[Task[Any]]], frozen=True):
@@ -255,28 +226,15 @@ class Finish(Procedure[list[int]], frozen=True):
 
     def steps(self) -> Plan[Rows]:
         """Mark the tasks done, then delete those that no queue keeps."""
-        rows = yield MarkDone(self.held)
+        rows = yield step("MarkDone", held=self.held)
         ids = [id for id, _ in rows]
         if ids:
-            yield ReserveKeys(ids)
-            yield ForgetKeys(2 * len(ids))
+            yield from reserve_keys(ids)
             if loose := [id for id, kept in rows if not kept]:
-                yield DeleteTasks(loose)
+                yield step("DeleteTasks", ids=loose)
             if len(loose) < len(ids):
-                yield ForgetDone(ids)
+                yield step("ForgetDone", ids=ids)
         return [(id,) for id in ids]
-
-
-class MarkDone(Operation[None], frozen=True):
-    """Mark tasks done, each with its result; return their ids, and whether their queue keeps them."""
-
-    held: list[Ended]
-
-
-class ForgetDone(Operation[None], frozen=True):
-    """Delete a few done tasks of these tasks' queues whose retention has ended."""
-
-    ids: list[int]
 
 
 class Receive(Operation[list[Task[Any]]], frozen=True):
@@ -312,11 +270,8 @@ class Sweep(Operation[int], frozen=True):
 class TasksAhead(Probe, frozen=True):
     """A probe that is ready when a claim would return a task."""
 
+    subject = "task:{0.queue}"
     queue: str
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return (f"task:{self.queue}",)
 
     def decode(self, rows: Rows) -> Readiness:
         """Return the readiness, due at the first time at which a row changes by itself or a token is added."""
@@ -363,9 +318,10 @@ def through_the_gate(
     queue: str, wanted: int, lease: int | None, take: Callable[[int, int, int], Plan[Rows]]
 ) -> Plan[Rows]:
     """Move due tasks, and call *take* for as many as the queue's limits allow, with their lease and max_attempts."""
-    gate = Gate(*(yield ReadGate(queue))[0])
+    # Until the transaction ends, no other claim can use the remaining allowance of a queue with limits.
+    gate = Gate(*(yield step("ReadGate", queue=queue))[0])
     if gate.refilled_at is not None and gate.refilled_at > gate.now:  # The clock was ahead when it was set.
-        yield SpendTokens(queue, gate.tokens_now(), gate.now)
+        yield step("SpendTokens", queue=queue, tokens=gate.tokens_now(), refilled_at=gate.now)
     if gate.due:
         yield from Promote(queue, max(MOVED_AT_ONCE, wanted)).rows()
     most = gate.most(wanted)
@@ -375,5 +331,6 @@ def through_the_gate(
     tokens = gate.tokens_now()
     # Also without a rate: a concurrent count of running tasks in an older snapshot then fails to serialize.
     if rows and (tokens is not None or gate.max_running is not None):
-        yield SpendTokens(queue, None if tokens is None else tokens - len(rows), gate.now)
+        left = None if tokens is None else tokens - len(rows)
+        yield step("SpendTokens", queue=queue, tokens=left, refilled_at=gate.now)
     return rows

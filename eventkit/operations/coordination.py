@@ -27,8 +27,8 @@ from . import (
     flag,
     nothing,
     one,
-    readiness,
     step,
+    until_free,
 )
 from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, TasksAhead, through_the_gate
 from .finish import Held, unblock
@@ -78,15 +78,9 @@ class ReadHolder(Read[tuple[str | None, datetime | None]], frozen=True):
 class LockAhead(Probe, frozen=True):
     """A probe that is ready when the lock is free, and due when it expires."""
 
+    subject = "lock:{0.name}"
     name: str
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return (f"lock:{self.name}",)
-
-    def decode(self, rows: Rows) -> Readiness:
-        expires_at, now = rows[0]
-        return Readiness(expires_at is None, expires_at, now)
+    decode = until_free
 
 
 class CountCall(Operation[bool], frozen=True):
@@ -269,12 +263,9 @@ class AckInOrder(Operation[bool], frozen=True):
 class TasksOrStop(Probe, frozen=True):
     """`TasksAhead` for a worker that may be stopped, and then has to check as well."""
 
+    subject = "task:{0.queue}"
     queue: str
     stopped: threading.Event
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return (f"task:{self.queue}",)
 
     def plan(self) -> Plan[Readiness]:
         """Return the queue's readiness, or ready after a stop."""
@@ -409,12 +400,6 @@ class AwaitResult(Operation[tuple[Any] | TaskFailed | None], frozen=True):
 class ResultAhead(Probe, frozen=True):
     """A probe that is ready when there is a result or its task is dead, and due when the task may die by the clock."""
 
+    subject = "result:{0.id}"
     id: str
     task: int | None
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """The result.  A dying task announces itself under it too."""
-        return (f"result:{self.id}",)
-
-    decode = readiness

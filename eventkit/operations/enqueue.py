@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ..errors import QueueFull
 from ..values import Enqueued
-from . import Operation, Plan, Probe, Readiness, Rows
+from . import Operation, Plan, Probe, Rows, step
 
 TaskRow = tuple[str, str | None, int, int | None, str | None, int | None, int | None, int | None, int | None]
 """``payload, headers, priority, max_attempts, key, delay, run_at, expires_in, expires_at``.
@@ -70,7 +70,7 @@ class EnqueueMany(Operation[list[Enqueued]], frozen=True):
         wanted = {task[4] for task in self.tasks if task[4] is not None} - created.keys()
         taken: dict[str, int] = {}
         if wanted:
-            taken = dict((yield FindKeys(self.queue, sorted(wanted))))
+            taken = dict((yield step("FindKeys", queue=self.queue, keys=sorted(wanted))))
         answers: list[Enqueued] = []
         for task in self.tasks:
             key = task[4]
@@ -96,40 +96,20 @@ class EnqueueOne(Operation[Enqueued], frozen=True):
         return answer
 
 
-class FindKeys(Operation[None], frozen=True):
-    """Find the ids that hold the keys, by a task or by a reservation."""
-
-    writes: ClassVar[bool] = False
-    queue: str
-    keys: list[str]
-
-
-class ReadRoom(Operation[None], frozen=True):
-    """Read the queue's bound, and how many tasks count towards it; no row if there is no bound.
-
-    Until the transaction ends, no other process can fill the room.
-    """
-
-    queue: str
-
-
 class RoomAhead(Probe, frozen=True):
     """A probe that is ready when *count* more tasks fit into the queue."""
 
+    subject = "task:{0.queue}"
     queue: str
     count: int
 
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return (f"task:{self.queue}",)
-
-    def decode(self, rows: Rows) -> Readiness:
-        return Readiness(bool(rows[0][0]))
-
 
 def check_batch(queue: str, count: int) -> Plan[bool]:
-    """Return whether the queue has a bound; raise `QueueFull` for a batch that can never fit."""
-    bounds = yield ReadRoom(queue)
+    """Return whether the queue has a bound; raise `QueueFull` for a batch that can never fit.
+
+    Until the transaction ends, no other process can fill the room.
+    """
+    bounds = yield step("ReadRoom", queue=queue)
     for bound, _ in bounds:
         if count > bound:
             error = QueueFull(
@@ -143,7 +123,7 @@ def check_batch(queue: str, count: int) -> Plan[bool]:
 
 def check_bound(queue: str) -> Plan[None]:
     """Raise `QueueFull` if the rows just written exceed the bound; the transaction then rolls back."""
-    for bound, size in (yield ReadRoom(queue)):
+    for bound, size in (yield step("ReadRoom", queue=queue)):
         if size > bound:
             raise full(queue)
 

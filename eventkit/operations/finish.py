@@ -7,10 +7,9 @@ the row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from ..retry import delay_after
-from . import Operation, Plan, Procedure, Rows, flag, nothing
+from . import Operation, Plan, Procedure, Rows, column, flag, nothing, step
 
 _UNBLOCKED_AT_ONCE = 1000
 """The maximum number of keys to unblock in one transaction, because a database may lock each of them.
@@ -30,33 +29,14 @@ class Remove(Procedure[None], frozen=True):
 
     def steps(self) -> Plan[Rows]:
         """Reserve their keys, then delete them."""
-        yield ReserveKeys(self.ids)
-        yield ForgetKeys(2 * len(self.ids))
-        return (yield DeleteTasks(self.ids))
+        yield from reserve_keys(self.ids)
+        return (yield step("DeleteTasks", ids=self.ids))
 
 
-class DeleteTasks(Operation[None], frozen=True):
-    """Delete tasks in any state."""
-
-    ids: list[int]
-
-
-class Revoke(Operation[None], frozen=True):
-    """Take a task from its holder, if it has one: a later deletion is then a cancellation."""
-
-    id: int
-
-
-class ReserveKeys(Operation[None], frozen=True):
-    """Reserve the keys of tasks beyond their rows, for the rest of the queue's key_ttl."""
-
-    ids: list[int]
-
-
-class ForgetKeys(Operation[None], frozen=True):
-    """Delete a few expired reservations, so that the table stays small."""
-
-    limit: int
+def reserve_keys(ids: list[int]) -> Plan[None]:
+    """Reserve the keys of tasks beyond their rows, for the rest of the queue's key_ttl; forget a few expired keys."""
+    yield step("ReserveKeys", ids=ids)
+    yield step("ForgetKeys", limit=2 * len(ids))
 
 
 class Fail(Procedure[bool], frozen=True):
@@ -70,36 +50,23 @@ class Fail(Procedure[bool], frozen=True):
 
     def steps(self) -> Plan[Rows]:
         """Mark the task dead if the lease is still held, copy it, and unblock its key."""
-        rows = yield MarkDead(self.id, self.token, self.reason, self.error)
+        rows = yield step("MarkDead", id=self.id, token=self.token, reason=self.reason, error=self.error)
         for queue, key in rows:
             yield from SettleDead(queue, [self.id], [key]).rows()
         return rows
 
 
-class MarkDead(Operation[None], frozen=True):
-    """Mark a held task dead; return its queue and its key in an ordered outbox, or no row if the lease was lost."""
-
-    id: int
-    token: int
-    reason: str
-    error: str | None
-
-
-class Unblock(Operation[None], frozen=True):
-    """Make the first task of each key ready if it was held back: its predecessor is gone, or may be."""
-
-    queue: str
-    keys: list[str]
-
-
 def unblock(queue: str, keys: Iterable[str | None]) -> Plan[None]:
-    """Unblock the tasks that wait for tasks of these keys; a task without a key blocks no other."""
+    """Make the first task of each key ready if it was held back: its predecessor is gone, or may be.
+
+    A task without a key blocks no other.
+    """
     if ended := sorted({key for key in keys if key is not None}):
-        yield Unblock(queue, ended[:_UNBLOCKED_AT_ONCE])
+        yield step("Unblock", queue=queue, keys=ended[:_UNBLOCKED_AT_ONCE])
 
 
 class SettleDead(Procedure[None], frozen=True):
-    """Copy the queue's tasks that have just died, and unblock their keys."""
+    """Copy the queue's tasks that have just died to its ``dead_letter_to``, and unblock their keys."""
 
     queue: str
     ids: list[int]
@@ -107,32 +74,9 @@ class SettleDead(Procedure[None], frozen=True):
     decode = nothing
 
     def steps(self) -> Plan[Rows]:
-        yield CopyDead(self.ids)
+        yield step("CopyDead", ids=self.ids)
         yield from unblock(self.queue, self.keys)
         return []
-
-
-class CopyDead(Operation[None], frozen=True):
-    """Enqueue copies of dead tasks in their queues' ``dead_letter_to``."""
-
-    ids: list[int]
-
-
-class ReadHeld(Operation[None], frozen=True):
-    """Read attempt, max_attempts and retry policy of a held task; no row if the lease was lost."""
-
-    writes: ClassVar[bool] = False
-    id: int
-    token: int
-
-
-class Postpone(Operation[None], frozen=True):
-    """Put a held task back, due after a delay."""
-
-    id: int
-    token: int
-    delay: int
-    error: str | None
 
 
 class Retry(Procedure[bool], frozen=True):
@@ -146,13 +90,13 @@ class Retry(Procedure[bool], frozen=True):
 
     def steps(self) -> Plan[Rows]:
         """Read the attempts and the policy, then postpone the task or mark it dead."""
-        held = yield ReadHeld(self.id, self.token)
+        held = yield step("ReadHeld", id=self.id, token=self.token)
         for attempt, max_attempts, policy in held:
             if attempt >= max_attempts:
                 yield from Fail(self.id, self.token, self.error, "exhausted").rows()
             else:
                 delay = delay_after(attempt, policy) if self.delay is None else self.delay
-                yield Postpone(self.id, self.token, delay, self.error)
+                yield step("Postpone", id=self.id, token=self.token, delay=delay, error=self.error)
         return held
 
 
@@ -194,6 +138,4 @@ class ExtendMany(Operation[list[int]], frozen=True):
 
     held: list[Held]
     lease: int
-
-    def decode(self, rows: Rows) -> list[int]:
-        return [row[0] for row in rows]
+    decode = column

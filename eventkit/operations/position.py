@@ -8,11 +8,11 @@ outlives a connection identifies the last event read, and is verified before it 
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from ..checks import MOST
 from ..errors import DatabaseReplaced
-from . import Operation, Plan, Rows
+from . import Plan, Read, Rows, Step, step
 
 
 class WentBack(DatabaseReplaced):
@@ -87,32 +87,30 @@ def digest(key: str | None, payload: str | bytes, headers: str | bytes | None) -
     return content.hexdigest()[:32]
 
 
-class ReadPosition(Operation[Position], frozen=True):
+class ReadPosition(Read[Position], frozen=True):
     """Read the position at an offset, with the proof that the database has for it now."""
 
-    writes: ClassVar[bool] = False
     topic: str
     offset: int
 
     def plan(self) -> Plan[Position]:
         """Read the last event at or below the offset."""
-        return _position((yield ReadProof(self.topic, self.offset, MOST)), self.offset)
+        return _position((yield _proof(self.topic, self.offset)), self.offset)
 
 
-class VerifyPosition(Operation[bool], frozen=True):
+class VerifyPosition(Read[bool], frozen=True):
     """Return whether the database still has what a reader has read, if that can be known.
 
     The events may have been pruned, which is no loss to a reader that has read them.
     """
 
-    writes: ClassVar[bool] = False
     topic: str
     position: Position
 
     def plan(self) -> Plan[bool]:
         """Compare the last event that was read with the one that is there now."""
         known = self.position
-        [(database, pruned_to, *event)] = yield ReadProof(self.topic, known.event, MOST)
+        [(database, pruned_to, *event)] = yield _proof(self.topic, known.event)
         if database != known.database:
             return False
         return (
@@ -120,30 +118,25 @@ class VerifyPosition(Operation[bool], frozen=True):
         )
 
 
-class FindFork(Operation[Position], frozen=True):
+class FindFork(Read[Position], frozen=True):
     """Find where a database that has gone back parted from the one in which *position* was read.
 
     Events that were published since are younger than all that was read.
     """
 
-    writes: ClassVar[bool] = False
     topic: str
     position: Position
 
     def plan(self) -> Plan[Position]:
         """Read the last event that is no younger than the last one read."""
-        rows = yield ReadProof(self.topic, self.position.event, self.position.created)
+        rows = yield _proof(self.topic, self.position.event, self.position.created)
         _, pruned_to, event, *_ = rows[0]
         return _position(rows, max(pruned_to, event or 0))
 
 
-class ReadProof(Operation[None], frozen=True):
+def _proof(topic: str, offset: int, created: int = MOST) -> Step:
     """Read the database's identity, how far the topic is pruned, and its last event up to an offset and a time."""
-
-    writes: ClassVar[bool] = False
-    topic: str
-    offset: int
-    created: int
+    return step("ReadProof", topic=topic, offset=offset, created=created)
 
 
 def _position(rows: Rows, offset: int) -> Position:

@@ -12,10 +12,10 @@ from ..checks import SHOWN_STATES
 from ..codec import Codec, as_text, encode_json
 from ..errors import Unavailable
 from ..values import ChannelSettings, DeadTasks, QueueSettings, QueueStats, StreamSettings, TaskInfo, seconds
-from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, step
+from . import Operation, Plan, Procedure, Read, Rows, each, first, first_time, flag, nothing, one, step
 from .channel import Notify
 from .claim import Sweep
-from .finish import ForgetKeys, Remove, Revoke, SettleDead, unblock
+from .finish import Remove, SettleDead, unblock
 
 CANCELLED = "eventkit:cancelled"
 """The channel of notifications that a running task was cancelled."""
@@ -160,23 +160,15 @@ class Cancel(Procedure[bool], frozen=True):
 
     def steps(self) -> Plan[Rows]:
         """Lock the task, delete it, and notify its worker."""
-        found = yield FindToCancel(self.queue, self.id, self.running)
+        found = yield step("FindToCancel", queue=self.queue, id=self.id, running=self.running)
         for key, leased in found:
-            yield Revoke(self.id)
+            # Without a holder, its deletion is a cancellation.
+            yield step("Revoke", id=self.id)
             yield from Remove([self.id]).rows()
             yield from unblock(self.queue, [key])
             if leased:
                 yield Notify(CANCELLED, encode_json({"queue": self.queue, "id": self.id}), None)
         return found
-
-
-class FindToCancel(Operation[None], frozen=True):
-    """Lock a waiting task, or with *running* a running one; return its ordered key, and whether it is running."""
-
-    writes: ClassVar[bool] = False
-    queue: str
-    id: int
-    running: bool
 
 
 class Purge(Operation[int], frozen=True):
@@ -193,7 +185,7 @@ class Purge(Operation[int], frozen=True):
             yield step("Abandon", queue=self.queue)
         yield step("ReserveKeysOfState", queue=self.queue, state=self.state, older_than=self.older_than)
         rows = yield self
-        yield ForgetKeys(2 * len(rows))
+        yield step("ForgetKeys", limit=2 * len(rows))
         yield from unblock(self.queue, [key for key, *_ in rows])
         return len(rows)
 
@@ -383,11 +375,9 @@ class ReadStreamSettings(Read[StreamSettings], frozen=True):
     """Read the settings of a topic, or the defaults."""
 
     topic: str
-
-    def decode(self, rows: Rows) -> StreamSettings:
-        for keep, keep_count, keep_unconsumed in rows:
-            return StreamSettings(seconds(keep), keep_count, bool(keep_unconsumed))
-        return StreamSettings()
+    decode = one(
+        lambda keep=None, keep_count=None, unconsumed=True: StreamSettings(seconds(keep), keep_count, bool(unconsumed))
+    )
 
 
 class ConfigureChannel(Operation[None], frozen=True):
@@ -404,8 +394,4 @@ class ReadChannelSettings(Read[ChannelSettings], frozen=True):
     """Read the settings of a channel, or the defaults."""
 
     channel: str
-
-    def decode(self, rows: Rows) -> ChannelSettings:
-        for keep, keep_count in rows:
-            return ChannelSettings(seconds(keep), keep_count)
-        return ChannelSettings()
+    decode = one(lambda *row: ChannelSettings(seconds(row[0]), row[1]) if row else ChannelSettings())

@@ -13,7 +13,7 @@ from ..checks import as_datetime, moment
 from ..codec import Codec, decode_headers, encode_headers
 from ..cron import Cron, Interval, When, parse
 from ..values import FIRE, SCHEDULE, Fire, Schedule
-from . import Operation, Plan, Probe, Read, Readiness, Rows, first, first_time, flag, step
+from . import Operation, Plan, Probe, Read, Rows, first, first_time, flag, step
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -133,13 +133,7 @@ class ReadSoonest(Read[datetime | None], frozen=True):
 class SchedulesAhead(Probe, frozen=True):
     """A probe that is ready when a tick would fire a schedule, and due at the next fire."""
 
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return ("schedule:all",)
-
-    def decode(self, rows: Rows) -> Readiness:
-        ready, due, now = rows[0]
-        return Readiness(True, None, now) if ready else Readiness(False, due, now)
+    subject = "schedule:all"
 
 
 def _schedule(codec: Codec, row: tuple[Any, ...]) -> Schedule:

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from ..codec import Codec, DecodeError, decode_headers
 from ..errors import Truncated
 from ..values import Consumer, Event
-from . import Operation, Origin, Plan, Probe, Readiness, Rows, column, first, first_or_none, flag, nothing
+from . import (
+    Operation,
+    Origin,
+    Plan,
+    Probe,
+    Read,
+    Rows,
+    column,
+    each,
+    first,
+    first_or_none,
+    flag,
+    nothing,
+    one,
+    step,
+    until_free,
+)
 from .position import Position, ReadPosition, VerifyPosition
 
 EventRow = tuple[str, str | None, str | None, str | None]
@@ -48,7 +64,7 @@ class PublishMany(Operation[list[int]], frozen=True):
             return [row[0] for row in rows]
         plain = iter([offset for offset, dedup in rows if dedup is None])
         wanted = list({event[3] for event in self.events if event[3] is not None})
-        first: dict[str, int] = dict((yield FindDuplicates(self.topic, wanted)))
+        first: dict[str, int] = dict((yield step("FindDuplicates", topic=self.topic, dedups=wanted)))
         return [next(plain) if event[3] is None else first[event[3]] for event in self.events]
 
 
@@ -64,18 +80,9 @@ class PublishOne(Operation[int], frozen=True):
         return offset
 
 
-class FindDuplicates(Operation[None], frozen=True):
-    """Find the offsets of the events that have one of the dedup ids."""
-
-    writes: ClassVar[bool] = False
-    topic: str
-    dedups: list[str]
-
-
-class ReadEvents(Operation[list[Event[Any]]], frozen=True):
+class ReadEvents(Read[list[Event[Any]]], frozen=True):
     """Read the events after an offset, in order."""
 
-    writes: ClassVar[bool] = False
     topic: str
     after: int
     limit: int
@@ -106,15 +113,14 @@ class ReadEvents(Operation[list[Event[Any]]], frozen=True):
     def check_gap(self, rows: Rows) -> Plan[None]:
         """Raise `Truncated` if events before *rows* were pruned."""
         if self.after and not self.skip and (not rows or rows[0][0] != self.after + 1):
-            pruned = yield ReadPrunedTo(self.topic)
+            pruned = yield step("ReadPrunedTo", topic=self.topic)
             if pruned and pruned[0][0] > self.after:
                 raise Truncated(self.topic, self.after + 1, pruned[0][0])
 
 
-class ResumePosition(Operation[Position], frozen=True):
+class ResumePosition(Read[Position], frozen=True):
     """Read the position of a client that has seen an event, given by its offset only."""
 
-    writes: ClassVar[bool] = False
     topic: str
     offset: int
 
@@ -137,10 +143,9 @@ class Page(NamedTuple):
     rewound: Position | None = None
 
 
-class FollowEvents(Operation[Page], frozen=True):
+class FollowEvents(Read[Page], frozen=True):
     """Read the events after a position, which is verified in the same step."""
 
-    writes: ClassVar[bool] = False
     topic: str
     consumer: str | None
     position: Position
@@ -171,16 +176,10 @@ class FollowEvents(Operation[Page], frozen=True):
         return Page(reading.decode(rows), known.past(rows), rewound)
 
 
-class ReadPrunedTo(Operation[None], frozen=True):
-    """Read the highest offset ever pruned from the topic."""
-
-    writes: ClassVar[bool] = False
-    topic: str
-
-
 class EventsAhead(Probe, frozen=True):
     """A probe that is ready when the topic has an event after an offset, or has lost the last *event* that was read."""
 
+    subject = "event:{0.topic}"
     topic: str
     after: int
     event: int = 0
@@ -191,28 +190,17 @@ class EventsAhead(Probe, frozen=True):
         """Return the probe of a reader at *position*."""
         return cls(topic, position.offset, position.event, position.created)
 
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return (f"event:{self.topic}",)
 
-    def decode(self, rows: Rows) -> Readiness:
-        """Return the readiness, with a delay if a committed event may not have settled yet."""
-        ready, *moments = rows[0]
-        return Readiness(bool(ready), *moments)
-
-
-class ReadHead(Operation[int], frozen=True):
+class ReadHead(Read[int], frozen=True):
     """Read the highest settled offset of the topic; 0 if there never was one."""
 
-    writes: ClassVar[bool] = False
     topic: str
     decode = first
 
 
-class FindLatest(Operation[Origin], frozen=True):
+class FindLatest(Read[Origin], frozen=True):
     """Find the start of a reader that wants events committed from now on."""
 
-    writes: ClassVar[bool] = False
     topic: str
 
     def decode(self, rows: Rows) -> Origin:
@@ -221,24 +209,20 @@ class FindLatest(Operation[Origin], frozen=True):
         return Origin(head, frozenset(offset for (offset,) in seen))
 
 
-class FindOffset(Operation[int], frozen=True):
+class FindOffset(Read[int], frozen=True):
     """Find the offset after which all events created at or after a time lie."""
 
-    writes: ClassVar[bool] = False
     topic: str
     moment: int
     decode = first
 
 
-class ReadOffset(Operation[int], frozen=True):
+class ReadOffset(Read[int], frozen=True):
     """Read the consumer's offset; 0 if it has none."""
 
-    writes: ClassVar[bool] = False
     topic: str
     consumer: str
-
-    def decode(self, rows: Rows) -> int:
-        return rows[0][0] if rows else 0
+    decode = one(lambda offset=0: offset)
 
 
 class SaveOffset(Operation[bool], frozen=True):
@@ -288,16 +272,6 @@ class AcquireConsumer(Operation[bool], frozen=True):
         return LeaveConsumer(self.topic, self.consumer, self.partition, self.token, 0, 0) if answer else None
 
 
-class RenewConsumer(Operation[None], frozen=True):
-    """Set the lease of a consumer's name to end *ttl* milliseconds from now; no row if another holder has it."""
-
-    topic: str
-    consumer: str
-    partition: int
-    token: int
-    ttl: int
-
-
 class KeepConsumer(Operation[bool], frozen=True):
     """Renew the lease of a consumer's name and save its offset, unless that is 0; False if the lease was lost."""
 
@@ -311,19 +285,10 @@ class KeepConsumer(Operation[bool], frozen=True):
 
     def plan(self) -> Plan[bool]:
         """Renew first: that locks the lease, so that no other holder saves at the same time."""
-        held = yield RenewConsumer(self.topic, self.consumer, self.partition, self.token, self.ttl)
+        held = yield self
         if held and self.offset:
             yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
         return bool(held)
-
-
-class ReleaseConsumer(Operation[None], frozen=True):
-    """End the lease of a consumer's name; no row if another holder has it."""
-
-    topic: str
-    consumer: str
-    partition: int
-    token: int
 
 
 class LeaveConsumer(Operation[None], frozen=True):
@@ -338,15 +303,14 @@ class LeaveConsumer(Operation[None], frozen=True):
 
     def plan(self) -> Plan[None]:
         """Release first: nothing is saved if the lease was lost."""
-        held = yield ReleaseConsumer(self.topic, self.consumer, self.partition, self.token)
+        held = yield self
         if held and self.offset:
             yield SaveHandled(self.topic, self.consumer, self.offset, self.created)
 
 
-class ReadConsumerHolder(Operation[str | None], frozen=True):
+class ReadConsumerHolder(Read[str | None], frozen=True):
     """Read the holder of a consumer's name."""
 
-    writes: ClassVar[bool] = False
     topic: str
     consumer: str
     partition: int
@@ -356,28 +320,19 @@ class ReadConsumerHolder(Operation[str | None], frozen=True):
 class ConsumerAhead(Probe, frozen=True):
     """A probe that is ready when a consumer's name is free, and due when its lease of *ttl* milliseconds ends."""
 
+    subject = "consumer:{0.topic}:{0.consumer}"
     topic: str
     consumer: str
     partition: int
     ttl: int
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        return (f"consumer:{self.topic}:{self.consumer}",)
-
-    def decode(self, rows: Rows) -> Readiness:
-        until, now = rows[0]
-        return Readiness(until is None, until, now)
+    decode = until_free
 
 
-class ListConsumers(Operation[list[Consumer]], frozen=True):
+class ListConsumers(Read[list[Consumer]], frozen=True):
     """Read the topic's consumers by name."""
 
-    writes: ClassVar[bool] = False
     topic: str
-
-    def decode(self, rows: Rows) -> list[Consumer]:
-        return [Consumer(*row) for row in rows]
+    decode = each(Consumer)
 
 
 class Prune(Operation[int], frozen=True):
@@ -394,10 +349,9 @@ class Prune(Operation[int], frozen=True):
         return (yield from drop_events(self.topic, last))
 
 
-class FindPrunable(Operation[int | None], frozen=True):
+class FindPrunable(Read[int | None], frozen=True):
     """Find the last offset that `Prune` would delete; None if there is none."""
 
-    writes: ClassVar[bool] = False
     topic: str
     older_than: int | None
     keep_count: int | None
@@ -409,20 +363,6 @@ def drop_events(topic: str, last: int | None) -> Plan[int]:
     """Delete the topic's events up to an offset, and record it for readers behind it; return the number of events."""
     if last is None:
         return 0
-    dropped = yield DropEvents(topic, last)
-    yield RememberPruned(topic, last)
+    dropped = yield step("DropEvents", topic=topic, last=last)
+    yield step("RememberPruned", topic=topic, last=last)
     return len(dropped)
-
-
-class DropEvents(Operation[None], frozen=True):
-    """Delete the topic's events up to an offset."""
-
-    topic: str
-    last: int
-
-
-class RememberPruned(Operation[None], frozen=True):
-    """Record that the topic is pruned up to an offset."""
-
-    topic: str
-    last: int

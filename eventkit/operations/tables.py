@@ -16,7 +16,7 @@ from . import Operation, Plan, Read, ReadStep, Rows, Step, all_rows, column, fir
 from .channel import FindPrunableNotifications
 from .claim import MOVED_AT_ONCE, Promote
 from .coordination import DropResults
-from .finish import ForgetKeys, Remove
+from .finish import Remove
 from .stream import FindPrunable, drop_events
 
 _LOWEST = -(2**63)
@@ -167,22 +167,6 @@ class MarkIncomplete(Operation[None], frozen=True):
 # that its transaction is short, and answers how many it found, or their rows.
 
 
-class MoveDue(Operation[int], frozen=True):
-    """Move the queue's due tasks."""
-
-    queue: str
-
-    def plan(self) -> Plan[int]:
-        return (yield from Promote(self.queue, MOVED_AT_ONCE).plan())
-
-
-class DropKeys(Operation[Rows], frozen=True):
-    """Delete expired reservations of keys."""
-
-    def plan(self) -> Plan[Rows]:
-        return (yield ForgetKeys(MOVED_AT_ONCE))
-
-
 class DropDead(Operation[Rows], frozen=True):
     """Delete dead tasks whose retention by their queue has ended."""
 
@@ -236,9 +220,9 @@ def upkeep() -> Generator[Operation[Any], Any, Maintained]:
     # Shorten leases that a clock ahead of the present one has granted to at most their length from now.
     yield from _exhaust(found, "moved", step("BoundLeases", limit=MOVED_AT_ONCE))
     for queue in (yield FindDueQueues()):
-        yield from _exhaust(found, "moved", MoveDue(queue))
+        yield from _exhaust(found, "moved", Promote(queue, MOVED_AT_ONCE))
     # Expired keys go before dead tasks, whose deletion removes some uncounted.
-    yield from _exhaust(found, "keys", DropKeys())
+    yield from _exhaust(found, "keys", step("ForgetKeys", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "done", step("DropDone", limit=MOVED_AT_ONCE))
     yield from _exhaust(found, "dead", DropDead())
     yield from _exhaust(found, "results", DropResults(MOVED_AT_ONCE))

@@ -55,7 +55,7 @@ WHERE
         ) END
     )
 
--- name: DropNotifications
+-- step: DropNotifications
 DELETE FROM elsewhere_notification
 WHERE channel = :channel AND id <= :last
 RETURNING 1

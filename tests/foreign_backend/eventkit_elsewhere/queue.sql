@@ -47,7 +47,7 @@ RETURNING id, key
 -- name: EnqueueAll
 SELECT 1 WHERE false AND :tasks
 
--- name: FindKeys
+-- step: FindKeys
 SELECT key, id
 FROM elsewhere_task
 WHERE queue = :queue AND state <> 'done' AND key IN (SELECT value FROM json_each(:keys))
@@ -58,7 +58,7 @@ WHERE
     k.queue = :queue AND k.key IN (SELECT value FROM json_each(:keys))
     AND NOT EXISTS (SELECT 1 FROM elsewhere_task AS t WHERE t.queue = k.queue AND t.key = k.key AND t.state <> 'done')
 
--- name: ReadRoom
+-- step: ReadRoom
 SELECT
     max_size,
     (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state = 'ready')
@@ -74,7 +74,7 @@ SELECT NOT EXISTS (
         + (SELECT count(*) FROM elsewhere_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
 )
 
--- name: ReadGate
+-- step: ReadGate
 SELECT
     coalesce(q.paused, 0), coalesce(q.lease, 300000), coalesce(q.max_attempts, 3),
     q.rate, q.burst, q.tokens, q.refilled_at, q.max_running,
@@ -88,7 +88,7 @@ SELECT
     now
 FROM (SELECT :now AS now) LEFT JOIN elsewhere_queue AS q ON q.name = :queue
 
--- name: UpdateDue
+-- step: UpdateDue
 UPDATE elsewhere_task
 SET
     state = now.state,
@@ -138,7 +138,7 @@ RETURNING
     coalesce(max_attempts, (SELECT max_attempts FROM elsewhere_queue WHERE name = :queue), 3),
     run_at, enqueued_at, expires_at, wake_at, token, wake_at - claimed_at, lapsed
 
--- name: Lease
+-- step: Lease
 UPDATE elsewhere_task
 SET
     state = 'leased', attempt = attempt + 1, worker = :worker, token = :token,
@@ -153,7 +153,7 @@ RETURNING
     id, queue, CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB), priority, attempt,
     coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
 
--- name: SpendTokens
+-- step: SpendTokens
 UPDATE elsewhere_queue
 SET tokens = :tokens, refilled_at = :refilled_at
 WHERE name = :queue
@@ -195,7 +195,7 @@ WHERE
     AND NOT EXISTS (SELECT 1 FROM elsewhere_queue WHERE name = queue AND keep_done IS NOT NULL)
 RETURNING id
 
--- name: MarkDone
+-- step: MarkDone
 UPDATE elsewhere_task
 SET state = 'done', result = held.result, finished_at = :now, wake_at = NULL, token = NULL
 FROM (SELECT value ->> 0 AS id, value ->> 1 AS token, value ->> 2 AS result FROM json_each(:held)) AS held
@@ -204,7 +204,7 @@ WHERE
     AND state = 'leased' AND wake_at > :now
 RETURNING id, (SELECT q.keep_done FROM elsewhere_queue AS q WHERE q.name = elsewhere_task.queue) IS NOT NULL
 
--- name: ForgetDone
+-- step: ForgetDone
 DELETE FROM elsewhere_task
 WHERE id IN (
     SELECT t.id
@@ -215,16 +215,16 @@ WHERE id IN (
     LIMIT 1 + json_array_length(:ids)
 )
 
--- name: Revoke
+-- step: Revoke
 UPDATE elsewhere_task
 SET token = NULL
 WHERE id = :id
 
--- name: DeleteTasks
+-- step: DeleteTasks
 DELETE FROM elsewhere_task
 WHERE id IN (SELECT value FROM json_each(:ids))
 
--- name: ReserveKeys
+-- step: ReserveKeys
 INSERT INTO elsewhere_key (queue, key, task_id, reserved_until)
 SELECT t.queue, t.key, t.id, t.enqueued_at + coalesce(q.key_ttl, 86400000)
 FROM elsewhere_task AS t LEFT JOIN elsewhere_queue AS q ON q.name = t.queue
@@ -234,7 +234,7 @@ WHERE
 ON CONFLICT (queue, key) DO UPDATE
 SET task_id = excluded.task_id, reserved_until = excluded.reserved_until
 
--- name: ForgetKeys
+-- step: ForgetKeys
 DELETE FROM elsewhere_key
 WHERE (queue, key) IN (
     SELECT queue, key FROM elsewhere_key
@@ -244,25 +244,25 @@ WHERE (queue, key) IN (
 )
 RETURNING 1
 
--- name: MarkDead
+-- step: MarkDead
 UPDATE elsewhere_task
 SET
     state = 'dead', reason = :reason, error = :error, finished_at = :now, wake_at = NULL, token = NULL, lapsed = 0
 WHERE id = :id AND token = :token AND state = 'leased' AND (wake_at > :now OR :reason = 'poison')
 RETURNING queue, NULL
 
--- name: CopyDead
+-- step: CopyDead
 INSERT INTO elsewhere_task (queue, payload, headers, priority)
 SELECT q.dead_letter_to, t.payload, t.headers, t.priority
 FROM elsewhere_task AS t JOIN elsewhere_queue AS q ON q.name = t.queue
 WHERE t.id IN (SELECT value FROM json_each(:ids)) AND q.dead_letter_to IS NOT NULL AND t.state = 'dead'
 
--- name: ReadHeld
+-- step: ReadHeld
 SELECT t.attempt, coalesce(t.max_attempts, q.max_attempts, 3), q.retry
 FROM elsewhere_task AS t LEFT JOIN elsewhere_queue AS q ON q.name = t.queue
 WHERE t.id = :id AND t.token = :token AND t.state = 'leased' AND t.wake_at > :now
 
--- name: Postpone
+-- step: Postpone
 UPDATE elsewhere_task
 SET
     state = CASE WHEN :delay > 0 THEN 'scheduled' ELSE 'ready' END,
@@ -372,7 +372,7 @@ FROM (
     SELECT min(wake_at) FROM elsewhere_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
 )
 
--- name: FindToCancel
+-- step: FindToCancel
 SELECT NULL, state = 'leased'
 FROM elsewhere_task_now
 WHERE queue = :queue AND id = :id AND (state IN ('scheduled', 'ready') OR state = 'leased' AND :running)

@@ -19,7 +19,7 @@ WHERE true
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 RETURNING id, dedup
 
--- name: FindDuplicates
+-- step: FindDuplicates
 SELECT dedup, id
 FROM elsewhere_event
 WHERE topic = :topic AND dedup IN (SELECT value FROM json_each(:dedups))
@@ -31,7 +31,7 @@ WHERE topic = :topic AND id > :after
 ORDER BY id
 LIMIT :limit
 
--- name: ReadPrunedTo
+-- step: ReadPrunedTo
 SELECT pruned_to
 FROM elsewhere_topic
 WHERE name = :topic
@@ -76,7 +76,7 @@ WITH RECURSIVE search (low, high, older) AS (
 )
 SELECT max(min(low), 0) FROM search WHERE high - low = (SELECT min(high - low) FROM search)
 
--- name: ReadProof
+-- step: ReadProof
 SELECT
     i.id, coalesce((SELECT pruned_to FROM elsewhere_topic WHERE name = :topic), 0),
     e.id, e.key, CAST(e.payload AS BLOB), CAST(e.headers AS BLOB), e.created_at
@@ -147,12 +147,12 @@ WHERE
         (SELECT min(position) FROM elsewhere_consumer WHERE topic = :topic), 9223372036854775807
     ) ELSE 9223372036854775807 END
 
--- name: DropEvents
+-- step: DropEvents
 DELETE FROM elsewhere_event
 WHERE topic = :topic AND id <= :last
 RETURNING 1
 
--- name: RememberPruned
+-- step: RememberPruned
 INSERT INTO elsewhere_topic (name, pruned_to)
 VALUES (:topic, :last)
 ON CONFLICT (name) DO UPDATE
@@ -166,13 +166,13 @@ SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE l.until NOT BETWEEN :now + 1 AND :now + 2 * :ttl
 RETURNING token
 
--- name: RenewConsumer
+-- name: KeepConsumer
 UPDATE elsewhere_consumer_lease
 SET until = :now + :ttl
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
 
--- name: ReleaseConsumer
+-- name: LeaveConsumer
 DELETE FROM elsewhere_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
