@@ -33,6 +33,16 @@ def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
     return carrier
 
 
+def start_span(name: str, kind: str, headers: Mapping[str, str], attributes: Mapping[str, Any]) -> Any:
+    """Start a span of *kind*, the child of the one in *headers*, or else of the current one."""
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    parent = TraceContextTextMapPropagator().extract(dict(headers)) if "traceparent" in headers else None
+    tracer = trace.get_tracer("eventkit")
+    return tracer.start_span(name, context=parent, kind=trace.SpanKind[kind], attributes=dict(attributes))
+
+
 @contextmanager
 def tracing(carrier: Carrier) -> Iterator[None]:
     """Make spans begun in the body children of the span that published *carrier*.

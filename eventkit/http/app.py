@@ -11,8 +11,8 @@ sets the browser's; the ``X-Forwarded-*`` headers of `ServiceSettings.trusted_pr
 import logging
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from random import getrandbits
@@ -28,6 +28,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, Message, Middleware
 
 from ..logs import REQUEST
 from ..protocols import AsyncEventKit
+from ..telemetry import start_span
 from . import coordination, ops, spellings, streams, tasks, webhooks
 from .dashboard.pages import router as dashboard
 from .keys import caller, is_at
@@ -47,6 +48,7 @@ _SAFE = ("GET", "HEAD", "OPTIONS")  # Methods without side effects.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*,]+")
 _MAY_SEND = "Authorization Content-Type Idempotency-Key Last-Event-ID X-Eventkit-Signature X-Request-Id"
 _REQUEST_ID = b"x-request-id"
+_TRACE = ("traceparent", "tracestate")
 _ID = re.compile(rb"[\w.:/+=-]{1,128}")
 
 
@@ -90,24 +92,15 @@ def observed(app: ASGIApp, metrics: ServiceMetrics) -> ASGIApp:
     return handle
 
 
-@contextmanager
-def _span(method: str, route: str, headers: Mapping[bytes, bytes]) -> Iterator[Any]:
-    """Begin a span and make it current; yield None if OpenTelemetry is not loaded."""
+def _span(method: str, route: str, headers: Mapping[bytes, bytes]) -> AbstractContextManager[Any]:
+    """Return the current span of the body; None if OpenTelemetry is not loaded."""
     if "opentelemetry.trace" not in sys.modules:
-        yield None
-        return
+        return nullcontext()
     from opentelemetry import trace
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    names = [name for name in ("traceparent", "tracestate") if name.encode() in headers]
-    carrier = {name: headers[name.encode()].decode("latin-1") for name in names}
-    with trace.get_tracer("eventkit").start_as_current_span(
-        f"{method} {route}",
-        context=TraceContextTextMapPropagator().extract(carrier),
-        kind=trace.SpanKind.SERVER,
-        attributes={"http.request.method": method, "http.route": route},
-    ) as span:
-        yield span
+    carrier = {name: headers[name.encode()].decode("latin-1") for name in _TRACE if name.encode() in headers}
+    attributes = {"http.request.method": method, "http.route": route}
+    return trace.use_span(start_span(f"{method} {route}", "SERVER", carrier, attributes), end_on_exit=True)
 
 
 class Application(Litestar):

@@ -24,7 +24,7 @@ from ..operations.queue import FindTokens
 from ..results import key_of
 from ..values import HeldLock
 from .keys import require
-from .routing import AtLeastOne, Burst, HTTPRequest, Lifetime, Name, Rate, Refusal, Token, route, token
+from .routing import AtLeastOne, Burst, HTTPRequest, Lifetime, Name, Rate, Refusal, Token, route, token, whole
 from .service import Service
 
 Length = Annotated[int, Meta(ge=1, le=checks.FOREVER)]
@@ -159,16 +159,12 @@ class Result(msgspec.Struct, frozen=True):
 ResultWait = Annotated[float, QueryParameter(ge=0, le=3600, description="Seconds to wait for the result.")]
 
 
-def _identity(text: str) -> int | str:
-    """Return the id of a task, or a name."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 18 else text
-
-
 @route("GET", "/results/{result:str}", "consume", 404, 410)
 async def get_result(request: HTTPRequest, service: Service, result: FromPath[str], wait_s: ResultWait = 0.0) -> Result:
     """Return the result of a task by its id, or a value by its name; 410 if the task is dead."""
-    id = _identity(result)
-    key, task = key_of(id), id if isinstance(id, int) else None
+    task = whole(result)
+    id = result if task is None else task
+    key = key_of(id)
     found = await service.awaited(request, AwaitResult(key, task), ResultAhead(key, task), wait_s)
     if found is None:
         raise Refusal(404, "no_result", f"there is no result {result!r}: wait for it with ?wait_s=20")
@@ -180,11 +176,11 @@ async def get_result(request: HTTPRequest, service: Service, result: FromPath[st
 @route("PUT", "/results/{result:str}", "produce", status=204)
 async def save_result(request: HTTPRequest, service: Service, result: FromPath[str], data: JSONBody[NewResult]) -> None:
     """Store a value; that of a task, by its id, needs the right to consume from its queue."""
-    id = _identity(result)
-    if isinstance(id, int):  # A deleted task may have been in any queue.
+    id = whole(result)
+    if id is not None:  # A deleted task may have been in any queue.
         queue, _ = (await service.execute(FindTokens([id]))).get(id, (None, 0))
         require(request, "consume", "queue", name=queue)
     lasts = checks.milliseconds("ttl_s", data.ttl_s, least=1)
-    save = SaveResult(key_of(id), service.raw.encode(data.value), lasts)
+    save = SaveResult(key_of(result if id is None else id), service.raw.encode(data.value), lasts)
     with service.pressure.write():
         await service.execute(save)

@@ -55,7 +55,6 @@ class Keys:
         self._open_without_keys = open_without_keys
         self._body_secrets = list(body_secrets)
         self._known: dict[str, tuple[float, Any]] = {}
-        self._none_until = 0.0
 
     async def __call__(self, connection: Connection, access: Access) -> None:
         """Allow the request, or raise `Refusal`."""
@@ -123,7 +122,7 @@ class Keys:
         """Return the key of the caller; None if the service is open."""
         presented = connection.headers.get("authorization")
         if presented is None:
-            if self._open_without_keys and await self._no_key():
+            if self._open_without_keys and not await self._recall("", AnyApiKey()):
                 if not to_this_machine(connection):
                     raise Refusal(403, "forbidden", "without keys only localhost and addresses are valid hosts")
                 return None
@@ -133,16 +132,6 @@ class Keys:
         if key is None:
             raise _unauthorized("the key is unknown, revoked or expired: request a new one")
         return key
-
-    async def _no_key(self) -> bool:
-        now = time.monotonic()
-        if now < self._none_until:
-            return True
-        if await self.locked():
-            self._open_without_keys = False
-            return False
-        self._none_until = now + REMEMBERED
-        return True
 
     async def _within_limits(self, key: ApiKey) -> None:
         """Count the request against the limits of the key, which all services of the database share."""

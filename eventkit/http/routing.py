@@ -280,6 +280,11 @@ def token(text: str) -> int:
     return checks.count("token", int(text))
 
 
+def whole(text: str) -> int | None:
+    """Return the number of a text with at most 18 digits; None for another text."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 19 else None
+
+
 def sent(body: msgspec.Struct) -> dict[str, Any]:
     """Return the fields that the client has sent, by name."""
     return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not UNSET}

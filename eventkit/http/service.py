@@ -223,10 +223,6 @@ class Watch:
     def _fresh(self) -> Sample | None:
         return self._sample if monotonic() - self._sampled_at <= FRESH else None
 
-    def forget(self) -> None:
-        """Make the next sample read the database."""
-        self._sampled_at = float("-inf")
-
     async def run(self) -> None:
         """Sample every five seconds, to have points for the charts."""
         while True:

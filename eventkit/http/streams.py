@@ -23,7 +23,7 @@ from ..operations.position import ReadPosition
 from ..operations.stream import EventsAhead, FindLatest, FollowEvents, ReadEvents, ReadOffset, ResumePosition
 from ..values import Consumer, Event, NewEvent, StreamSettings, StreamStats
 from .keys import still_permitted
-from .routing import Count, HTTPRequest, Key, Name, Number, Refusal, Seconds, bounds, problem_of, route, sent
+from .routing import Count, HTTPRequest, Key, Name, Number, Refusal, Seconds, bounds, problem_of, route, sent, whole
 from .service import Service, ServiceContext, disconnected
 
 AT_ONCE = 100  # Items per read of a response of server-sent events.
@@ -84,14 +84,14 @@ class Live(Response[Any]):
         cls, context: ServiceContext, source: Source, start: Operation[Any] | int, last_id: str | None
     ) -> "Live":
         """Follow *source* from *start*, or after the last id that the client has seen."""
-        resumed = last_id is not None and last_id.isdecimal() and len(last_id) <= 18
-        if resumed:
-            start = int(last_id or 0)
+        seen = whole(last_id or "")
+        if seen is not None:
+            start = seen
         found: Any = await context.execute(start) if isinstance(start, Operation) else start
         origin = found if isinstance(found, Origin) else Origin(found)
         if context.listeners >= context.settings.max_listeners:
             raise Refusal(429, "too_many_listeners", f"too many listeners ({context.listeners:,}): try again later")
-        place = await context.execute(source.place(origin.after, resumed))
+        place = await context.execute(source.place(origin.after, seen is not None))
         first, place, *_ = await context.execute(source.read(place))
         return cls(context, source, origin.seen, place, first)
 

@@ -9,6 +9,7 @@ from threading import Lock
 from typing import Any
 
 from ..metrics import SECONDS, Counter, Gauge, Histogram, Registry
+from ..telemetry import start_span
 from ..values import Task
 
 OUTCOMES = ("succeeded", "retried", "dead", "snoozed", "released", "cancelled")
@@ -118,11 +119,9 @@ def begin_span(tasks: list[Task[Any]], name: str) -> Any:
     It is current in the context variables of the caller, which are the run's own and end with it.
     """
     from opentelemetry import context, trace
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     task = tasks[0]
-    parent = TraceContextTextMapPropagator().extract(dict(task.headers)) if "traceparent" in task.headers else None
-    attributes: dict[str, Any] = {
+    attributes = {
         "messaging.system": "eventkit",
         "messaging.operation.type": "process",
         "messaging.destination.name": task.queue,
@@ -131,9 +130,8 @@ def begin_span(tasks: list[Task[Any]], name: str) -> Any:
         "eventkit.task.name": name,
         "eventkit.task.attempt": task.attempt,
     }
-    tracer = trace.get_tracer("eventkit")
-    span = tracer.start_span(f"{name} run", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes)
-    context.attach(trace.set_span_in_context(span, parent))
+    span = start_span(f"{name} run", "CONSUMER", task.headers, attributes)
+    context.attach(trace.set_span_in_context(span))
     return span
 
 

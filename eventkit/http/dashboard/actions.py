@@ -20,7 +20,7 @@ from ...operations.admin import FindDead, PurgeDeadTasks, RequeueEdited
 from ...operations.queue import Cancel, Purge, Requeue, SetPaused
 from ...operations.schedule import ChangeSchedule
 from ..keys import SESSION_LASTS, Keys, caller, is_at, to_this_machine
-from ..routing import ACCESS, HTTPRequest, Refusal
+from ..routing import ACCESS, HTTPRequest, Refusal, whole
 from ..service import Service, ServiceContext, audit
 from . import ADMIN, COOKIE, TOKEN, VIEWER, base_of, cookie, guard_of, render
 
@@ -150,10 +150,9 @@ class Form(NamedTuple):
     @property
     def id(self) -> int:
         """The task id of the form."""
-        text = self.text("id")
-        if not text.isdecimal() or len(text) > 18:
-            raise Refusal(422, "invalid", f"{text!r} is not a task id")
-        return int(text)
+        if (id := whole(self.text("id"))) is None:
+            raise Refusal(422, "invalid", f"{self.text('id')!r} is not a task id")
+        return id
 
     async def do(self, operation: Operation[T], **about: Any) -> T:
         """Execute *operation* and audit it."""
@@ -213,7 +212,7 @@ async def _dead(
 
 async def group_of(service: ServiceContext, name: str, group: str) -> tuple[str, str | None]:
     """Return reason and error of a group of dead tasks, which the id of one of them names."""
-    task = await service.queue(name).get(int(group)) if group.isdecimal() and len(group) < 19 else None
+    task = None if (id := whole(group)) is None else await service.queue(name).get(id)
     if task is None or task.state != "dead" or task.reason is None:
         raise Refusal(404, "not_found", f"task {group} of {name} is no longer dead: reload the list")
     return task.reason, task.error

@@ -16,12 +16,11 @@ from litestar.response.sse import ServerSentEventMessage
 from ... import checks
 from ...errors import Truncated, Unavailable
 from ...operations.admin import BrowseDead, BrowseEvents, BrowseTasks, FindTask, FindTasksOfKey, ReadHistory
-from ..routing import HTTPRequest, Refusal
+from ..routing import HTTPRequest, Refusal, whole
 from ..service import FRESH, Sample, Service, ServiceContext
 from ..streams import Heartbeat
 from . import VIEWER, actions, error_page, may_act, number, render, setting, span, static
 
-SHOWN = 12  # The maximum number of queues, streams and schedules of the overview; the busiest come first.
 AT_ONCE = 50  # Rows per page.
 FURTHEST = 10_000  # The maximum number of rows that may be skipped; operators find older tasks by id or key.
 STEPS = 500  # The maximum number of steps shown of a history.
@@ -64,7 +63,11 @@ class View(NamedTuple):
 
     def whole(self, name: str) -> int | None:
         """Return a number from the query; None if there is none."""
-        return _whole(self.text(name))
+        return whole(self.text(name))
+
+    def skipped(self) -> int:
+        """Return the number of rows to skip."""
+        return min(self.whole("skip") or 0, FURTHEST)
 
     def trend(self, what: str) -> Callable[[str], list[int]]:
         """Return a function that returns the last values of a name: *what* is ready, dead, lag or totals."""
@@ -89,10 +92,6 @@ def page(path: str, title: str) -> Callable[[Callable[[View], Awaitable[Shown]]]
         return get(path, opt=VIEWER)(handle)
 
     return declare
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < 19 else None
 
 
 def _document(payload: Any) -> tuple[str, int]:
@@ -124,12 +123,9 @@ async def overview(view: View) -> Shown:
         "totals": sample.totals,
         "slots": sum(worker.slots or 0 for worker in sample.alive),
         "alive": len(sample.alive),
-        "queues": queues[:SHOWN],
-        "more_queues": max(0, len(queues) - SHOWN),
-        "streams": streams[:SHOWN],
-        "more_streams": max(0, len(streams) - SHOWN),
-        "schedules": due[:SHOWN],
-        "more_schedules": max(0, len(due) - SHOWN),
+        "queues": queues,
+        "streams": streams,
+        "schedules": due,
         "trend": view.trend("totals"),
         "ready": view.trend("ready"),
         "behind": view.trend("lag"),
@@ -218,12 +214,12 @@ async def queues(view: View) -> Shown:
 async def queue(view: View) -> Shown:
     """Show a queue: statistics, settings, and its tasks in a state or with a key."""
     service, name, search = view.service, view.named("name"), view.text("key")
-    state, skip = view.text("state", "ready"), _skipped(view)
+    state, skip = view.text("state", "ready"), view.skipped()
     if state not in checks.STATES:
         raise Refusal(422, "invalid", f"unknown state {state}: use {', '.join(checks.STATES)}")
     if search:
         tasks = await service.execute(FindTasksOfKey(name, checks.key(search), AT_ONCE))
-        id = _whole(search)
+        id = whole(search)
         if id is not None and id not in {task.id for task in tasks}:
             tasks += await service.execute(FindTask(name, id))
     else:
@@ -242,12 +238,6 @@ async def queue(view: View) -> Shown:
     }
 
 
-def _skipped(view: View) -> int:
-    """Return the number of rows to skip."""
-    given = view.text("skip")
-    return min(int(given), FURTHEST) if given.isdecimal() and len(given) < 9 else 0
-
-
 @page("/dashboard/dead", "Dead tasks")
 async def dead(view: View) -> Shown:
     """Show dead tasks by error: of all queues, of a queue, or those of one error."""
@@ -262,7 +252,7 @@ async def dead(view: View) -> Shown:
     if group is None:
         return {"title": title, "queue": name, "groups": await service.kit.queue(name).dead_by_error(100)}
     reason, error = await actions.group_of(service, name, group)
-    skip = _skipped(view)
+    skip = view.skipped()
     tasks = await service.execute(BrowseDead(name, reason, error, AT_ONCE + 1, skip))
     shown = {"name": "dead_group", "title": title, "queue": name, "group": group, "reason": reason, "error": error}
     return shown | _rows(tasks, skip)
@@ -284,7 +274,7 @@ class Step(msgspec.Struct, frozen=True):
 async def task(view: View) -> Shown:
     """Show a task, or the history of a deleted one."""
     service, name, given = view.service, view.named("queue"), view.named("id")
-    id = _whole(given) or 0
+    id = whole(given) or 0
     found = await service.queue(name).get(id)
     events = await service.execute(ReadHistory(name, id, STEPS))
     if found is None and not events:
