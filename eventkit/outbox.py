@@ -13,9 +13,8 @@ from . import checks, protocols
 from .checks import KEEP, Duration, Headers
 from .codec import Codec, encode_headers
 from .errors import PASSING, Closed
-from .handling import QueueOrder
 from .loops import END
-from .operations.claim import Claim, fresh_token
+from .operations.claim import Claim, QueueOrder, fresh_token
 from .operations.coordination import (
     AckInOrder,
     AddMessage,

@@ -66,13 +66,10 @@ class ReleaseLock(Operation[bool], frozen=True):
 
 
 class ReadHolder(Read[tuple[str | None, datetime | None]], frozen=True):
-    """Read the holder of the lock, and when it expires."""
+    """Read the holder of the lock, and when it expires; None and None for a free lock."""
 
     name: str
-
-    def decode(self, rows: Rows) -> tuple[str | None, datetime | None]:
-        """Return the holder and the time; None and None for a free lock."""
-        return (rows[0][0], as_datetime(rows[0][1])) if rows else (None, None)
+    decode = one(lambda holder=None, until=None: (holder, None if until is None else as_datetime(until)))
 
 
 class LockAhead(Probe, frozen=True):
@@ -339,10 +336,11 @@ class AckWithResult(Operation[bool], frozen=True):
         return True
 
 
-class AckManyWithResults(Operation[list[int]], frozen=True):
-    """Finish tasks and save their results, all or none; return the ids of those whose lease was still held.
+class FinishMany(Operation[list[int]], frozen=True):
+    """Finish tasks and save the *results* of some, all or none; return the ids of those whose lease was still held.
 
-    With *careful*, lock all of them in order first, as `FinishMany` does.
+    With *careful*, which is for tasks with keys and for a caller's transaction, lock all tasks in the order of their
+    ids first, because a deadlock in the caller's transaction cannot be retried.
     """
 
     held: list[Held]

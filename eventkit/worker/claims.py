@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..codec import Codec
 from ..errors import EventkitError
-from ..handling import QueueOrder
-from ..operations.claim import Claim, TasksAheadInQueues, fresh_token
+from ..operations.claim import Claim, QueueOrder, TasksAheadInQueues, fresh_token
 from ..operations.finish import ExtendMany
 from ..protocols import AsyncConnection
 from ..values import Task
