@@ -1,4 +1,4 @@
-"""`Canary`: sends test messages, and measures whether and how fast they arrive.
+"""`Canary`: sends test tasks and events, and measures whether and how fast they arrive.
 
 A round puts a task into the queue ``eventkit.canary`` and an event into the stream of that name, for a consumer that
 sleeps until they arrive; so it measures the commit, the wake and the claim, as an application does.  Of several
@@ -33,16 +33,16 @@ class Metrics(Registry):
 
     def __init__(self) -> None:
         self.seconds = Histogram(
-            "eventkit_canary_seconds", "Time from sending a canary's message until it was received.", "path"
+            "eventkit_canary_seconds", "Time from sending a canary's task or event until it was received.", "path"
         )
         self.failures = Counter(
-            "eventkit_canary_failures_total", "Messages of a canary that did not arrive in time.", "path"
+            "eventkit_canary_failures_total", "Canary tasks and events that did not arrive in time.", "path"
         )
         self.last = Gauge("eventkit_canary_last_success_seconds", "When the last one arrived, since 1970.", "path")
 
 
 class Canary:
-    """A sender of test messages to itself; one that takes longer than *timeout* seconds has failed."""
+    """A sender of test tasks and events to itself; one that takes longer than *timeout* seconds has failed."""
 
     def __init__(self, kit: AsyncEventKit, *, timeout: Duration = 10) -> None:
         self._timeout = checks.milliseconds("timeout", timeout, least=1) / 1000
@@ -54,10 +54,10 @@ class Canary:
         """Run a round once in *every* seconds, for ever."""
         pause = checks.milliseconds("every", every, least=1) / 1000
         while True:
-            await self.sing()
+            await self.measure()
             await asyncio.sleep(pause)
 
-    async def sing(self) -> dict[str, float | None]:
+    async def measure(self) -> dict[str, float | None]:
         """Run one round; return the seconds that a task and an event took, with None for one that did not arrive."""
         took: dict[str, float | None] = {"queue": None, "stream": None}
         try:

@@ -25,9 +25,7 @@ MOST = 2**63 - 1
 TaskState = Literal["scheduled", "ready", "running", "dead", "done"]
 STATES = {"scheduled": "scheduled", "ready": "ready", "running": "leased", "dead": "dead", "done": "done"}
 """The states of a task, each with its stored name."""
-
 SHOWN_STATES = {stored: shown for shown, stored in STATES.items()}
-"""The state for each stored name."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,9 +103,9 @@ def burst(value: Any) -> float:
     return float(value)
 
 
-def choice(what: str, value: Any, literal: Any) -> Any:
-    """Return one of the values of a `Literal` type."""
-    if value not in (choices := get_args(literal)):
+def choice(what: str, value: Any, choices: Any) -> Any:
+    """Return one of *choices*: the values of a `Literal` type, or those of a tuple."""
+    if value not in (choices := get_args(choices) or choices):
         raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
     return value
 

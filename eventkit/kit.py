@@ -142,17 +142,9 @@ class _Handles:
     def lock(self, name: str, ttl: Duration = 60) -> Any:
         return self._lock(self._connection.execute, self._loops, name, ttl)
 
-    def limit(
-        self,
-        name: str,
-        *,
-        count: int | None = None,
-        per: Duration | None = None,
-        rate: float | None = None,
-        burst: float | None = None,
-    ) -> Any:
+    def limit(self, name: str, **given: Any) -> Any:
         """Return a limit: a window with *count* and *per*, or a bucket with *rate* and *burst*."""
-        return Limit(self._connection.execute, name, count, per, rate, burst)
+        return Limit(self._connection.execute, name, **given)
 
     @property
     def results(self) -> Any:

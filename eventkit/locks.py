@@ -19,7 +19,7 @@ def window(name: Any, count: Any, per: Any) -> CountCall:
     return CountCall(checked, checks.milliseconds("per", per, least=1), checks.count("count", count, least=1))
 
 
-def bucket(name: Any, rate: Any, burst: Any) -> TakeToken:
+def bucket(name: Any, rate: Any, burst: Any = None) -> TakeToken:
     """Return the operation that allows *rate* calls a second, and up to *burst* at once after a pause."""
     checked, rate = checks.name("limit", name), checks.positive("rate", rate)
     depth = max(1.0, rate) if burst is None else checks.burst(burst)
@@ -30,18 +30,12 @@ def bucket(name: Any, rate: Any, burst: Any) -> TakeToken:
 class Limit:
     """The implementation of `protocols.Limit` and `AsyncLimit`."""
 
-    def __init__(self, execute: Callable[..., Any], name: str, count: Any, per: Any, rate: Any, burst: Any) -> None:
+    def __init__(self, execute: Callable[..., Any], name: str, **given: Any) -> None:
         self._execute = execute
-        self._operation: CountCall | TakeToken
-        match [one is not None for one in (count, per, rate, burst)]:
-            case [True, True, False, False]:
-                self._operation = window(name, count, per)
-            case [False, False, True, _]:
-                self._operation = bucket(name, rate, burst)
-            case _:
-                raise TypeError(
-                    "a limit is a window or a bucket: pass count= and per=, or rate= with or without burst="
-                )
+        make: Any = {("count", "per"): window, ("rate",): bucket, ("burst", "rate"): bucket}.get(tuple(sorted(given)))
+        if make is None:
+            raise TypeError("a limit is a window or a bucket: pass count= and per=, or rate= with or without burst=")
+        self._operation = make(name, **given)
         self.name = name
 
     def acquire(self) -> Any:

@@ -174,7 +174,7 @@ def page(sums: Iterable[Sum], *, since: datetime, before: datetime, title: str =
         by_name.setdefault((span.subject, span.name), []).append(span)
     begins = _begins(sums, hours)
     queues = [span for span in whole if span.subject == "queue"]
-    streams = [span for span in whole if span.subject == "topic"]
+    streams = [span for span in whole if span.subject == "stream"]
     seconds = max((before - since).total_seconds(), 1)
     parts = [
         f"<h1>{escape(title)}</h1>",
@@ -187,7 +187,7 @@ def page(sums: Iterable[Sum], *, since: datetime, before: datetime, title: str =
         parts += [_queue_table(queues, seconds), *(_queue(one, by_name["queue", one.name], begins) for one in queues)]
     if streams:
         parts += ["<h2>Streams</h2>", _stream_table(streams, seconds), '<div class="plots">']
-        parts += [_stream(one.name, by_name["topic", one.name], begins) for one in streams]
+        parts += [_stream(one.name, by_name["stream", one.name], begins) for one in streams]
         parts.append("</div>")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

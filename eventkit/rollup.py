@@ -53,7 +53,7 @@ class Span(NamedTuple):
     @property
     def rate(self) -> float:
         """Events of a stream, or ended attempts of a queue, in a second."""
-        return (self.count("events") if self.subject == "topic" else self.attempts) / self.seconds
+        return (self.count("events") if self.subject == "stream" else self.attempts) / self.seconds
 
     @property
     def failure_rate(self) -> float | None:
@@ -92,7 +92,8 @@ def spans(sums: Iterable[Sum], *, hours: int = 1) -> list[Span]:
     step = hours * HOUR
     amounts: dict[tuple[str, str, int], Counter[str]] = {}
     for one in sums:
-        amounts.setdefault((one.subject, one.name, one.hour // step * step), Counter())[one.measure] += one.amount
+        subject = "stream" if one.subject == "topic" else one.subject
+        amounts.setdefault((subject, one.name, one.hour // step * step), Counter())[one.measure] += one.amount
     return [Span(*place, hours * 3600, counted) for place, counted in sorted(amounts.items())]
 
 

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 
 class Carrier(Protocol):
-    """A message with headers: an event, a task, a notification."""
+    """A value with headers: an event, a task, a notification."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers stored with the message."""
+        """The stored headers."""
         ...
 
 
@@ -34,18 +34,18 @@ def with_trace(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
 
 
 @contextmanager
-def tracing(message: Carrier) -> Iterator[None]:
-    """Make spans begun in the body children of the span that published *message*.
+def tracing(carrier: Carrier) -> Iterator[None]:
+    """Make spans begun in the body children of the span that published *carrier*.
 
     `handling` does this for tasks; around events and notifications, the application calls it.
     """
-    if "opentelemetry.trace" not in sys.modules or "traceparent" not in message.headers:
+    if "opentelemetry.trace" not in sys.modules or "traceparent" not in carrier.headers:
         yield
         return
     from opentelemetry import context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    token = context.attach(TraceContextTextMapPropagator().extract(dict(message.headers)))
+    token = context.attach(TraceContextTextMapPropagator().extract(dict(carrier.headers)))
     try:
         yield
     finally:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from command_line import EVENTKIT, environment
 
-from eventkit import EventKit, TaskInfo, Unavailable
+from eventkit import EventKit, Unavailable
+from eventkit.values import TaskInfo
 
 T = TypeVar("T")
 

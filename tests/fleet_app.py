@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 import eventkit
-from eventkit import AsyncTaskContext, TaskContext
+from eventkit import TaskContext
+from eventkit.app import AsyncTaskContext
 
 SAID, WORKER = os.environ.get("FLEET_SAID", os.devnull), os.environ.get("FLEET_WORKER", "")
 

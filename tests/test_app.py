@@ -18,6 +18,7 @@ import eventkit
 from eventkit import App, AsyncApp, Event, Exponential, NewTask, TaskFailed, TimedOut
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
+from eventkit.retry import Delays
 from eventkit.testing import advance
 
 elsewhere = App()
@@ -358,7 +359,7 @@ def test_subscribers_and_listeners_are_declared_with_their_types() -> None:
     assert subscriber.function is index
     assert (subscriber.stream, subscriber.consumer, subscriber.is_async) == ("orders", "search", True)
     assert (subscriber.type, subscriber.max_attempts, subscriber.then) == (dict[str, int], 3, "skip")
-    assert (subscriber.dead_letters, subscriber.backoff) == ("orders.dead", eventkit.Delays((1.0, 2.0)))
+    assert (subscriber.dead_letters, subscriber.backoff) == ("orders.dead", Delays((1.0, 2.0)))
     assert (listener.channels, listener.is_async, listener.type) == (("alerts", "deploys"), False, None)
     with pytest.raises(ValueError, match="give this one a consumer= of its own"):
         app.subscriber("orders", consumer="search")(index)

@@ -8,7 +8,8 @@ import pytest
 from apps import *
 
 import eventkit
-from eventkit import AsyncTaskContext, Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
+from eventkit import Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
+from eventkit.app import AsyncTaskContext
 from eventkit.app.declarations import Refused
 from eventkit.app.task import progress_value
 from eventkit.checks import FOREVER

@@ -10,7 +10,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from eventkit import App, AsyncTaskContext, TaskContext
+from eventkit import App, TaskContext
+from eventkit.app import AsyncTaskContext
 from eventkit.app.declarations import Signature
 from eventkit.app.task import CallOptions
 from eventkit.conformance import proves

@@ -12,6 +12,7 @@ from apps import *
 
 import eventkit
 from eventkit import App, Event, Notification
+from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
 from eventkit.testing import advance, assert_enqueued, assert_published, drain, drain_async
@@ -144,7 +145,7 @@ def test_a_drain_runs_in_no_database_by_accident(kit: Any, flavour: str, loop: A
     app.bind(bare)
 
     @app.task
-    async def later(ctx: eventkit.AsyncTaskContext) -> str:
+    async def later(ctx: AsyncTaskContext) -> str:
         return type(ctx.kit).__name__
 
     if flavour == "async":

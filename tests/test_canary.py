@@ -1,4 +1,4 @@
-"""Messages that a canary sends to itself."""
+"""Tasks and events that a canary sends to itself."""
 
 import asyncio
 import json
@@ -35,11 +35,11 @@ def rendered(canary: Canary) -> list[str]:
 def test_messages_come_through(url: str) -> None:
     """Each probes a queue and a stream and clears leftovers; metrics have the round trip's duration."""
 
-    async def sing(kit: AsyncEventKit) -> None:
+    async def measure(kit: AsyncEventKit) -> None:
         await kit.queue(NAME).enqueue("left by one that died")
         canary = Canary(kit)
         for _ in range(12):
-            took = await canary.sing()
+            took = await canary.measure()
             assert all(seconds is not None and seconds < 10 for seconds in took.values())
         lines = rendered(canary)
         for path in ("queue", "stream"):
@@ -48,7 +48,7 @@ def test_messages_come_through(url: str) -> None:
         assert await kit.queue(NAME).size() == 0
         assert len(await kit.stream(NAME).read()) == 10
 
-    on(url, sing)
+    on(url, measure)
 
 
 @proves("E20", "K1")
@@ -56,7 +56,7 @@ def test_messages_come_through(url: str) -> None:
 def test_a_cancelled_canary_releases_its_lock(url: str, again: bool) -> None:
     """Another canary begins its round at once."""
 
-    async def sing(kit: AsyncEventKit) -> None:
+    async def measure(kit: AsyncEventKit) -> None:
         async def leave(leaving: asyncio.Event) -> None:
             async def sent() -> float:
                 leaving.set()
@@ -64,7 +64,7 @@ def test_a_cancelled_canary_releases_its_lock(url: str, again: bool) -> None:
 
             canary = Canary(kit)
             canary._task = canary._event = sent
-            await canary.sing()
+            await canary.measure()
 
         async def check() -> None:
             lock = kit.lock(NAME)
@@ -73,36 +73,36 @@ def test_a_cancelled_canary_releases_its_lock(url: str, again: bool) -> None:
 
         await cancel_at_each_await(leave, again, check)
 
-    on(url, sing)
+    on(url, measure)
 
 
 @proves("E20")
 def test_two_canaries_take_turns(url: str) -> None:
     """Neither receives the other's messages."""
 
-    async def sing(kit: AsyncEventKit) -> None:
+    async def measure(kit: AsyncEventKit) -> None:
         async with eventkit.connect_async(url) as other:
             canaries = [Canary(kit), Canary(other)]
             for _ in range(3):
-                for took in await asyncio.gather(*(canary.sing() for canary in canaries)):
+                for took in await asyncio.gather(*(canary.measure() for canary in canaries)):
                     assert None not in took.values()
 
-    on(url, sing)
+    on(url, measure)
 
 
 @proves("E20")
 def test_a_missing_arrival_is_reported(url: str) -> None:
     """On a paused queue, the event arrives and the task does not."""
 
-    async def sing(kit: AsyncEventKit) -> None:
+    async def measure(kit: AsyncEventKit) -> None:
         await kit.queue(NAME).pause()
         canary = Canary(kit, timeout=1)
-        took = await canary.sing()
+        took = await canary.measure()
         assert took["queue"] is None
         assert took["stream"] is not None
         assert 'eventkit_canary_failures_total{path="queue"} 1' in rendered(canary)
 
-    on(url, sing)
+    on(url, measure)
 
 
 @pytest.mark.parametrize("paused", [False, True])

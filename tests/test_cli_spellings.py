@@ -35,7 +35,7 @@ dlq purge --queue mails --yes
 queue purge --name mails --yes
 queue rm --name mails --force --yes
 """
-"""Commands as Sqew has them, each of which succeeds after those before it; #0 is the first task."""
+"""Commands in the spelling of Sqew.  Each succeeds after those before it; #0 is the first task."""
 
 
 def test_each_spelling_is_that_of_a_command(
@@ -46,7 +46,7 @@ def test_each_spelling_is_that_of_a_command(
     Path("tasks.jsonl").write_text("2\n3\n4\n")
     seen, first = set[str](), 0
     for line in SESSION.strip().splitlines():
-        first = first or min([task.id for task in kit.queue("mails").list()], default=0)
+        first = first or min([task.id for task in kit.queue("mails").tasks()], default=0)
         words = line.replace("#0", f"{first}").replace("#1", f"{first + 1}").replace("#2", f"{first + 2}").split()
         seen |= {" ".join(words[:2])} & set(SPELLINGS) or {words[0]}
         cli.text("--json", *words)
@@ -55,7 +55,7 @@ def test_each_spelling_is_that_of_a_command(
 
 
 def test_a_spelling_becomes_ours() -> None:
-    """Ids are commands of their own, and what is not Sqew's is left as it is."""
+    """Each id becomes a command of its own, and other commands stay unchanged."""
     assert rewritten(["message", "ack", "--queue=q", "--ids", "7,8", "--json"]) == [
         ["task", "ack", "q", "7", "current", "--json"],
         ["task", "ack", "q", "8", "current", "--json"],
@@ -73,4 +73,7 @@ def test_a_task_that_is_not_claimed_has_no_current_lease(cli: Commands, kit: Eve
     cli.text("task", "poll", "q")
     ran = cli.run("message", "ack", "--queue", "q", "--ids", f"{waiting.id},{claimed.id}")
     assert (ran.code, kit.queue("q").get(claimed.id)) == (1, None)
+    other = kit.queue("other").enqueue(3).id
+    cli.text("task", "poll", "other")
+    assert "lease" in cli.refusal(1, "message", "ack", "--queue", "q", "--ids", other)
     assert "is not a token" in cli.refusal(2, "task", "ack", "q", waiting.id, "x")

@@ -11,6 +11,7 @@ from moving import Places, run_sql
 import eventkit
 from eventkit.conformance import proves
 from eventkit.testing import advance
+from eventkit.values import Enqueued
 
 places = houses.places
 
@@ -90,8 +91,8 @@ def test_keys_are_refused_as_before(places: Places, route: tuple[str, str]) -> N
         copy = move()
         there = copy.queue("emails")
         for key, id in (("done", kept), ("dead", dead), ("ready", ready)):
-            assert there.enqueue("again", key=key) == eventkit.Enqueued(id, False)
-        assert copy.queue("plain").enqueue("again", key="gone") == eventkit.Enqueued(gone, False)
+            assert there.enqueue("again", key=key) == Enqueued(id, False)
+        assert copy.queue("plain").enqueue("again", key="gone") == Enqueued(gone, False)
         assert copy.queue("forgetful").enqueue("again", key="free").created
         assert there.enqueue("new", key="new").id > ready
         [task] = there.claim("worker")

@@ -22,6 +22,7 @@ import eventkit
 from eventkit import transfer
 from eventkit.cli.admin import examine
 from eventkit.conformance import proves
+from eventkit.errors import CopyDiffers
 
 places = houses.places
 
@@ -52,7 +53,7 @@ def test_what_is_not_a_copy_is_not_written_to(places: Places, route: tuple[str, 
         kit.stream("orders").publish("order")
     with eventkit.connect(there) as used:
         used.queue("emails").enqueue("foreign")
-        with pytest.raises(eventkit.CopyDiffers, match=r"in eventkit_task .* downgrade") as raised:
+        with pytest.raises(CopyDiffers, match=r"in eventkit_task .* downgrade") as raised:
             eventkit.copy(here, there)
         assert raised.value.table == "eventkit_task"
         assert raised.value.expected is not None
@@ -64,7 +65,7 @@ def test_what_is_not_a_copy_is_not_written_to(places: Places, route: tuple[str, 
     eventkit.copy(here, there)
     with eventkit.connect(there) as used, used.transaction() as tx:
         used.inbox("shop").once("mine", tx=tx)
-    with pytest.raises(eventkit.CopyDiffers, match=r"in eventkit_inbox the source has no row"):
+    with pytest.raises(CopyDiffers, match=r"in eventkit_inbox the source has no row"):
         eventkit.copy(here, there)
 
 
@@ -111,7 +112,7 @@ def test_a_write_during_the_copy_is_noticed(
             return answer
 
         monkeypatch.setattr("eventkit.transfer._verified", late)
-        with pytest.raises(eventkit.CopyDiffers, match=r"eventkit_task .*'leased'.*another process wrote.*copy again"):
+        with pytest.raises(CopyDiffers, match=r"eventkit_task .*'leased'.*another process wrote.*copy again"):
             eventkit.copy(here, there)
 
 
@@ -218,7 +219,7 @@ def test_half_of_a_database_is_refused(places: Places, kind: str, what: str, ste
     else:
         other = tmp_path / "other"
         other.write_bytes(file.read_bytes().replace(b"text", b"other"))
-        with pytest.raises(eventkit.CopyDiffers, match="interrupted import was of another file"):
+        with pytest.raises(CopyDiffers, match="interrupted import was of another file"):
             transfer.write(target, other.read_bytes().splitlines())
         transfer.write(target, file.read_bytes().splitlines())
     assert b"".join(transfer.read(target)) == file.read_bytes()

@@ -15,6 +15,7 @@ from sql_sessions import Session
 
 import eventkit
 from eventkit import EventKit
+from eventkit.codec import Undecodable
 from eventkit.conformance import proves
 from eventkit.conformance.processes import PATIENCE, background
 from eventkit.conformance.urls import with_options
@@ -207,7 +208,7 @@ def test_an_event_that_is_not_utf_8_is_undecodable(kit: EventKit, session: Sessi
         session.run(f"INSERT INTO eventkit_notification (channel, payload) VALUES ('c', {broken}), ('c', '2')")
         notified = [next(heard).payload for _ in range(2)]
     for first, second in (notified, [event.payload for event in kit.stream("t").read()]):
-        assert isinstance(first, eventkit.Undecodable)
+        assert isinstance(first, Undecodable)
         assert first.text == '"M\ufffdller"'
         assert second == 2
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import eventkit
 from eventkit.conformance import proves
 from eventkit.conformance.processes import spawn
+from eventkit.errors import UnknownBackend
 
 SCHEMES = ["sqlite", "sqlite+apsw", "sqlite+pysqlite"]
 
@@ -136,7 +137,7 @@ def test_an_empty_file_and_another_applications_database_get_the_schema(scheme: 
 @pytest.mark.parametrize("rest", ["://", ":///", ":///:memory:", ":///file::memory:?cache=shared", ":shop.db", ""])
 def test_a_database_in_memory_is_refused(scheme: str, rest: str) -> None:
     """It would be neither durable nor shared; the message shows a valid URL."""
-    with pytest.raises((ValueError, eventkit.UnknownBackend), match=r"sqlite:///events\.db"):
+    with pytest.raises((ValueError, UnknownBackend), match=r"sqlite:///events\.db"):
         eventkit.connect(scheme + rest)
 
 

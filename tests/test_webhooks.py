@@ -12,8 +12,9 @@ import working
 from receiving import Reply, receiving
 from working import error_of, gone, until
 
-from eventkit import App, EventKit, Fixed, TaskInfo
+from eventkit import App, EventKit, Fixed
 from eventkit.conformance import proves
+from eventkit.values import TaskInfo
 from eventkit.webhooks import Webhook, verify
 from eventkit.webhooks.call import Webhooks
 

@@ -8,7 +8,8 @@ import pytest
 import working
 from working import declared, error_of, gone, until
 
-from eventkit import App, AsyncApp, AsyncTaskContext, EventKit, Permanent, TaskContext, TaskFailed
+from eventkit import App, AsyncApp, EventKit, Permanent, TaskContext, TaskFailed
+from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
 
 url, kit = working.url, working.kit

@@ -13,7 +13,8 @@ import pytest
 import working
 from working import error_of, gone, state, until
 
-from eventkit import App, AsyncTaskContext, EventKit, Notification, Task, TaskContext
+from eventkit import App, EventKit, Notification, Task, TaskContext
+from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
 from eventkit.operations.channel import FindNow
 from eventkit.operations.claim import Claim

@@ -69,14 +69,10 @@ class Declares(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R, R]: ...
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> "Declares": ...
-    @overload
-    def __call__(self, *, batch: int, **options: Unpack[TaskOptions]) -> "DeclaresBatch": ...
-
-
-class DeclaresBatch(Protocol):
-    """The decorator ``app.task(batch=…)``: the function takes a list, and `enqueue` an item of it."""
-
-    def __call__(self, function: Callable[[list[T]], R], /) -> TaskFunction[[list[T]], [T], R, None]: ...
+    @overload  # The function takes a list, and `enqueue` an item of it.
+    def __call__(
+        self, *, batch: int, **options: Unpack[TaskOptions]
+    ) -> Callable[[Callable[[list[T]], R]], TaskFunction[[list[T]], [T], R, None]]: ...
 
 
 class AsyncDeclares(Protocol):
@@ -103,13 +99,9 @@ class AsyncDeclares(Protocol):
     @overload
     def __call__(self, **options: Unpack[TaskOptions]) -> "AsyncDeclares": ...
     @overload
-    def __call__(self, *, batch: int, **options: Unpack[TaskOptions]) -> "AsyncDeclaresBatch": ...
-
-
-class AsyncDeclaresBatch(Protocol):
-    """`DeclaresBatch` for an `AsyncApp`."""
-
-    def __call__(self, function: Callable[[list[T]], R], /) -> AsyncTaskFunction[[list[T]], [T], R, None]: ...
+    def __call__(
+        self, *, batch: int, **options: Unpack[TaskOptions]
+    ) -> Callable[[Callable[[list[T]], R]], AsyncTaskFunction[[list[T]], [T], R, None]]: ...
 
 
 class Runs(Protocol):

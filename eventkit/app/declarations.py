@@ -387,9 +387,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "burst": checks.burst,
     "max_running": partial(checks.count, "max_running", least=1),
     "key": _key,
-    "on_crash": partial(checks.choice, "on_crash", literal=OnCrash),
+    "on_crash": partial(checks.choice, "on_crash", choices=OnCrash),
     "batch": partial(checks.count, "batch", least=1),
-    "isolation": partial(checks.choice, "isolation", literal=Isolation),
+    "isolation": partial(checks.choice, "isolation", choices=Isolation),
     "on_success": partial(_hooks, "on_success"),
     "on_failure": partial(_hooks, "on_failure"),
 }

@@ -18,8 +18,8 @@ from .settings import Json, Url, argument, backend_function, caller, command, fl
 from .tasks import QUEUE_COLUMNS, check_queues, queue_rows
 
 if TYPE_CHECKING:
-    from eventkit import EventKit, Overview
-    from eventkit.values import Diagnostic
+    from eventkit import EventKit
+    from eventkit.values import Diagnostic, Overview
 
 commands = group()
 keys = group("key", "API keys of the HTTP service.")

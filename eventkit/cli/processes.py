@@ -178,7 +178,7 @@ def serve(
     scheduler: Annotated[bool, flag("Also fire schedules.", "--scheduler")] = False,
     webhooks: Annotated[list[str] | None, option("QUEUE", "Also call the webhooks of this queue; repeatable.")] = None,
     webhook_allow: Annotated[list[str] | None, option("NETWORK", "Private network that they may call.")] = None,
-    canary: Annotated[bool, flag("Send canary messages and measure their latency.", "--canary")] = False,
+    canary: Annotated[bool, flag("Send canary tasks and events, and measure their latency.", "--canary")] = False,
     read_only: Annotated[bool, flag("Make the dashboard read-only.", "--read-only")] = False,
     cors_origin: Annotated[list[str] | None, option("ORIGIN", "Origin whose pages may call the API; * is any.")] = None,
     log_format: Annotated[Literal["text", "json"], option(None, "Format of log lines.")] = "text",
@@ -269,18 +269,18 @@ def canary(
     """
     _interrupt_on(signal.SIGTERM)  # asyncio interrupts on SIGINT.
     if not asyncio.run(_arrive(address, every, timeout, json)):
-        raise Failed("a canary message did not arrive: run eventkit doctor")
+        raise Failed("a canary task or event did not arrive: run eventkit doctor")
 
 
 async def _arrive(address: str, every: float | None, timeout: float, json: bool) -> bool:
-    """Return whether all messages of the last round arrived."""
+    """Return whether all of the last round arrived."""
     import eventkit
     from eventkit.canary import Canary
 
     async with eventkit.connect_async(address, create=False) as kit:
         canary = Canary(kit, timeout=timeout)
         while True:
-            took = await canary.sing()
+            took = await canary.measure()
             if json:
                 print(encoded({f"{path}_seconds": seconds for path, seconds in took.items()}), flush=True)
             else:

@@ -29,9 +29,8 @@ _VALUE = re.compile(r"{([a-z-]+)}")
 
 def rewritten(arguments: Sequence[str]) -> list[list[str]]:
     """Return the commands in our spelling: one, or one for each of several ids; ``--json`` may come first."""
-    words = list(arguments)
-    json = words[:1] == ["--json"]
-    words = words[json:]
+    json = [*arguments[:1]] == ["--json"]
+    words = list(arguments[json:])
     name = next((name for name in (" ".join(words[:2]), *words[:1]) if name in SPELLINGS), None)
     commands = [words] if name is None else _filled(SPELLINGS[name], words[len(name.split()) :])
     return [[*command, "--json"] if json else command for command in commands]

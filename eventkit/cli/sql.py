@@ -278,7 +278,7 @@ def _tables(spans: "list[Span]") -> Iterator[Table]:
         return None if milliseconds is None else duration(milliseconds)
 
     columns = ["hour (UTC)", "stream", "events", "per second", "bytes"]
-    rows = [[hour, one.name, one.count("events"), one.rate, one.count("bytes")] for hour, one in hours("topic")]
+    rows = [[hour, one.name, one.count("events"), one.rate, one.count("bytes")] for hour, one in hours("stream")]
     yield Table(columns, rows, "Streams")
     columns = ["hour (UTC)", "queue", "enqueued", "ended", "per second", "failed", "dead"]
     columns += ["wait p50", "wait p95", "run p50", "run p95"]

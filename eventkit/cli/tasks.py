@@ -306,7 +306,8 @@ def _claimed(kit: "EventKit", queue: str, id: int, token: str) -> Any:
     from eventkit.operations.queue import FindTokens
 
     if token == "current":
-        token = str(kit._connection.execute(FindTokens([id])).get(id, ("", 0))[1])  # type: ignore[attr-defined]
+        owner, number = kit._connection.execute(FindTokens([id])).get(id, ("", 0))  # type: ignore[attr-defined]
+        token = str(number if owner == queue else 0)
     if not token.isdecimal():
         raise Refused(f"{token!r} is not a token: pass the number that poll printed, or current")
     return Claimed(id, queue, int(token))

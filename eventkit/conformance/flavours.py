@@ -12,19 +12,7 @@ from typing import Any
 PATIENCE = 60.0
 """Seconds after which a call that has not returned is a failure."""
 
-_HANDLES = (
-    "__aenter__",
-    "__anext__",
-    "publish",
-    "claim",
-    "notify",
-    "execute",
-    "run",
-    "once",
-    "tick",
-    "sweep",
-    "acquire",
-)
+_HANDLES = ("__aenter__", "__anext__", "prune", "claim", "execute", "run", "tick", "sweep", "acquire")
 """Attributes that mark an object as a handle, which is wrapped in turn."""
 
 _PLAIN = (bool, int, float, str, bytes, list, tuple, dict, type(None))

@@ -79,11 +79,11 @@ _claims = count(1)
 
 
 class QueueModel:
-    """One queue; *letters* is the queue that its dead tasks may be copied to."""
+    """One queue; *dead_queue* is the queue that its dead tasks may be copied to."""
 
-    def __init__(self, clock: Clock, letters: "QueueModel | None" = None) -> None:
+    def __init__(self, clock: Clock, dead_queue: "QueueModel | None" = None) -> None:
         self.clock = clock
-        self.letters = letters
+        self.dead_queue = dead_queue
         self.settings = Settings()
         self.paused = False
         self.tasks: dict[int, ModelTask] = {}
@@ -97,7 +97,7 @@ class QueueModel:
     def copy(self) -> "QueueModel":
         """Return a copy of the queue, to restore when a transaction is rolled back."""
         other = copy(self)
-        other.letters = None if self.letters is None else self.letters.copy()
+        other.dead_queue = None if self.dead_queue is None else self.dead_queue.copy()
         other.settings = copy(self.settings)
         other.tasks = {id: copy(task) for id, task in self.tasks.items()}
         other.copies = list(self.copies)
@@ -259,9 +259,9 @@ class QueueModel:
         now = self.clock.now
         task.state, task.reason, task.error, task.finished, task.wakes = "dead", reason, error, now, None
         task.place = LAST
-        if self.settings.dead_letter_to is not None and self.letters is not None:
+        if self.settings.dead_letter_to is not None and self.dead_queue is not None:
             wish = Wish(task.wish.payload, priority=task.wish.priority, headers=task.wish.headers)
-            self.letters.copies.append(ModelTask(0, wish, now, now, None, "ready", None))
+            self.dead_queue.copies.append(ModelTask(0, wish, now, now, None, "ready", None))
 
     def release(self, task: ModelTask) -> None:
         """Return a held task as if it had not been claimed."""
@@ -322,10 +322,10 @@ class QueueModel:
     def take_over(self, places: dict[int, tuple[Any, int]]) -> None:
         """Take over the state of the database, which has *places* (payload, and moment for the order) by id."""
         for id in sorted(places.keys() - self.tasks.keys()):
-            letter = next(letter for letter in self.copies if letter.wish.payload == places[id][0])
-            self.copies.remove(letter)
-            letter.id = id
-            self.tasks[id] = letter
+            task = next(task for task in self.copies if task.wish.payload == places[id][0])
+            self.copies.remove(task)
+            task.id = id
+            self.tasks[id] = task
             self._used.add(id)
         keep, now = self.settings.keep_done, self.clock.now
         for task in self.in_state("done"):

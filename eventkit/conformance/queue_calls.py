@@ -183,7 +183,7 @@ class ComparedQueue(RuleBasedStateMachine):
         self.ground = ground
         ground.runs += 1
         self.keeps_history = ground.runs % 2 == 0
-        self.names = (f"model {ground.runs}", f"letters {ground.runs}")
+        self.names = (f"model {ground.runs}", f"dead {ground.runs}")
         self.payloads = 0
         self.held: list[tuple[Task[Any], int]] = []
         """Every claim ever made, rolled back or not, with the model's number for it."""
@@ -199,12 +199,12 @@ class ComparedQueue(RuleBasedStateMachine):
         self.queue.configure(retry=Exponential(base=TICK, jitter=0))
         if self.keeps_history:
             self.queue.configure(history=True)
-            self.letters.configure(history=True)
+            self.dead_queue.configure(history=True)
         self.model.configure({"retry": 1})
 
     def attach(self) -> None:
         """Make handles of the current kit."""
-        self.queue, self.letters = (self.ground.kit.queue(name) for name in self.names)
+        self.queue, self.dead_queue = (self.ground.kit.queue(name) for name in self.names)
 
     def teardown(self) -> None:
         """Empty the queues, so that the next run does not carry them along."""
@@ -214,8 +214,8 @@ class ComparedQueue(RuleBasedStateMachine):
     @invariant()
     def same_tasks(self) -> None:
         """Check that every task equals its model."""
-        assert self.model.letters is not None
-        for queue, model in ((self.queue, self.model), (self.letters, self.model.letters)):
+        assert self.model.dead_queue is not None
+        for queue, model in ((self.queue, self.model), (self.dead_queue, self.model.dead_queue)):
             infos = queue.tasks(limit=1000)
             model.take_over({info.id: (info.payload, info.finished_ms or info.run_ms) for info in infos})
             assert not model.copies, "a dead task was not copied"
@@ -228,12 +228,12 @@ class ComparedQueue(RuleBasedStateMachine):
 
     def compare_histories(self) -> None:
         """Check that the history agrees with the model; a task that the model lacks is done or gone."""
-        assert self.model.letters is not None
+        assert self.model.dead_queue is not None
         events = self.ground.kit.stream(HISTORY).read(self.read)
         self.replay.follow(events)
         self.read = events[-1].offset if events else self.read
         recorded = {id: one for id, one in self.replay.tasks.items() if one[0] not in ("done", "gone")}
-        tasks = [*self.model.tasks.values(), *self.model.letters.tasks.values()]
+        tasks = [*self.model.tasks.values(), *self.model.dead_queue.tasks.values()]
         assert recorded == {
             task.id: (_RECORDED.get(task.state, task.state), task.attempt) for task in tasks if task.state != "done"
         }

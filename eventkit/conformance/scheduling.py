@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 import eventkit
-from eventkit import Schedule
 from eventkit.operations.schedule import Tick
+from eventkit.values import Schedule
 
 from .streaming import go, kit_on, wait_for_go
 from .threads import PATIENCE, eventually, in_thread

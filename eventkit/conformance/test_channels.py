@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import Closed, EventKit, Notification, Undecodable
+from eventkit import Closed, EventKit, Notification
+from eventkit.codec import Undecodable
 from eventkit.testing import advance
 
 from .clauses import proves, requires

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit import EventKit, Task, TaskQueue, Undecodable
+from eventkit import EventKit, Task, TaskQueue
+from eventkit.codec import Undecodable
 from eventkit.testing import advance
 
 from .clauses import proves

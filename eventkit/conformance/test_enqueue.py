@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from eventkit import Enqueued, EventKit, NewEvent, NewTask, QueueFull
+from eventkit import EventKit, NewEvent, NewTask, QueueFull
 from eventkit.testing import advance
+from eventkit.values import Enqueued
 
 from .clauses import both_flavours, proves
 from .threads import SOON, asleep, database_ms, rolled_back

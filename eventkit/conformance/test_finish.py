@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit import EventKit, Fixed, Permanent, Retry, Snooze, Task, TaskInfo, TaskQueue
+from eventkit import EventKit, Fixed, Permanent, Retry, Snooze, Task, TaskQueue
 from eventkit.testing import advance
+from eventkit.values import TaskInfo
 
 from .clauses import proves
 from .threads import asleep, database_ms, rolled_back

@@ -11,19 +11,29 @@ import pytest
 
 import eventkit
 from eventkit import EventKit, LockHeld, NewTask, Snooze
+from eventkit.protocols import (
+    AsyncEventStream,
+    AsyncInbox,
+    AsyncLock,
+    AsyncNotificationChannel,
+    AsyncOutbox,
+    AsyncResults,
+    AsyncSchedules,
+    AsyncTaskQueue,
+)
 
 from .clauses import proves
 
 _HANDLES: dict[str, type[Any]] = {
     "": eventkit.AsyncEventKit,
-    "stream": eventkit.AsyncEventStream,
-    "queue": eventkit.AsyncTaskQueue,
-    "channel": eventkit.AsyncNotificationChannel,
-    "outbox": eventkit.AsyncOutbox,
-    "inbox": eventkit.AsyncInbox,
-    "lock": eventkit.AsyncLock,
-    "schedules": eventkit.AsyncSchedules,
-    "results": eventkit.AsyncResults,
+    "stream": AsyncEventStream,
+    "queue": AsyncTaskQueue,
+    "channel": AsyncNotificationChannel,
+    "outbox": AsyncOutbox,
+    "inbox": AsyncInbox,
+    "lock": AsyncLock,
+    "schedules": AsyncSchedules,
+    "results": AsyncResults,
 }
 _LOOPS = {".run_scheduler", ".run_maintenance", "outbox.run", "outbox.stop"}
 """The loops, whose own tests run in both flavours."""

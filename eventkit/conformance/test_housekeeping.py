@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventkit import Closed, EventKit, Maintained, NewTask
+from eventkit import Closed, EventKit, NewTask
 from eventkit.testing import advance
+from eventkit.values import Maintained
 
 from .clauses import proves
 from .processes import PATIENCE, background

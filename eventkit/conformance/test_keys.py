@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import DeadTasks, Enqueued, EventKit, NewTask, QueueSettings, TaskQueue
+from eventkit import EventKit, NewTask, TaskQueue
 from eventkit.testing import advance
+from eventkit.values import DeadTasks, Enqueued, QueueSettings
 
 from .clauses import proves
 from .processes import spawn

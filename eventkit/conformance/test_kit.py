@@ -13,6 +13,7 @@ import pytest
 
 import eventkit
 from eventkit import EventKit, protocols
+from eventkit.errors import UnknownBackend
 
 from .clauses import proves
 from .processes import PATIENCE, Elsewhere, another_process, background, spawn  # noqa: F401  # a fixture
@@ -185,7 +186,7 @@ def test_an_unknown_scheme_lists_the_known_ones(connect: Callable[..., Any], url
     """A URL that no installed backend serves is `UnknownBackend`, which lists the known schemes."""
     scheme = url.partition(":")[0]
     for unknown in ("nosuchdb:///x", "shop.db", ""):
-        with pytest.raises(eventkit.UnknownBackend, match=f"(?s)installed are:.*{scheme.replace('+', '.')}"):
+        with pytest.raises(UnknownBackend, match=f"(?s)installed are:.*{scheme.replace('+', '.')}"):
             connect(unknown)
     with pytest.raises(TypeError):
         connect(Path("shop.db"))
@@ -202,7 +203,7 @@ def test_a_missing_driver_names_what_to_install(
     (package / "entry_points.txt").write_text("[eventkit.backends]\nlacking = lacking_backend\n")
     (tmp_path / "lacking_backend.py").write_text("import a_driver_nobody_has\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(eventkit.UnknownBackend, match=r"a_driver_nobody_has.*pip install 'eventkit-db\[lacking\]'"):
+    with pytest.raises(UnknownBackend, match=r"a_driver_nobody_has.*pip install 'eventkit-db\[lacking\]'"):
         connect("lacking:///x")
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import Delays, EventKit, Exponential, Fixed, Linear, NewTask, Task, TaskQueue
+from eventkit import EventKit, Exponential, Fixed, Linear, NewTask, Task, TaskQueue
+from eventkit.retry import Delays
 from eventkit.testing import advance
 
 from .clauses import proves

@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventkit import Consumer, EventKit, HeldLock, NewTask, Overview, QueueStats, ScheduleStats, StreamStats, TaskQueue
+from eventkit import EventKit, NewTask, TaskQueue
 from eventkit.testing import advance
+from eventkit.values import Consumer, HeldLock, Overview, QueueStats, ScheduleStats, StreamStats
 
 from .clauses import proves, requires
 from .threads import database_ms, rolled_back

@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-import eventkit
 from eventkit import EventKit, NewEvent, NewTask
+from eventkit.codec import Undecodable
 
 from .clauses import both_flavours, proves
 from .urls import with_options
@@ -283,11 +283,11 @@ def test_a_payload_that_does_not_decode_stops_no_loop(kit: EventKit, type: Any, 
         assert next(events).payload == value
     for payloads in (heard, seen):
         assert payloads[0] == payloads[2] == value
-        assert isinstance(payloads[1], eventkit.Undecodable)
+        assert isinstance(payloads[1], Undecodable)
         assert json.loads(payloads[1].text) == bad
         assert payloads[1].error
     assert kit.stream("t").offset("consumer") == 3
-    assert isinstance(kit.stream("t", type=type).read()[1].payload, eventkit.Undecodable)
+    assert isinstance(kit.stream("t", type=type).read()[1].payload, Undecodable)
 
     queue = kit.queue("q", type=type)
     with queue.work("w", batch=3) as tasks:

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from eventkit import Consumer, EventKit
+from eventkit import EventKit
 from eventkit.testing import advance
+from eventkit.values import Consumer
 
 from .clauses import both_flavours, proves
 from .threads import rolled_back

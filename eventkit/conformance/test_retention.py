@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 import eventkit
-from eventkit import ChannelSettings, EventKit, InboxSettings, Maintained, QueueSettings, StreamSettings, Truncated
+from eventkit import EventKit, Truncated
 from eventkit.testing import advance
+from eventkit.values import ChannelSettings, Enqueued, InboxSettings, Maintained, QueueSettings, StreamSettings
 
 from .clauses import both_flavours, proves
 from .processes import spawn
@@ -179,7 +180,7 @@ def test_dead_tasks_are_kept_for_as_long_as_the_queue_says(kit: EventKit) -> Non
     assert [task.payload for task in jobs.dead()] == [2]
     assert jobs.stats().dead == 1
     assert len(kit.queue("others").dead()) == 2
-    assert jobs.enqueue("again", key="first") == eventkit.Enqueued(first["jobs"], False)
+    assert jobs.enqueue("again", key="first") == Enqueued(first["jobs"], False)
     jobs.configure(keep_dead=None)
     advance(kit, DAY)
     assert kit.maintain().dead == 0

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventkit import EventKit, Schedule
+from eventkit import EventKit
 from eventkit.testing import advance
+from eventkit.values import Schedule
 
 from .clauses import proves
 from .processes import spawn

@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 import msgspec
 import pytest
 
-from eventkit import Event, EventKit, NewEvent, Undecodable
+from eventkit import Event, EventKit, NewEvent
+from eventkit.codec import Undecodable
 from eventkit.testing import advance
 
 from .clauses import both_flavours, proves

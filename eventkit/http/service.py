@@ -238,9 +238,7 @@ class Watch:
         overview, workers = await self._execute(ReadOverview()), await self._execute(ListWorkers())
         self._counted, deaths = await self._execute(CountDeaths(self._counted, _SETTLING))
         alive = [worker for worker in workers if worker.alive]
-        lags = {
-            name: max((one.lag for one in stream.consumers), default=0) for name, stream in overview.streams.items()
-        }
+        lags = {name: max((one.lag for one in found.consumers), default=0) for name, found in overview.streams.items()}
         totals = {state: sum(getattr(queue, state) for queue in overview.queues.values()) for state in STATES}
         totals["lag"] = max(lags.values(), default=0)
         totals["busy"] = sum(worker.running or 0 for worker in alive)

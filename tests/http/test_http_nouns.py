@@ -67,7 +67,7 @@ def test_a_webhook_is_a_task_that_calls(served: Served) -> None:
     assert served("DELETE", f"/webhooks/{webhook['id']}").status_code == 204
     assert served("GET", f"/webhooks/{webhook['id']}").status_code == 404
     [task] = served.ask(served.kit.queue("default").claim("w"))
-    assert served("DELETE", f"/webhooks/{other['id']}").json()["code"] == "webhook_leased"
+    assert served("DELETE", f"/webhooks/{other['id']}").json()["code"] == "webhook_running"
     served.ask(served.kit.queue("default").fail(task, "broken"))
     assert served("GET", f"/webhooks/{other['id']}").json()["error"] == "broken"
     assert served("POST", f"/webhooks/{other['id']}/retry").json()["status"] == "ready"

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import uvicorn
 from services import Started
+from starlette.responses import Response
 from uvicorn.server import ServerState
 
 import eventkit
@@ -96,7 +97,7 @@ def test_other_bytes_are_not_limited_as_headers() -> None:
     """A head may come in one read with more than 64 KiB of its body, and a value after 64 KiB of spaces."""
 
     async def refused() -> bool:
-        config = uvicorn.Config(Mock())
+        config = uvicorn.Config(Response(), log_config=None)
         config.load()
         protocol = type("Bounded", (_Bounded,), {"max_receive": 9.0})(config, ServerState(), {})
         protocol.connection_made(Mock(get_extra_info=lambda name: None))

@@ -15,7 +15,7 @@ CALLS: list[tuple[str, str, Any, int, Any]] = [
 
 
 def test_each_spelling_is_that_of_a_route(served: Served) -> None:
-    """It does what our route does, and only the document tells that it is deprecated."""
+    """It does what our route does; the document marks it as deprecated, and the page of it leaves it out."""
     assert [(method, "/queues/{queue:str}/messages") for method, *_ in CALLS] == list(SPELLINGS)
     served("POST", "/queues", json={"name": "mails", "max_attempts": 5})
     for method, query, body, status, expected in CALLS:

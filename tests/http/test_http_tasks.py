@@ -99,7 +99,7 @@ def test_reading_tasks_claims_none(served: Served, queue: str) -> None:
     assert (seen["id"], seen["state"], seen["payload"]) == (id, "ready", "look")
     assert served("GET", f"{queue}/tasks/{id}").json() == seen
     [task] = served("POST", f"{queue}/poll").json()
-    assert served("DELETE", f"{queue}/tasks/{id}").json()["code"] == "task_leased"
+    assert served("DELETE", f"{queue}/tasks/{id}").json()["code"] == "task_running"
     assert served("DELETE", f"{queue}/tasks/{id}?running=true").status_code == 204
     assert served("POST", f"{queue}/ack", json=held(task)).json()[0]["done"] is False
 

@@ -6,20 +6,15 @@ from typing import Any, assert_type
 from payloads import Alert, Email, Order, send
 
 import eventkit
-from eventkit import (
-    AsyncEventKit,
+from eventkit import AsyncEventKit, EventKit, EventStream, Inbox, Notification, NotificationChannel, Outbox, TaskQueue
+from eventkit.protocols import (
     AsyncEventStream,
     AsyncNotificationChannel,
+    AsyncSubscription,
     AsyncTaskQueue,
-    EventKit,
-    EventStream,
-    Inbox,
-    Notification,
-    NotificationChannel,
-    Outbox,
-    TaskQueue,
+    Backend,
+    Subscription,
 )
-from eventkit.protocols import AsyncSubscription, Backend, Subscription
 
 
 def kits(url: str) -> None:

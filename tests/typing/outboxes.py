@@ -5,17 +5,9 @@ from typing import assert_type
 
 from payloads import Email, send, send_later
 
-from eventkit import (
-    AsyncEventKit,
-    AsyncInbox,
-    AsyncOutbox,
-    AsyncTaskQueue,
-    EventKit,
-    InboxSettings,
-    OutboxStats,
-    TaskInfo,
-    TaskQueue,
-)
+from eventkit import AsyncEventKit, EventKit, TaskQueue
+from eventkit.protocols import AsyncInbox, AsyncOutbox, AsyncTaskQueue
+from eventkit.values import InboxSettings, OutboxStats, TaskInfo
 
 
 def outboxes(kit: EventKit) -> None:

@@ -6,8 +6,9 @@ from typing import assert_type
 from payloads import Email
 
 import eventkit
-from eventkit import AsyncTaskQueue, Enqueued, NewTask, QueueSettings, QueueStats, Task, TaskInfo, TaskQueue
-from eventkit.values import TaskState
+from eventkit import NewTask, Task, TaskQueue
+from eventkit.protocols import AsyncTaskQueue
+from eventkit.values import DeadTasks, Enqueued, QueueSettings, QueueStats, TaskInfo, TaskState
 
 
 def queues(emails: TaskQueue[Email]) -> None:
@@ -39,7 +40,7 @@ def queues(emails: TaskQueue[Email]) -> None:
     assert_type(emails.tasks()[0].state, TaskState)
     assert_type(emails.peek(), list[TaskInfo[Email]])
     assert_type(emails.dead(), list[TaskInfo[Email]])
-    assert_type(emails.dead_by_error(), list[eventkit.DeadTasks])
+    assert_type(emails.dead_by_error(), list[DeadTasks])
     assert_type(emails.drop(force=True), bool)
     assert_type(emails.stats(), QueueStats)
     assert_type(emails.stats().oldest_ready_age, float | None)
@@ -84,7 +85,7 @@ async def async_queues(emails: AsyncTaskQueue[Email]) -> None:
     assert_type(await emails.tasks("dead"), list[TaskInfo[Email]])
     assert_type(await emails.peek(), list[TaskInfo[Email]])
     assert_type(await emails.dead(), list[TaskInfo[Email]])
-    assert_type(await emails.dead_by_error(), list[eventkit.DeadTasks])
+    assert_type(await emails.dead_by_error(), list[DeadTasks])
     assert_type(await emails.drop(force=True), bool)
     assert_type(await emails.stats(), QueueStats)
     assert_type(await emails.size(), int)

@@ -6,19 +6,9 @@ from typing import assert_type
 
 from payloads import Alert, Order
 
-from eventkit import (
-    AsyncEventStream,
-    AsyncNotificationChannel,
-    ChannelSettings,
-    Consumer,
-    Event,
-    EventStream,
-    NewEvent,
-    Notification,
-    NotificationChannel,
-    StreamSettings,
-)
-from eventkit.protocols import AsyncSubscription, Subscription
+from eventkit import Event, EventStream, NewEvent, Notification, NotificationChannel
+from eventkit.protocols import AsyncEventStream, AsyncNotificationChannel, AsyncSubscription, Subscription
+from eventkit.values import ChannelSettings, Consumer, StreamSettings
 
 
 def streams(orders: EventStream[Order]) -> None:

@@ -8,22 +8,10 @@ from payloads import Alert, Email, Order
 from sqlalchemy.orm import Session
 
 import eventkit
-from eventkit import (
-    AsyncEventKit,
-    AsyncTaskContext,
-    AsyncTaskHandle,
-    Event,
-    EventKit,
-    NewTask,
-    Notification,
-    Progress,
-    Task,
-    TaskContext,
-    TaskHandle,
-    TaskInfo,
-)
+from eventkit import AsyncEventKit, Event, EventKit, NewTask, Notification, Progress, Task, TaskContext, TaskHandle
+from eventkit.app import AsyncTaskContext, AsyncTaskHandle
 from eventkit.testing import Ran, assert_enqueued, assert_published, drain, drain_async
-from eventkit.values import TaskState
+from eventkit.values import TaskInfo, TaskState
 
 app = eventkit.App("sqlite:///shop.db")
 async_app = eventkit.AsyncApp("sqlite:///shop.db")

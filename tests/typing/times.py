@@ -6,24 +6,9 @@ from typing import Any, assert_type
 from payloads import Email
 
 import eventkit
-from eventkit import (
-    AsyncEventKit,
-    AsyncLock,
-    AsyncResults,
-    AsyncSchedules,
-    EventKit,
-    Fire,
-    LimitInfo,
-    Lock,
-    Maintained,
-    Overview,
-    Results,
-    Schedule,
-    Schedules,
-    Task,
-    TaskQueue,
-    WorkerInfo,
-)
+from eventkit import AsyncEventKit, EventKit, Lock, Results, Schedules, Task, TaskQueue
+from eventkit.protocols import AsyncLock, AsyncResults, AsyncSchedules
+from eventkit.values import Fire, LimitInfo, Maintained, Overview, Schedule, WorkerInfo
 
 
 def schedules(kit: EventKit, moment: datetime) -> None:
