@@ -17,10 +17,10 @@ import msgspec
 import pytest
 
 from eventkit.operations import Operation, Probe, Procedure, Read, ReadStep, Step
-from eventkit.operations.queue import StoredSettings
 from eventkit.operations.schedule import Settings
 from eventkit.operations.tables import ALL_TABLES, Fetching
 from eventkit.statements import in_files, load, operation_classes
+from eventkit.values import QueueSettings
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
@@ -121,7 +121,7 @@ def steps() -> Iterator[tuple[str, set[str]]]:
         yield from ((step.heading, set(step.parameters)) for step in made if step.heading in table.headings)
 
 
-SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": StoredSettings}
+SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": QueueSettings}
 """The settings whose fields are parameters of a step."""
 
 CHANGING = (

@@ -6,7 +6,6 @@ death.
 
 from __future__ import annotations
 
-import threading
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -15,22 +14,8 @@ import msgspec
 from ..checks import as_datetime
 from ..errors import TaskFailed
 from ..values import InboxSettings, OutboxStats, WorkerInfo, seconds
-from . import (
-    Operation,
-    Plan,
-    Probe,
-    Read,
-    Readiness,
-    Rows,
-    count,
-    first_or_none,
-    flag,
-    nothing,
-    one,
-    step,
-    until_free,
-)
-from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, TasksAhead, through_the_gate
+from . import Operation, Plan, Probe, Read, Rows, count, first_or_none, flag, nothing, one, step, until_free
+from .claim import Ack, AckMany, Claim, Ended, Finish, Sweep, through_the_gate
 from .finish import Held, unblock
 
 
@@ -255,19 +240,6 @@ class AckInOrder(Operation[bool], frozen=True):
         if done:
             yield from unblock(self.queue, [self.key])
         return done
-
-
-class TasksOrStop(Probe, frozen=True):
-    """`TasksAhead` for a worker that may be stopped, and then has to check as well."""
-
-    subject = "task:{0.queue}"
-    queue: str
-    stopped: threading.Event
-
-    def plan(self) -> Plan[Readiness]:
-        """Return the queue's readiness, or ready after a stop."""
-        rows = yield TasksAhead(self.queue)
-        return Readiness(True) if self.stopped.is_set() else TasksAhead(self.queue).decode(rows)
 
 
 class ReadOutbox(Read[OutboxStats], frozen=True):
