@@ -134,14 +134,14 @@ def test_a_claimed_task_whose_lease_has_lapsed_is_not_begun(
     kit: EventKit, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lease counts from the claim, however late its answer arrives: once it lapses, another worker has the task."""
-    claim = Intake._claim_in_turn
+    claim = Intake._claim_in_order
 
     async def answered_late(self: Intake) -> list[Task[Any]]:
         tasks = await claim(self)
         await asyncio.sleep(0.5 if tasks else 0)
         return tasks
 
-    monkeypatch.setattr(Intake, "_claim_in_turn", answered_late)
+    monkeypatch.setattr(Intake, "_claim_in_order", answered_late)
     app, runs = App(url), list[int]()
     let_go = threading.Event()
 
