@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
+from typing import IO, Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+import eventkit
+
+from ..new_file import new_file
 from . import settings
 from .output import Failed, Refused, Result, answer, encoded, listing, note, progress, rate, until_interrupted
 from .settings import Json, OlderThan, Stream, argument, command, flag, group, option, period
-
-if TYPE_CHECKING:
-    from eventkit.archive import Archived
 
 Payload = Annotated[str | None, argument("PAYLOAD", "JSON, for example '{\"id\": 42}'.")]
 File = Annotated[str | None, option("FILE", "A file with one JSON payload per line; - for stdin.", "--file", "-f")]
@@ -123,7 +123,6 @@ def export(address: str, file: Annotated[str, argument("FILE", "A new file, or -
 
     eventkit import reads it into any supported database. No process may write to the database meanwhile.
     """
-    from eventkit.new_file import new_file
     from eventkit.transfer import read
 
     rows = 0
@@ -181,8 +180,6 @@ def copy(
     Both are compared at the end. No process may write to either meanwhile. Run it again to resume
     after an interruption.
     """
-    import eventkit
-
     with progress("copying", "rows") as advance:
         return _counts(eventkit.copy(source, target, progress=lambda _table, rows: advance(rows)))
 
@@ -234,7 +231,7 @@ def archive(
                 checked.append(archives.check(address, stream, progress=advance))
         return listing(checked, ("stream", "files", "events", "covered", "location"), "nothing")
 
-    def once() -> "Iterator[Archived]":
+    def once() -> Iterator[Any]:
         for stream in named:
             with progress(f"archiving {stream}", "events") as advance:
                 yield archives.archive(
