@@ -277,11 +277,15 @@ def _write(
     events = files = 0
     read = lease.connection.execute(ReadPosition(lease.stream, lease.covered))
     _, total = lease.connection.execute(FindEnd(lease.stream, lease.covered, head, _MOST))
+
+    def fetched(after: int, limit: int) -> Any:
+        return fetch(FetchEvents(lease.stream, after, head, [], None, None, limit), FetchEvents.columns)
+
     while lease.covered < head:
         days, last, rows, size = Days(lease.store, lease.stream, lease.epoch), head, 0, 0
         try:
             with lease.store.explained("cannot be written"):
-                for reached, found in _pages(fetch, lease.stream, lease.covered, head):
+                for reached, found in pages(fetched, lease.covered, head, "offset"):
                     last, table = reached, _events(found, lease.stream)
                     read = _after(read, found, table)
                     days.write(table)
@@ -292,7 +296,9 @@ def _write(
                         break
                 new = days.finish()
             if not skip:
-                _check_loss(fetch, lease.stream, lease.covered, last)
+                [pruned_to] = fetch(FetchStanding(lease.stream), FetchStanding.columns)["pruned_to"].to_pylist()
+                if pruned_to > lease.covered:
+                    raise Truncated(lease.stream, lease.covered + 1, min(pruned_to, last))
         except BaseException:
             days.discard()
             raise
@@ -302,15 +308,6 @@ def _write(
     return events, files
 
 
-def _pages(fetch: Fetch, stream: str, after: int, head: int) -> Iterator[tuple[int, Any]]:
-    """Yield tables of the database, each with the offset up to which it is complete."""
-
-    def read(after: int, limit: int) -> Any:
-        return fetch(FetchEvents(stream, after, head, [], None, None, limit), FetchEvents.columns)
-
-    return pages(read, after, head, "offset")
-
-
 def _after(read: Position, found: Any, events: Any) -> Position:
     """Return the position after the last event of a table, if it has any."""
     if not events.num_rows:
@@ -318,12 +315,6 @@ def _after(read: Position, found: Any, events: Any) -> Position:
     [row] = found.slice(found.num_rows - 1).to_pylist()
     created = compute.cast(events["created_at"][-1], pa.int64()).as_py() // 1000
     return read.after(row["offset"], row["key"], row["payload"], row["headers"], created)
-
-
-def _check_loss(fetch: Fetch, stream: str, after: int, last: int) -> None:
-    pruned_to = fetch(FetchStanding(stream), FetchStanding.columns)["pruned_to"][0].as_py()
-    if pruned_to > after:
-        raise Truncated(stream, after + 1, min(pruned_to, last))
 
 
 def _extent(connection: Connection, stream: str) -> Extent:

@@ -116,11 +116,9 @@ class Claim(msgspec.Struct):
 
 def claim_in(store: Store, stream: str) -> Claim | None:
     """Return the lease recorded in the folder of a stream; None if there is none."""
-    found = store.read(_claim_path(stream))
-    try:
-        return None if found is None else msgspec.json.decode(found, type=Claim)
-    except msgspec.DecodeError:
-        return None
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(store.read(_claim_path(stream)) or b"", type=Claim)
+    return None
 
 
 def _claim_path(stream: str) -> str:
@@ -140,8 +138,10 @@ class ArchiveLease:
         chosen = format or (archive.format if archive is not None else "parquet")
         self._listing = None if chosen == "parquet" else Listing(self.store, stream, chosen)
         with self.store.explained("cannot be written"):
-            if archive is None:
-                self._try()
+            if archive is None:  # The location cannot be changed after the first lease.
+                tried = f"{topic_folder(stream)}/_tried"
+                self.store.write(tried, b"")
+                self.store.remove(tried)
             self.epoch, self.covered = connection.execute(OpenArchive(stream, self.store.location, format))
             self._claim()
             self._sweep()
@@ -177,12 +177,6 @@ class ArchiveLease:
     def _list(self) -> None:
         if self._listing is not None:
             self._listing.follow(self.files)
-
-    def _try(self) -> None:
-        """Write a file there once, because the location cannot be changed after the first lease."""
-        path = f"{topic_folder(self.stream)}/_tried"
-        self.store.write(path, b"")
-        self.store.remove(path)
 
     def _claim(self) -> None:
         ours = Claim(self.connection.execute(ReadIdentity()), self.epoch)
