@@ -1,6 +1,6 @@
 """Archiving: events to Parquet, small files to large ones, and the check of an archive against its files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from difflib import get_close_matches
 from itertools import groupby
@@ -21,7 +21,7 @@ from ..operations.tables import Extent, FetchEvents, FetchStanding, FindEnd, Lis
 from ..protocols import Connection
 from ..rollup import Report, reported
 from ..values import ArchiveFormat, OnTruncated
-from .files import SCHEMA, Store, check_file, date_of, new_path, tables
+from .files import SCHEMA, Progress, Store, check_file, date_of, new_path, tables
 from .lease import ArchiveLease
 
 _GROUP_ROWS = 131_072
@@ -209,9 +209,6 @@ _PRUNED = 10_000
 """The maximum number of events deleted in one transaction."""
 
 _MOST = 100_000_000
-
-Progress = Callable[[int, int], object]
-"""Called with the number of archived events, and the total."""
 
 
 class Archived(NamedTuple):

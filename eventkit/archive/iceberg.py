@@ -1,8 +1,7 @@
 """The metadata of a table of Apache Iceberg, in the folder of its stream; no catalog is needed.
 
-Its layout is that of catalogs that are folders: ``metadata/v7.metadata.json`` is a version of the table, and
-``metadata/version-hint.text`` names the newest, so readers need only the folder.  A version exists once its file has
-its name; if its writer died before it wrote the hint, the next writer does.
+``metadata/v7.metadata.json`` is a version of the table, which exists once the file has its name, and
+``metadata/version-hint.text`` names the newest; if a writer died before it wrote the hint, the next one does.
 """
 
 import posixpath

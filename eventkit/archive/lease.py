@@ -144,7 +144,11 @@ class ArchiveLease:
                 self.store.remove(tried)
             self.epoch, self.covered = connection.execute(OpenArchive(stream, self.store.location, format))
             self._claim()
-            self._sweep()
+            # Unfinished files of earlier leases are deleted.
+            found = self.store.list(topic_folder(stream))
+            if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
+                for path in left.difference(connection.execute(ListPaths(stream))):
+                    self.store.remove(path)
         self._list()
 
     def files(self) -> list[ArchiveFile]:
@@ -193,13 +197,6 @@ class ArchiveLease:
                 f"run eventkit adopt --archive {self.stream}"
             )
         self.store.write(_claim_path(self.stream), msgspec.json.encode(ours))
-
-    def _sweep(self) -> None:
-        """Delete unfinished files of earlier leases."""
-        found = self.store.list(topic_folder(self.stream))
-        if left := {path for path in found if (epoch_of(path) or self.epoch) < self.epoch}:
-            for path in left.difference(self.connection.execute(ListPaths(self.stream))):
-                self.store.remove(path)
 
     def _ended(self, files: list[ArchiveFile]) -> EventkitError:
         """Return the error for *files* that were not added, and never will be."""

@@ -112,33 +112,27 @@ def check(
     if declared:
         text += f"; {app} has {len(found['tasks'])} tasks in the queues {', '.join(found['queues'])}"
     if live:
-        found["wake_ms"] = _wake(address)
+        with opened(address) as kit:
+            channel = kit.channel("eventkit:check")
+            [took] = wakes(channel, 1)
+            channel.prune(keep_count=0)
+        if took > 2:
+            raise Failed(
+                f"a notification took {took:.1f} s: notifications do not arrive, and listeners fall back to polling; "
+                "behind a pooler, add ?pooler=transaction and ?listen_url= to the URL"
+            )
+        found["wake_ms"] = _ms(took)
         text += f"; it has the tables, and a notification took {found['wake_ms']} ms"
     return answer(text, found)
 
 
 def _shown(url: str) -> str:
-    """Return *url* without its password."""
     from eventkit_migrations import database
 
     try:
         return database.shown(url)
     except UnknownBackend:  # A third-party backend may have other URLs.
         return f"{url.partition('://')[0]}://…"
-
-
-def _wake(address: str) -> float:
-    """Return the milliseconds from a commit to the listener."""
-    with opened(address) as kit:
-        channel = kit.channel("eventkit:check")
-        [took] = wakes(channel, 1)
-        channel.prune(keep_count=0)
-    if took > 2:
-        raise Failed(
-            f"a notification took {took:.1f} s: notifications do not arrive, and listeners fall back to polling; "
-            "behind a pooler, add ?pooler=transaction and ?listen_url= to the URL"
-        )
-    return _ms(took)
 
 
 def wakes(channel: Any, number: int) -> list[float]:

@@ -60,7 +60,11 @@ def one_or_lines(
                 if values:
                     send_many(values)
             except (ValueError, TypeError):
-                _one_by_one(values, batch, send_many)
+                for value, (number, _) in zip(values, batch, strict=False):
+                    try:
+                        send_many([value])
+                    except (ValueError, TypeError) as problem:
+                        raise Failed(_line_error(number, f"is refused ({problem})")) from None
             sent += len(values)
             read += sum(len(line) for _, line in batch)
             advance(read, total, sent)
@@ -80,15 +84,6 @@ def _batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:
             yield batch
             batch, size = [], 0
     yield batch
-
-
-def _one_by_one(values: list[Any], batch: list[tuple[int, bytes]], send_many: Callable[[list[Any]], object]) -> None:
-    """Send the values one by one, up to the line that is refused."""
-    for value, (number, _) in zip(values, batch, strict=False):
-        try:
-            send_many([value])
-        except (ValueError, TypeError) as error:
-            raise Failed(_line_error(number, f"is refused ({error})")) from None
 
 
 def _line_error(number: int, reason: str) -> str:
@@ -185,8 +180,7 @@ def copy(
 
 
 def _counts(counts: dict[str, int]) -> Result:
-    rows = [{"table": table, "rows": number} for table, number in counts.items()]
-    return listing(rows, ("table", "rows"), "nothing")
+    return listing([{"table": table, "rows": number} for table, number in counts.items()], ("table", "rows"), "nothing")
 
 
 _Table = Literal["parquet", "delta", "iceberg"]

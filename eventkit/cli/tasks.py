@@ -343,11 +343,9 @@ def list_dead(
         columns = ("queue", "number", "reason", "summary", "last_at", "last_id")
         return listing(groups, columns, "there are no dead tasks")
     if queue:
-        found = [
-            {**plain(task), "died_at": task.died_at, "summary": _summary(task.error)}
-            for task in kit.queue(queue).dead(limit)
-        ]
-        return listing(found, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks")
+        found = kit.queue(queue).dead(limit)
+        rows = [{**plain(task), "died_at": task.died_at, "summary": _summary(task.error)} for task in found]
+        return listing(rows, ("id", "reason", "attempt", "died_at", "summary"), f"queue {queue} has no dead tasks")
     counts = [{"queue": name, "dead": kit.queue(name).stats().dead} for name in names]
     return listing(counts, ("queue", "dead"), "there are no dead tasks")
 
