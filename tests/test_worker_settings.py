@@ -7,7 +7,7 @@ import pytest
 
 from eventkit import App
 from eventkit.conformance import proves
-from eventkit.worker.lifecycle import settings_of
+from eventkit.worker.lifecycle import Shared, settings_of
 
 WRONG: dict[str, Any] = {
     "concurrency": 0,
@@ -61,8 +61,14 @@ def test_unknown_settings_are_refused() -> None:
 
 @proves("J7")
 def test_what_is_right_is_taken() -> None:
-    settings = settings_of({"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None})
-    assert settings.lease_ms == 60_000
-    assert settings.weights(["c"]) == {"a": 1, "b": 2}
-    assert settings_of({}).weights(["c"]) == {"c": 1}
-    assert settings.children >= 1
+    app = App("nonsense://")
+    app.task(queue="c")(nothing)
+    given = {"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None}
+    shared = Shared(app, settings_of(given), lambda: None)
+    assert shared.lease_ms == 60_000
+    assert shared.weights == {"a": 1, "b": 2}
+    assert Shared(app, settings_of({}), lambda: None).weights == {"c": 1}
+    assert shared.processes.free >= 1
+
+
+def nothing() -> None: ...
