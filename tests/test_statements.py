@@ -20,7 +20,7 @@ from eventkit.operations import Operation, Probe, Procedure, Read, ReadStep, Ste
 from eventkit.operations.queue import StoredSettings
 from eventkit.operations.schedule import Settings
 from eventkit.operations.tables import ALL_TABLES, Fetching
-from eventkit.statements import in_files, load, operation_classes
+from eventkit.statements import COMMON, in_files, load, operation_classes
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
@@ -92,7 +92,7 @@ def has_statement(operation: type[Operation[Any]]) -> bool:
 def statements(backend: str, *kinds: str) -> dict[str, str]:
     """Return the unprocessed text under each heading of the backend's files, or under those of some kinds."""
     found: dict[str, str] = {}
-    for kind, name, text in in_files(backend):
+    for kind, name, text in in_files(backend, *([COMMON] if backend in BACKENDS else [])):
         assert name not in found, f"{name} has two statements"
         if kind in kinds or not kinds:
             found[name] = text

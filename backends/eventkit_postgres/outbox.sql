@@ -15,13 +15,6 @@ INSERT INTO eventkit_task (queue, payload, headers, lane)
 SELECT :queue, :payload::json, :headers::json, :key::text
 FROM woken
 
--- name: OpenOutbox
-INSERT INTO eventkit_queue AS q (name, max_attempts, retry)
-VALUES (:queue, :max_attempts, :retry)
-ON CONFLICT (name) DO UPDATE
-SET max_attempts = coalesce(q.max_attempts, excluded.max_attempts), retry = coalesce(q.retry, excluded.retry)
-WHERE q.max_attempts IS NULL OR q.retry IS NULL
-
 -- The last column shows whether this transaction has the lane to itself until it ends.  Another one may have changed
 -- the lane just before, which only a later snapshot shows; so the next statement finds the first task.
 -- step: DrawTickets
@@ -147,13 +140,6 @@ FROM (
 ) AS message
 
 -- Message ids that consumers have seen.
-
--- Of two transactions with the same message, the second waits for the end of the first.
--- name: See
-INSERT INTO eventkit_inbox (consumer, message_id)
-VALUES (:consumer, :message_id)
-ON CONFLICT (consumer, message_id) DO NOTHING
-RETURNING 1
 
 -- name: PruneInbox
 DELETE FROM eventkit_inbox

@@ -45,9 +45,6 @@ SET
 WHERE name = :name
 RETURNING eventkit_wake('schedule', 'all')
 
--- name: RemoveSchedule
-DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
-
 -- name: GetSchedule
 SELECT
     name, timing, zone, queue, payload::text, headers::text, priority, expires, max_attempts, catch_up,

@@ -1,16 +1,7 @@
 -- Workers.
 
--- step: SaveWorker
-INSERT INTO eventkit_worker (name, queues, slots, running)
-VALUES (:name, :queues, :slots, :running)
-ON CONFLICT (name) DO UPDATE
-SET queues = excluded.queues, slots = excluded.slots, running = excluded.running, seen_at = :now
-
 -- step: DropWorkers
 DELETE FROM eventkit_worker WHERE seen_at <= :now - :older_than::bigint * interval '1 ms'
-
--- name: SignOff
-DELETE FROM eventkit_worker WHERE name = :name
 
 -- Skips from one queue to the next by the index, so that scheduled tasks are not scanned.
 -- name: ListWorkers

@@ -7,13 +7,6 @@
 INSERT INTO eventkit_task (queue, payload, headers, lane)
 VALUES (:queue, :payload, :headers, :key)
 
--- name: OpenOutbox
-INSERT INTO eventkit_queue (name, max_attempts, retry)
-VALUES (:queue, :max_attempts, :retry)
-ON CONFLICT (name) DO UPDATE
-SET max_attempts = coalesce(max_attempts, excluded.max_attempts), retry = coalesce(retry, excluded.retry)
-WHERE max_attempts IS NULL OR retry IS NULL
-
 -- The writer has all lanes to itself.
 -- step: DrawTickets
 SELECT id, lane, 1
@@ -122,13 +115,6 @@ FROM (
 )
 
 -- Message ids that consumers have seen.
-
--- Of two transactions with the same message, the second waits for the end of the first.
--- name: See
-INSERT INTO eventkit_inbox (consumer, message_id)
-VALUES (:consumer, :message_id)
-ON CONFLICT (consumer, message_id) DO NOTHING
-RETURNING 1
 
 -- name: PruneInbox
 DELETE FROM eventkit_inbox

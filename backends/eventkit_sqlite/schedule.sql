@@ -39,9 +39,6 @@ SET
     timed_at = iif(next_at = :next_at, timed_at, :now)
 WHERE name = :name
 
--- name: RemoveSchedule
-DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
-
 -- name: GetSchedule
 SELECT
     name, timing, zone, queue, payload, headers, priority, expires, max_attempts, catch_up, next_at, last_at,
