@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import working
 
-from eventkit import EventKit, NewTask
+from eventkit import EventKit, NewTask, checks
 from eventkit.operations.admin import (
     BrowseDead,
     BrowseEvents,
@@ -43,7 +43,7 @@ def test_a_page_has_what_is_of_interest_first(kit: EventKit, ask: Any) -> None:
     queue.ack(tasks[2])
 
     def page(state: str, limit: int = 100, skip: int = 0) -> list[int]:
-        looks = ask(BrowseTasks("jobs", state, limit, skip))
+        looks = ask(BrowseTasks("jobs", checks.state(state), limit, skip))
         assert {look.state for look in looks} <= {state}
         return [look.id for look in looks]
 
