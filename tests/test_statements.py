@@ -27,7 +27,6 @@ FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {
-    "AckInOrder": {"key"},
     "AddMessage": {"message_id"},
     "GetResult": {"default"},
     "KeepConsumer": {"offset", "created"},

@@ -15,36 +15,11 @@ FROM
     ) AS e (topic, payload, key, headers, dedup)
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
--- part: insert
-INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-)
-SELECT
-    queue, payload, headers, priority, max_attempts, key,
-    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-    due,
-    eventkit_wakes_at(due, expires, now),
-    expires,
-    now
-
--- part: lowered
-INSERT INTO eventkit_low_water (queue, priority, run_at)
-SELECT queue, priority, CASE WHEN min(run_at) < :now THEN min(run_at) ELSE '-infinity' END
-FROM added
-WHERE state = 'ready'
-GROUP BY queue, priority
-HAVING
-    min(run_at) < :now
-    OR NOT EXISTS (SELECT FROM eventkit_low_water AS l WHERE l.queue = added.queue AND l.priority = added.priority)
-
 -- name: EnqueueAll
 WITH
-woken AS MATERIALIZED (
-    SELECT count(eventkit_wake('task', queue))
-    FROM (SELECT DISTINCT unnest(:tasks.0::text[]) AS queue) AS t
-),
+:woken_queues,
 added AS (
-    :insert
+    :insert_tasks
     FROM (
         SELECT
             queue, payload::json, headers::json, priority, max_attempts, key,
@@ -66,7 +41,7 @@ added AS (
     RETURNING queue, priority, state, run_at
 ),
 opened AS (
-    :lowered
+    :lower_marks
 )
 SELECT 1
 FROM added
@@ -173,7 +148,7 @@ ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 WITH
 woken AS MATERIALIZED (SELECT eventkit_wake('task', :queue)),
 added AS (
-    :insert
+    :insert_tasks
     FROM (
         SELECT
             :queue AS queue, r.payload, r.headers, r.priority, r.max_attempts, r.key,
@@ -197,7 +172,7 @@ added AS (
     ) AS task
     RETURNING queue, priority, state, run_at
 )
-:lowered
+:lower_marks
 
 -- A batch that was not committed within a day is abandoned.
 -- step: DropLeftStaged

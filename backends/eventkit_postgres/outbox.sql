@@ -112,17 +112,6 @@ WHERE id = ANY (:ids::bigint[])
 -- step: Unblock
 SELECT eventkit_unblock(:queue, :keys::text[])
 
--- As Ack, for a task whose lane stays as it is.
--- name: AckInOrder
-DELETE FROM eventkit_task
-WHERE
-    id = :id AND token = :token AND state = 'leased' AND (wake_at > :now) IS TRUE AND key IS NULL
-    AND NOT EXISTS (
-        SELECT 1 FROM eventkit_queue
-        WHERE name = :queue AND (keep_done IS NOT NULL OR max_size IS NOT NULL OR max_running IS NOT NULL)
-    )
-RETURNING id
-
 -- name: ReadOutbox
 SELECT
     count(*) FILTER (WHERE state IN ('scheduled', 'ready')),

@@ -18,9 +18,16 @@ GROUP BY reason, error
 ORDER BY count(*) DESC, max(id) DESC
 LIMIT :limit
 
+-- part: counts
+    (
+        SELECT json_build_array(
+            scheduled, ready, leased, dead, done, due, due_ready, was_ready, due_dead, age, paused
+        )::text
+        FROM eventkit_counts(q.name, :limit)
+    )
+
 -- name: ReadStats
-SELECT scheduled, ready, leased, dead, done, due, due_ready, was_ready, due_dead, age, paused
-FROM eventkit_counts(:queue, :limit)
+SELECT :counts FROM (SELECT :queue::text AS name) AS q
 
 -- name: ReadSize
 SELECT eventkit_size(:queue)

@@ -225,22 +225,9 @@ RETURNING 1
 
 -- Bulk reads.  The end of a range is settled before the range is read, so any later snapshot is complete.
 
--- Skips from one name to the next by the index.
 -- name: ListTopics
-WITH RECURSIVE publishing (name) AS (
-    (SELECT topic FROM eventkit_event ORDER BY topic LIMIT 1)
-    UNION ALL
-    SELECT (SELECT e.topic FROM eventkit_event AS e WHERE e.topic > p.name ORDER BY e.topic LIMIT 1)
-    FROM publishing AS p WHERE p.name IS NOT NULL
-)
-SELECT name FROM (
-    SELECT name FROM publishing WHERE name IS NOT NULL
-    UNION
-    SELECT name FROM eventkit_topic
-    UNION
-    SELECT topic FROM eventkit_consumer
-) AS topics
-ORDER BY name COLLATE "C"
+WITH RECURSIVE :all_topics
+SELECT name FROM topics ORDER BY name COLLATE "C"
 
 -- name: ReadExtent
 SELECT

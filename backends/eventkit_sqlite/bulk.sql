@@ -7,20 +7,8 @@ FROM json_each(:events)
 WHERE true
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
--- part: insert
-INSERT INTO eventkit_task (
-    queue, payload, headers, priority, max_attempts, key, state, run_at, wake_at, expires_at, enqueued_at
-)
-SELECT
-    queue, payload, headers, priority, max_attempts, key,
-    CASE WHEN due > now THEN 'scheduled' ELSE 'ready' END,
-    due,
-    CASE WHEN due > now THEN min(due, coalesce(expires, due)) ELSE expires END,
-    expires,
-    now
-
 -- name: EnqueueAll
-:insert
+:insert_tasks
 FROM (
     SELECT
         value ->> 0 AS queue, value ->> 1 AS payload, value ->> 2 AS headers, value ->> 3 AS priority,
@@ -82,7 +70,7 @@ ORDER BY s.part, s.position
 ON CONFLICT (topic, dedup) WHERE dedup IS NOT NULL DO NOTHING
 
 -- step: EnqueueStaged
-:insert
+:insert_tasks
 FROM (
     SELECT
         :queue AS queue, r.value ->> 0 AS payload, r.value ->> 1 AS headers, r.value ->> 2 AS priority,

@@ -37,9 +37,7 @@ WHERE
     )
     AND (state = 'ready' OR state = 'scheduled' AND run_at <= :now)
     AND (expires_at IS NULL OR expires_at > :now)
-RETURNING
-    id, queue, CAST(payload AS BLOB), CAST(coalesce(key, lane) AS BLOB), CAST(headers AS BLOB), priority, attempt,
-    coalesce(max_attempts, :max_attempts), run_at, enqueued_at, expires_at, wake_at, token, :lease, lapsed
+RETURNING :leased
 
 -- A held task is checked again after waiting for twice as long, so that none waits forever for a vanished process and
 -- long waits cost little.  A task with no task before it is not held.
@@ -89,14 +87,6 @@ WHERE
         FROM json_each(:keys)
     )
     AND state = 'scheduled' AND run_at <= :now
-
--- As Ack, for a task whose lane stays as it is.
--- name: AckInOrder
-DELETE FROM eventkit_task
-WHERE
-    id = :id AND token = :token AND state = 'leased' AND wake_at > :now AND key IS NULL
-    AND NOT EXISTS (SELECT 1 FROM eventkit_queue WHERE name = :queue AND keep_done IS NOT NULL)
-RETURNING id
 
 -- name: ReadOutbox
 SELECT

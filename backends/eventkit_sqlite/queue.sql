@@ -19,52 +19,57 @@ LIMIT :limit
 
 -- The ready index gives the oldest task of each priority; the recursion skips from one priority to the next.
 -- Nothing is counted beyond :limit, so the cost does not grow with the queue.
--- name: ReadStats
-WITH RECURSIVE
-clock (now) AS (SELECT :now),
-due (stored_state, state, run_at) AS (
-    SELECT stored_state, state, run_at
-    FROM eventkit_task_now
-    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
-    LIMIT :limit
-),
-priorities (priority) AS (
-    SELECT max(priority) FROM eventkit_task WHERE queue = :queue AND state = 'ready'
-    UNION ALL
-    SELECT (SELECT max(t.priority) FROM eventkit_task AS t WHERE t.queue = :queue AND t.state = 'ready' AND t.priority < p.priority)
-    FROM priorities AS p
-    WHERE p.priority IS NOT NULL
-)
-SELECT
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at > :now LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready' LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at > :now LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit)),
-    (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit)),
-    (SELECT count(*) FROM due),
-    (SELECT count(*) FROM due WHERE state = 'ready'),
-    (SELECT count(*) FROM due WHERE stored_state = 'ready'),
-    (SELECT count(*) FROM due WHERE state = 'dead'),
-    now - (
-        SELECT min(run_at) FROM (
-            SELECT (
-                SELECT min(t.run_at) FROM eventkit_task AS t
-                WHERE
-                    t.queue = :queue AND t.state = 'ready' AND t.priority = p.priority
-                    AND (t.expires_at IS NULL OR t.expires_at > now)
-            ) AS run_at
-            FROM priorities AS p
+-- part: counts
+    (
+        WITH RECURSIVE
+        due (stored_state, state, run_at) AS (
+            SELECT stored_state, state, run_at
+            FROM eventkit_task_now
+            WHERE queue = q.name AND stored_state IN ('scheduled', 'leased', 'ready') AND wake_at <= :now
+            LIMIT :limit
+        ),
+        priorities (priority) AS (
+            SELECT max(priority) FROM eventkit_task WHERE queue = q.name AND state = 'ready'
             UNION ALL
-            SELECT run_at FROM due WHERE state = 'ready'
+            SELECT (
+                SELECT max(t.priority) FROM eventkit_task AS t
+                WHERE t.queue = q.name AND t.state = 'ready' AND t.priority < p.priority
+            )
+            FROM priorities AS p
+            WHERE p.priority IS NOT NULL
         )
-    ),
-    coalesce((SELECT paused FROM eventkit_queue WHERE name = :queue), 0)
-FROM clock
+        SELECT json_array(
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'scheduled' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'ready' LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'leased' AND wake_at > :now LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'dead' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+            (SELECT count(*) FROM (SELECT 1 FROM eventkit_task WHERE queue = q.name AND state = 'done' AND finished_at IS NOT NULL LIMIT :limit) AS few),
+            (SELECT count(*) FROM due),
+            (SELECT count(*) FROM due WHERE state = 'ready'),
+            (SELECT count(*) FROM due WHERE stored_state = 'ready'),
+            (SELECT count(*) FROM due WHERE state = 'dead'),
+            :now - (
+                SELECT min(run_at) FROM (
+                    SELECT (
+                        SELECT min(t.run_at) FROM eventkit_task AS t
+                        WHERE
+                            t.queue = q.name AND t.state = 'ready' AND t.priority = p.priority
+                            AND (t.expires_at IS NULL OR t.expires_at > :now)
+                    ) AS run_at
+                    FROM priorities AS p
+                    UNION ALL
+                    SELECT run_at FROM due WHERE state = 'ready'
+                ) AS oldest
+            ),
+            coalesce((SELECT paused FROM eventkit_queue WHERE name = q.name), 0)
+        )
+    )
+
+-- name: ReadStats
+SELECT :counts FROM (SELECT :queue AS name) AS q
 
 -- name: ReadSize
-SELECT
-    (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state = 'ready')
-    + (SELECT count(*) FROM eventkit_task WHERE queue = :queue AND state IN ('scheduled', 'leased') AND wake_at IS NOT NULL)
+SELECT :size
 
 -- name: ReadNextDue
 SELECT min(moment)

@@ -141,19 +141,9 @@ RETURNING 1
 
 -- Bulk reads.  All visible rows are final, so the head of a topic is its last event.
 
--- Skips from one name to the next by the index.
 -- name: ListTopics
-WITH RECURSIVE publishing (name) AS (
-    SELECT min(topic) FROM eventkit_event
-    UNION ALL
-    SELECT (SELECT min(topic) FROM eventkit_event WHERE topic > name) FROM publishing WHERE name IS NOT NULL
-)
-SELECT name FROM publishing WHERE name IS NOT NULL
-UNION
-SELECT name FROM eventkit_topic
-UNION
-SELECT topic FROM eventkit_consumer
-ORDER BY 1
+WITH RECURSIVE :all_topics
+SELECT name FROM topics ORDER BY name
 
 -- name: ReadExtent
 SELECT

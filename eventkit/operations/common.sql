@@ -166,6 +166,41 @@ SET queues = excluded.queues, slots = excluded.slots, running = excluded.running
 -- name: SignOff
 DELETE FROM eventkit_worker WHERE name = :name
 
+-- The names of all queues, and of all topics.  Skips from one to the next by the indexes.
+-- part: all_queues
+working (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (
+        SELECT min(queue) FROM (
+            SELECT min(t.queue) AS queue FROM eventkit_task AS t WHERE t.state = 'ready' AND t.queue > w.name
+            UNION ALL
+            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.wake_at IS NOT NULL AND t.queue > w.name
+            UNION ALL
+            SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > w.name
+        ) AS further
+    )
+    FROM working AS w
+    WHERE w.name IS NOT NULL
+),
+queues (name) AS (SELECT name FROM working WHERE name <> '' UNION SELECT name FROM eventkit_queue)
+
+-- part: all_topics
+publishing (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (SELECT min(e.topic) FROM eventkit_event AS e WHERE e.topic > p.name)
+    FROM publishing AS p
+    WHERE p.name IS NOT NULL
+),
+topics (name) AS (
+    SELECT name FROM publishing WHERE name <> ''
+    UNION
+    SELECT name FROM eventkit_topic
+    UNION
+    SELECT topic FROM eventkit_consumer
+)
+
 -- Browsing, pipelines, API keys and sessions.
 
 -- name: FindTask
