@@ -4,17 +4,17 @@ Both libraries are imported only where the application has loaded them.
 """
 
 import sys
+from collections.abc import Generator
 from typing import Any
 
 from .errors import ForeignTransaction
-from .plans import Steps
 
 OF_SEVERAL = '; of a session with several engines, pass tx=session.connection(bind_arguments={"mapper": Model})'
 
 NO_ASYNC = "Django has no asynchronous transactions: use a kit of eventkit.connect() in sync_to_async"
 
 
-def sqlalchemy_connection(tx: Any, awaited: bool, dialect: str, database: str) -> Steps[Any]:
+def sqlalchemy_connection(tx: Any, awaited: bool, dialect: str, database: str) -> Generator[Any, Any, Any]:
     """Return the connection of SQLAlchemy's *tx*, with a transaction open; None if *tx* is not SQLAlchemy's.
 
     *dialect* is SQLAlchemy's name for the backend's database, and *database* the one for the user.
