@@ -1,7 +1,7 @@
 """The connection of a kit, for threads and for asyncio.
 
 Both flavours have one text: steps that yield what the driver returns, which is a value in one flavour and awaitable in
-the other (`session.drive`).
+the other (`plans.drive`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTi
 from eventkit.errors import Closed, Disconnected
 from eventkit.fork import closed_or_forked, track
 from eventkit.operations import Operation, Probe, Procedure, Scope
-from eventkit.plans import Stop
+from eventkit.plans import Steps, Stop, drive, drive_async
 
 from .address import Address, shown
 from .errors import translated
@@ -29,11 +29,8 @@ from .session import (
     RECONNECTING,
     TAKEN_BACK,
     InUse,
-    Steps,
     adapt,
     beginning,
-    drive,
-    drive_async,
     failed,
     options,
 )

@@ -18,7 +18,6 @@ from ..values import (
     Moment,
     Overview,
     PipelineInfo,
-    QueueStats,
     ScheduleStats,
     StreamStats,
     TaskLook,
@@ -197,7 +196,7 @@ class ReadOverview(Read[Overview], frozen=True):
         consumers: defaultdict[str, list[list[Any]]] = defaultdict(list)
         for topic, consumer in found["consumer"]:
             consumers[topic].append(consumer)
-        queues = {name: _queue(*values) for name, values in found["queue"]}
+        queues = {name: queue_stats(values) for name, values in found["queue"]}
         topics = {name: _topic(values, consumers[name]) for name, values in found["topic"]}
         schedules = {name: ScheduleStats(*values) for name, values in found["schedule"]}
         locks = {name: HeldLock(*values) for name, values in found["lock"]}
@@ -206,12 +205,6 @@ class ReadOverview(Read[Overview], frozen=True):
         return Overview(
             queues, topics, schedules, locks, min(results, MOST_COUNTED), results > MOST_COUNTED or any(approximate)
         )
-
-
-def _queue(now: int, paused: int | bool, counts: list[int], due: list[Any], oldest: int | None) -> QueueStats:
-    *due_counts, oldest_due = due
-    moments = [moment for moment in (oldest, oldest_due) if moment is not None]
-    return queue_stats([*counts, *due_counts], now - min(moments) if moments else None, paused)
 
 
 def _topic(values: list[int], consumers: list[list[Any]]) -> StreamStats:

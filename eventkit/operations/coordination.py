@@ -235,8 +235,7 @@ class AckInOrder(Operation[bool], frozen=True):
     key: str
 
     def plan(self) -> Plan[bool]:
-        """Delete the task, or finish it in a queue that keeps done tasks; then unblock the next one."""
-        done = bool((yield self) or (yield from Finish([(self.id, self.token, None)]).rows()))
+        done = yield from Ack(self.id, self.token).plan()
         if done:
             yield from unblock(self.queue, [self.key])
         return done

@@ -122,12 +122,12 @@ class ReadStats(Read[QueueStats], frozen=True):
     limit: int = MOST_COUNTED + 1
 
     def decode(self, rows: Rows) -> QueueStats:
-        *counts, age, paused = rows[0]
-        return queue_stats(counts, age, paused)
+        return queue_stats(msgspec.json.decode(rows[0][0]))
 
 
-def queue_stats(counts: list[int], age: int | None, paused: int | bool) -> QueueStats:
+def queue_stats(values: list[Any]) -> QueueStats:
     """Return the numbers; due tasks that were not moved yet are counted apart, and are added here to their states."""
+    *counts, age, paused = values
     scheduled, ready, running, dead, done, _, due_ready, was_ready, due_dead = counts
     numbers = [scheduled, max(0, ready + due_ready - was_ready), running, dead + due_dead, done]
     approximate = max(*counts, *numbers) > MOST_COUNTED
