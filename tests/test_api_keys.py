@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import apps
 import pytest
 from moving import Places
 
@@ -11,20 +12,10 @@ import eventkit
 from eventkit.access import AUDIT, ApiKeys, NewKey, check_scopes, hash_of, id_of, permits
 from eventkit.access import proves as is_proved
 from eventkit.conformance import proves
-from eventkit.conformance.flavours import Loop, unwrapped
+from eventkit.conformance.flavours import unwrapped
 from eventkit.testing import advance
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    """Return the URL of a fresh database."""
-    return f"sqlite:///{tmp_path}/keys.db" if request.param == "sqlite" else request.getfixturevalue("emptied_url")
-
-
-@pytest.fixture
-def now(loop: Loop | None) -> Callable[[Any], Any]:
-    """Return the result of an answer."""
-    return lambda answer: answer if loop is None else loop.run(answer)
+url, now = apps.url, apps.now
 
 
 @pytest.fixture

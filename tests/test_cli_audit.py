@@ -4,13 +4,14 @@ import getpass
 from typing import Any
 
 import command_line
+import databases
 import pytest
 from command_line import Commands
 
 from eventkit import EventKit
 from eventkit.conformance.clauses import proves
 
-url, kit, cli = command_line.url, command_line.kit, command_line.cli
+url, kit, cli = databases.url, databases.kit, command_line.cli
 
 
 def audited(kit: EventKit) -> list[dict[str, Any]]:

@@ -2,18 +2,25 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import command_line
+import databases
 import pytest
 from command_line import Commands
+from databases import on_both
 
 from eventkit import EventKit
 
-url, kit, cli = command_line.url, command_line.kit, command_line.cli
+url, kit, cli = databases.url, databases.kit, command_line.cli
 
 
-def test_migrate_makes_the_tables_and_current_shows_them(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    cli = Commands(capsys, url)
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_migrate_makes_the_tables_and_current_shows_them(
+    backend: str, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = f"sqlite:///{tmp_path}/shop.db" if backend == "sqlite" else request.getfixturevalue("postgres_url")
+    cli = Commands(capsys, empty)
     assert cli.text("current") == "none\n"
     assert "eventkit_migrations upgrade" in cli.refusal(1, "health")
     sql = cli.text("migrate", "--sql")
@@ -177,11 +184,13 @@ def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
     assert "search" in text
 
 
+@on_both
 def test_check_says_what_serves_the_url(cli: Commands, url: str) -> None:
     assert cli.json("check")["backend"] == url.partition(":")[0]
     assert cli.json("check", "--live")["wake_ms"] > 0
 
 
+@on_both
 def test_compacting_leaves_all_there_is(cli: Commands, kit: EventKit, url: str) -> None:
     queue = kit.queue("jobs")
     queue.enqueue_many(["x" * 1000] * 3000)

@@ -8,16 +8,20 @@ import sys
 from pathlib import Path
 
 import command_line
+import databases
 import psycopg
 import pytest
 from command_line import Commands, process
+from databases import on_both
 
 from eventkit import EventKit
 from eventkit.testing import advance
 
-url, kit, cli, folder = command_line.url, command_line.kit, command_line.cli, command_line.folder
+url, kit, cli = databases.url, databases.kit, command_line.cli
+folder = command_line.folder
 
 
+@on_both
 def test_doctor_finds_what_is_wrong_and_says_what_to_do(cli: Commands, kit: EventKit) -> None:
     diagnostics = json.loads(cli.run("doctor", "--json").out)["diagnostics"]
     # The suite's server runs without the settings that protect from crashes of the machine.

@@ -19,7 +19,7 @@ from owned_folder import OwnedFolder
 from postgres_binaries import Binaries, NoServer, choose, in_folders, in_package, on_machine
 from postgres_server import URL, VERSION, drop_schema, own_database, resolve, share
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent / "support"
 MAJORS = {binaries.major: binaries for binaries in [*reversed(in_package()), *reversed(on_machine())]}
 """One server of each major version that is available here."""
 

@@ -3,17 +3,16 @@
 from typing import Any
 
 import apsw
-import houses
+import moving
 import pytest
-from houses import moved, routes
-from moving import Places, run_sql
+from moving import Places, moved, routes, run_sql
 
 import eventkit
 from eventkit.conformance import proves
 from eventkit.testing import advance
 from eventkit.values import Enqueued
 
-places = houses.places
+places = moving.places
 
 
 @routes

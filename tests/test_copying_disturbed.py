@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import copying_program
 import eventkit_migrations
 import eventkit_sqlite
-import houses
+import moving
 import msgspec
 import pytest
-from houses import routes
-from moving import Places
+from moving import Places, routes
 
 import eventkit
 from eventkit import transfer
@@ -24,10 +24,8 @@ from eventkit.cli.admin import examine
 from eventkit.conformance import proves
 from eventkit.errors import CopyDiffers
 
-places = houses.places
-
-
-PROGRAM = Path(__file__).with_name("moving.py")
+PROGRAM = copying_program.__file__
+places = moving.places
 
 
 @routes

@@ -1,13 +1,11 @@
 """The triggers of a history, which exist only while a queue keeps one."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import moving
 import pytest
 from moving import Places, run_sql
-from postgres_server import drop_schema
 
 import eventkit
 from eventkit import EventKit
@@ -21,13 +19,7 @@ TRIGGERS = {
 }
 
 
-@pytest.fixture
-def places(tmp_path: Path, postgres_url: str, postgres: str) -> Iterator[Places]:
-    """Return fresh databases."""
-    places = Places(tmp_path, postgres_url)
-    yield places
-    for schema in places.schemas():
-        drop_schema(postgres, schema)
+places = moving.places
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from typing import Any
 
+import databases
 import pytest
 import working
 from receiving import Reply, receiving, receiving_inside_and_outside
@@ -15,7 +16,7 @@ from eventkit.webhooks import Webhook
 from eventkit.webhooks.call import Webhooks
 from eventkit.webhooks.guard import AddressRefused, Guard
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 INSIDE = """
     127.0.0.1 127.1 127.0.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.255.255.254 localhost

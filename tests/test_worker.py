@@ -4,21 +4,24 @@ import asyncio
 import contextvars
 from typing import Any
 
+import databases
 import pytest
 import working
+from databases import on_both
 from working import declared, error_of, gone, until
 
 from eventkit import App, AsyncApp, EventKit, Permanent, TaskContext, TaskFailed
 from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
 
 
 @proves("J1")
 @pytest.mark.parametrize("waits", [False, True])
+@on_both
 def test_async_functions_run(kit: EventKit, url: str, waits: bool) -> None:
     """Functions that wait and functions that end in one step run."""
     app, done = declared(url)
@@ -52,6 +55,7 @@ def test_what_is_returned_is_the_result(kit: EventKit, url: str) -> None:
 
 
 @proves("J1")
+@on_both
 def test_a_context_acks_in_the_functions_own_transaction(kit: EventKit, url: str) -> None:
     app = App(url)
 
@@ -198,6 +202,7 @@ def test_tasks_enqueue_tasks_and_wait_for_them(kit: EventKit, url: str) -> None:
 
 
 @proves("J4")
+@on_both
 def test_schedules_are_fired_by_the_worker(kit: EventKit, url: str) -> None:
     app, runs = App(url), list[str]()
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+import databases
 import pytest
 import working
 from working import declared, error_of, gone, state, until
@@ -11,7 +12,7 @@ from eventkit import App, EventKit, Permanent, Retry, Snooze
 from eventkit.conformance import proves
 from eventkit.worker import Worker
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 
 @proves("J1")

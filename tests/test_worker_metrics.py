@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import databases
 import pytest
 import working
 from working import until
@@ -18,7 +19,7 @@ from eventkit.metrics import Histogram
 from eventkit.worker.lifecycle import Readiness
 from eventkit.worker.metrics import Metrics, shown
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 

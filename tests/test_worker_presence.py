@@ -2,7 +2,9 @@
 
 import asyncio
 
+import databases
 import working
+from databases import on_both
 from working import until
 
 from eventkit import App, EventKit
@@ -10,10 +12,11 @@ from eventkit.conformance import proves
 from eventkit.operations.coordination import Beat
 from eventkit.testing import advance
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
 
 
 @proves("H5")
+@on_both
 def test_a_worker_is_known_while_it_works(kit: EventKit, url: str) -> None:
     """It is listed with its queues, slots and runs, until it has ended."""
     app, release = App(url), asyncio.Event()
@@ -35,6 +38,7 @@ def test_a_worker_is_known_while_it_works(kit: EventKit, url: str) -> None:
 
 
 @proves("H5")
+@on_both
 def test_a_worker_without_a_heartbeat_is_not_alive(kit: EventKit) -> None:
     """It is listed for an hour, and the next worker then removes it."""
     execute = kit._connection.execute  # type: ignore[attr-defined]
