@@ -147,13 +147,6 @@ def test_streams_are_published_read_sought_and_pruned(cli: Commands, kit: EventK
     assert "older_than" in cli.refusal(2, "stream", "prune", "orders")
 
 
-def test_a_notification_is_sent(cli: Commands, kit: EventKit) -> None:
-    with kit.channel("alerts").listen() as heard:
-        id = cli.json("channel", "notify", "alerts", '{"new": 1}')["id"]
-        notification = next(heard)
-    assert (notification.id, notification.payload) == (id, {"new": 1})
-
-
 def test_schedules_are_kept_paused_and_forgotten(cli: Commands, kit: EventKit) -> None:
     added = cli.json("schedule", "add", "nightly", "0 3 * * *", "reports", '{"all": true}', "--tz", "Europe/Berlin")
     assert (added["queue"], added["payload"], added["paused"]) == ("reports", {"all": True}, False)
@@ -166,17 +159,17 @@ def test_schedules_are_kept_paused_and_forgotten(cli: Commands, kit: EventKit) -
     assert "no time for a schedule" in cli.refusal(2, "schedule", "add", "s", "now and then", "q")
 
 
-def test_locks_that_are_held_are_listed(cli: Commands, kit: EventKit) -> None:
+def test_notifications_locks_and_an_overview(cli: Commands, kit: EventKit) -> None:
+    with kit.channel("alerts").listen() as heard:
+        id = cli.json("channel", "notify", "alerts", '{"new": 1}')["id"]
+        notification = next(heard)
+    assert (notification.id, notification.payload) == (id, {"new": 1})
     assert cli.json("lock", "list") == []
     with kit.lock("report"):
         [held] = cli.json("lock", "list")
     assert (held["lock"], held["fence"]) == ("report", 1)
-
-
-def test_an_overview_has_everything(cli: Commands, kit: EventKit) -> None:
     kit.queue("jobs").enqueue(1)
-    kit.stream("orders").publish(1)
-    kit.stream("orders").save_offset("search", 1)
+    kit.stream("orders").save_offset("search", kit.stream("orders").publish(1))
     kit.results.save("r", 1)
     assert {"queues", "streams", "schedules", "locks", "results"} <= cli.json("overview").keys()
     text = cli.text("overview")

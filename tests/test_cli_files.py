@@ -102,11 +102,3 @@ def test_an_export_without_its_end_is_not_taken_for_a_whole_one(
         file.write_text("".join(broken), "utf-8")
         other = Commands(capsys, f"sqlite:///{tmp_path}/other{number}.db")
         assert "export" in other.refusal(2, "import", file)
-
-
-def test_a_database_is_copied(
-    cli: Commands, kit: EventKit, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kit.queue("jobs").enqueue_many([1, 2])
-    counts = Commands(capsys, None).json("copy", url, f"sqlite:///{tmp_path}/other.db")
-    assert {"table": "eventkit_task", "rows": 2} in counts

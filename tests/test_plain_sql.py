@@ -391,14 +391,20 @@ def test_a_reader_waits_for_an_older_transaction(postgres_url: str, raw: bool) -
 
 @proves("P1")
 def test_the_functions_depend_on_no_search_path(postgres_url: str) -> None:
-    """They do not depend on other settings of the caller either, and each has a comment."""
+    """They do not depend on other settings of the caller either; each has a comment.
+
+    They return the offset or the id; for a known dedup id or key, that of the first.
+    """
     with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
         session.run("SET search_path = ''")
         session.run("SET DateStyle = 'SQL, DMY'")
         session.run("SET TimeZone = 'Asia/Kathmandu'")
-        said(PUBLISH, session, dedup="a")
-        said(ENQUEUE, session, key="a", delay=0.5)
-        said(NOTIFY, session)
+        [offset] = said(PUBLISH, session, dedup="a")
+        assert said(PUBLISH, session, dedup="a") == [offset] == [str(kit.stream("t").head())]
+        [id] = said(ENQUEUE, session, key="a", delay=0.5)
+        assert said(ENQUEUE, session, key="a") == [id] == [str(kit.queue("q").tasks()[0].id)]
+        with kit.channel("c").listen() as heard:
+            assert said(NOTIFY, session) == [str(next(heard).id)]
         assert [event.payload for event in kit.stream("t").read()] == [1]
         assert kit.queue("q").enqueue(2, key="a").created is False
         [undescribed] = session.run(
@@ -406,15 +412,3 @@ def test_the_functions_depend_on_no_search_path(postgres_url: str) -> None:
             "WHERE obj_description(to_regproc('{schema}.eventkit_' || name), 'pg_proc') IS NULL"
         )
         assert undescribed == "0"
-
-
-@proves("P1")
-def test_the_functions_answer_with_numbers(postgres_url: str) -> None:
-    """They return the offset or the id; for a known dedup id or key, that of the first."""
-    with eventkit.connect(postgres_url) as kit, Session(postgres_url) as session:
-        [offset] = said(PUBLISH, session, dedup="a")
-        assert said(PUBLISH, session, dedup="a") == [offset] == [str(kit.stream("t").head())]
-        [id] = said(ENQUEUE, session, key="a")
-        assert said(ENQUEUE, session, key="a") == [id] == [str(kit.queue("q").tasks()[0].id)]
-        with kit.channel("c").listen() as heard:
-            assert said(NOTIFY, session) == [str(next(heard).id)]
