@@ -112,27 +112,21 @@ def test_a_change_and_its_event_are_one(url: str) -> None:
         assert len(kit.stream(AUDIT).read()) == 1
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"scopes": []},
-        {"scopes": "admin"},
-        {"scopes": ["read"]},
-        {"scopes": ["produce:table"]},
-        {"scopes": ["produce:queue:"]},
-        {"scopes": [""]},
-        {"name": ""},
-        {"name": "a\n"},
-        {"rate": 0},
-        {"burst": 2},
-        {"quota": 0},
-        {"expires": 0},
-    ],
-)
-def test_what_a_key_cannot_be_is_refused(said: dict[str, Any], tmp_path: Any) -> None:
+WRONG: list[dict[str, Any]] = [
+    *({"scopes": scopes} for scopes in ([], "admin", ["read"], ["produce:table"], ["produce:queue:"], [""])),
+    *({"name": name} for name in ("", "a\n")),
+    {"rate": 0},
+    {"burst": 2},
+    {"quota": 0},
+    {"expires": 0},
+]
+
+
+def test_what_a_key_cannot_be_is_refused(tmp_path: Any) -> None:
     with eventkit.connect(f"sqlite:///{tmp_path}/keys.db") as kit:
-        with pytest.raises((ValueError, TypeError)):
-            ApiKeys(kit).add(**({"name": "one", "scopes": ["admin"]} | said))
+        for wrong in WRONG:
+            with pytest.raises((ValueError, TypeError)):
+                ApiKeys(kit).add(**({"name": "one", "scopes": ["admin"]} | wrong))
         assert ApiKeys(kit).list() == []
 
 

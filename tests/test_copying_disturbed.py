@@ -189,8 +189,7 @@ def killed_at(step: int, *arguments: object) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.parametrize("what", ["copy", "import"])
-@pytest.mark.parametrize("step", [2, 6])
+@pytest.mark.parametrize(("what", "step"), [("copy", 2), ("import", 6)])
 @proves("K8", "L4")
 def test_half_of_a_database_is_refused(places: Places, kind: str, what: str, step: int, tmp_path: Path) -> None:
     """A killed copy can neither be opened nor copied from; repeated, it continues and completes."""
@@ -270,8 +269,7 @@ def test_a_killed_export_leaves_no_file_of_its_name(places: Places, kind: str, t
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.parametrize("columns", [6, 8])
+@pytest.mark.parametrize(("kind", "columns"), [("sqlite", 6), ("postgres", 8)])
 @proves("L4")
 def test_an_export_with_other_columns_is_refused(places: Places, kind: str, columns: int) -> None:
     """An export of a version with fewer or more columns is refused; no part of a row is dropped silently."""

@@ -76,11 +76,10 @@ def test_many_turn_it_on_and_off_at_once(url: str) -> None:
 
 
 @proves("T6")
-@pytest.mark.parametrize("way", ["copy", "export"])
-@pytest.mark.parametrize("route", [("sqlite", "postgres"), ("postgres", "sqlite"), ("postgres", "postgres")])
-def test_a_history_moves_and_goes_on(places: Places, route: tuple[str, str], way: str) -> None:
+@pytest.mark.parametrize(("here", "there", "way"), [("sqlite", "postgres", "copy"), ("postgres", "sqlite", "export")])
+def test_a_history_moves_and_goes_on(places: Places, here: str, there: str, way: str) -> None:
     """Earlier steps are recorded once, and steps at the target are recorded there."""
-    here, there = (places.fresh(kind) for kind in route)
+    here, there = places.fresh(here), places.fresh(there)
     with eventkit.connect(here) as kit:
         queue = kit.queue("q")
         queue.configure(history=True)

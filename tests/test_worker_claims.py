@@ -212,35 +212,40 @@ def test_what_takes_too_long_has_failed(kit: EventKit, url: str, blocking: bool)
         until(lambda: ends == ["ended"])
 
 
-@proves("J2")
-@pytest.mark.parametrize("blocking", [False, True])
-@on_both
-def test_cancelling_reaches_the_function(kit: EventKit, url: str, blocking: bool) -> None:
-    app, ends = App(url), list[str]()
+def cancellable(url: str) -> tuple[App, list[str]]:
+    """Return an app with tasks that last until they are cancelled, and the list of their steps."""
+    app, steps = App(url), list[str]()
 
     @app.task
     async def slow() -> None:
-        ends.append("begun")
+        steps.append("begun")
         try:
-            await asyncio.sleep(20)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
-            ends.append("cancelled")
+            steps.append("cancelled")
             raise
 
     @app.task
     def slow_blocking(ctx: TaskContext) -> None:
-        ends.append("begun")
+        steps.append("begun")
         until(lambda: ctx.cancelled)
-        ends.append("cancelled")
+        steps.append("cancelled")
         ctx.raise_if_cancelled()
 
+    return app, steps
+
+
+@proves("J2")
+@pytest.mark.parametrize("task", ["slow", "slow_blocking"])
+@on_both
+def test_cancelling_reaches_the_function(kit: EventKit, url: str, task: str) -> None:
+    app, steps = cancellable(url)
     with working.working(app) as worker:
-        id = kit.queue("default").enqueue({"task": "slow_blocking" if blocking else "slow"}).id
-        until(lambda: ends == ["begun"])
+        id = kit.queue("default").enqueue({"task": task}).id
+        until(lambda: steps == ["begun"])
         assert kit.queue("default").cancel(id, running=True)
-        until(lambda: ends == ["begun", "cancelled"])
-        name = "slow_blocking" if blocking else "slow"
-        until(lambda: worker.metrics.ended.of("default", name, "cancelled").value == 1)
+        until(lambda: steps == ["begun", "cancelled"])
+        until(lambda: worker.metrics.ended.of("default", task, "cancelled").value == 1)
     assert kit.queue("default").dead() == []
 
 
@@ -266,22 +271,12 @@ def slow_database(monkeypatch: pytest.MonkeyPatch) -> None:
 @on_both
 def test_what_a_worker_claims_first_can_be_cancelled(kit: EventKit, url: str) -> None:
     """The worker hears cancellations before its first claim."""
-    app, ends = App(url), list[str]()
-
-    @app.task
-    async def slow() -> None:
-        ends.append("begun")
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            ends.append("cancelled")
-            raise
-
+    app, steps = cancellable(url)
     id = kit.queue("default").enqueue({"task": "slow"}).id
     with working.working(app, shutdown_timeout=0):
-        until(lambda: ends == ["begun"])
+        until(lambda: steps == ["begun"])
         assert kit.queue("default").cancel(id, running=True)
-        until(lambda: ends == ["begun", "cancelled"])
+        until(lambda: steps == ["begun", "cancelled"])
         assert gone(kit, id)
 
 
