@@ -75,7 +75,7 @@ def test_a_lapsed_lease_is_lost_without_another_claim(kit: EventKit) -> None:
     advance(kit, 301)
     before = queue.tasks()
     for name, end in _FENCED.items():
-        assert end(queue, task, None) is False, name
+        assert end(queue, task) is False, name
         assert queue.tasks() == before, name
     assert [again.attempt for again in queue.claim("worker")] == [2]
 
