@@ -1,5 +1,6 @@
 """`TaskQueue`: one queue of the database, as a handle, and the tasks that its workers claim."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from operator import attrgetter
@@ -124,7 +125,7 @@ class Queue:
 
     def enqueue_many(self, items: Iterable[Any], *, wait: Duration | None = None, tx: Any = None) -> Any:
         items = list(items)
-        headers = with_trace(None)
+        headers = with_trace(None) if "opentelemetry.trace" in sys.modules else None
         operation: Any
         if headers is None and NewTask not in set(map(type, items)):
             operation = EnqueuePlain(self.name, self._codec.encode_many(items))

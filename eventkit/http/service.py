@@ -324,7 +324,7 @@ class ServiceContext:
         self.listeners = 0
         self.dropped = 0  # The number of listeners disconnected because they did not read.
         self.readiness: asyncio.Task[tuple[float, float | Refusal]] | None = None  # The latest check of readiness.
-        self._known: dict[str, float] = {}
+        self._known: dict[str, tuple[float, AsyncTaskQueue[Any]]] = {}
 
     def queue(self, name: str) -> AsyncTaskQueue[Any]:
         """Return a queue whose payloads are `msgspec.Raw`."""
@@ -340,13 +340,15 @@ class ServiceContext:
 
     async def known(self, queue: str) -> AsyncTaskQueue[Any]:
         """Return the queue; raise `Refusal` if it does not exist."""
-        handle, now = self.queue(queue), monotonic()
-        if self._known.get(queue, 0.0) < now:
+        now = monotonic()
+        until, handle = self._known.get(queue, (0.0, None))
+        if handle is None or until < now:
+            handle = self.queue(queue)
             if not await self.execute(FindQueue(queue)):
                 raise Refusal(404, "unknown_queue", f"there is no queue {queue!r}: create it with POST /queues")
             if len(self._known) >= _NAMES:
                 self._known.clear()
-            self._known[queue] = now + _REMEMBERED
+            self._known[queue] = (now + _REMEMBERED, handle)
         return handle
 
     def forget(self, queue: str) -> None:
