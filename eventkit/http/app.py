@@ -206,9 +206,6 @@ def app(
     """
     context = ServiceContext(kit, settings or ServiceSettings())
 
-    def service() -> ServiceContext:
-        return context
-
     async def ask(connection: Connection, handler: BaseRouteHandler) -> None:
         # One request may run in the context of the previous one.
         stop_auditing()
@@ -226,7 +223,7 @@ def app(
     return Application(
         state=State(state),
         route_handlers=[*routes, *spellings.deprecated_routes(), dashboard(), *pages],
-        dependencies={"service": Provide(service, sync_to_thread=False)},
+        dependencies={"service": Provide(lambda: context, sync_to_thread=False)},
         guards=[ask],
         middleware=[partial(observed, metrics=context.metrics), *middleware],
         exception_handlers={Exception: answer_problem},
