@@ -259,14 +259,15 @@ class Application:
         An event that still fails after *max_attempts* calls stops the consumer; with ``then="skip"`` it is published to
         the stream *dead_letters* (``"<stream>.dead"``) instead, and the consumer continues.
         """
-        declared: dict[str, Any] = {
-            "stream": checks.name("stream", stream),
-            "consumer": checks.name("consumer", consumer),
-            "max_attempts": checks.count("max_attempts", max_attempts, least=1),
-            "backoff": retry.policy(backoff),
-            "then": checks.choice("then", then, Then),
-            "dead_letters": checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
-        }
+        made = partial(
+            SubscriberDeclaration,
+            stream=checks.name("stream", stream),
+            consumer=checks.name("consumer", consumer),
+            max_attempts=checks.count("max_attempts", max_attempts, least=1),
+            backoff=retry.policy(backoff),
+            then=checks.choice("then", then, Then),
+            dead_letters=checks.name("stream", f"{stream}.dead" if dead_letters is None else dead_letters),
+        )
 
         def declare(function: F) -> F:
             type, awaited = payload_type(function, Event), inspect.iscoroutinefunction(function)
@@ -275,8 +276,7 @@ class Application:
                     f"consumer {consumer!r} of stream {stream!r} has a function already: give this one a consumer= of "
                     f"its own"
                 )
-            made = SubscriberDeclaration(function=function, is_async=awaited, type=type, **declared)
-            self.subscribers = (*self.subscribers, made)
+            self.subscribers = (*self.subscribers, made(function=function, is_async=awaited, type=type))
             return function
 
         return declare
@@ -347,17 +347,10 @@ class Application:
             if task.settings:
                 await now(kit.queue(task.queue).configure(**task.settings))
         for one in self.schedules:
-            added = kit.schedules.add(
-                one.name,
-                one.when,
-                one.task.queue,
-                {"task": one.task.name, "args": one.args},
-                tz=one.tz,
-                max_attempts=one.task.max_attempts,
-                catch_up=one.catch_up,
-                headers={MARK: self.name},
-            )
-            await now(added)
+            payload = {"task": one.task.name, "args": one.args}
+            options = {"tz": one.tz, "max_attempts": one.task.max_attempts, "catch_up": one.catch_up}
+            headers = {MARK: self.name}
+            await now(kit.schedules.add(one.name, one.when, one.task.queue, payload, headers=headers, **options))
         for stored in await now(kit.schedules.list()):
             if stored.headers.get(MARK) == self.name and stored.name not in self._schedules:
                 logger.warning("schedule %r is removed: app %r no longer declares it", stored.name, self.name)

@@ -1,7 +1,6 @@
 """A declared task: `TaskFunction` to call or enqueue it, `TaskHandle` once it is enqueued, `TaskContext` while it runs.
 
-The types come in both flavours.  `App.task` returns a `TaskFunction`, whose calls block; `AsyncApp.task` an
-`AsyncTaskFunction`, whose calls are awaited.  Both have the same names, arguments and results, and one implementation.
+The types come in both flavours, of `App` and of `AsyncApp`, whose calls are awaited; both have one implementation.
 """
 
 from __future__ import annotations

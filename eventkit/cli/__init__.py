@@ -1,10 +1,7 @@
 """The command line ``eventkit``, for operators.
 
 A command is a function: `settings.command` declares its options, opens its database and prints the result that it
-returns, a value of `output`; `commands` assembles all.  Commands import the library when they run, so that
-``eventkit --help`` is fast.
-
-It needs ``pip install 'eventkit-db[cli]'``; without that, ``eventkit`` prints this remedy.
+returns, a value of `output`.  Commands import what is slow to load when they run, so that ``eventkit --help`` is fast.
 """
 
 import sys

@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from ..protocols import Connection, EventKit
 from .output import Failed, Result, answer, cell, confirm, listing, plain
-from .settings import Headers, Yes, argument, audited, command, flag, group, json_value, option, period, with_headers
+from .settings import Headers, Yes, argument, audited, command, flag, group, headers, json_value, option, period
 
 schedules = group("schedule", "Schedules: enqueue tasks at set times.")
 locks = group("lock", "Locks and their holders.")
@@ -42,7 +42,7 @@ def add(
     **given: Unpack[ScheduleOptions],
 ) -> Result:
     """Add a schedule, or replace the one of the same name."""
-    options = with_headers(given)
+    options: dict[str, Any] = {"headers": headers(given.pop("header", None)), **given}
     schedules = audited(kit, "schedule.add", schedule=name, when=when, queue=queue).schedules
     schedules.add(name, when, queue, json_value(payload), **options)
     return _next_fire(kit, name)

@@ -1,7 +1,4 @@
-"""Output of commands: tables, lines, JSON, progress and logs.
-
-A command returns a `Result`, or what is `Followed` or `Watched`, and ``show`` prints it, as text or as JSON.
-"""
+"""Output of commands, `Result`, `Followed` or `Watched`, as text or as JSON; progress and logs."""
 
 import logging
 import sys

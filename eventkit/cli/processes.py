@@ -204,7 +204,11 @@ def serve(
     if worker is not None:
         beside.append(_tasks(load(worker), address))
     if webhooks:
-        beside.append(_calls(webhooks, webhook_allow or [], address))
+        from eventkit.webhooks.call import Webhooks
+
+        app = eventkit.App(address)
+        Webhooks(app, secret=_secrets("EVENTKIT_WEBHOOK_SECRETS"), allow=webhook_allow or ())
+        beside.append(_tasks(app, address, queues=webhooks))
     if canary:
         beside.append(_canary)
     start_logging(log_format == "json", sys.stderr)
@@ -228,14 +232,6 @@ async def _canary(kit: AsyncEventKit, stop: asyncio.Event, registries: list[Regi
     running = asyncio.ensure_future(canary.run())
     await stop.wait()
     running.cancel()
-
-
-def _calls(queues: list[str], allow: list[str], address: str) -> Any:
-    from eventkit.webhooks.call import Webhooks
-
-    app = eventkit.App(address)
-    Webhooks(app, secret=_secrets("EVENTKIT_WEBHOOK_SECRETS"), allow=allow)
-    return _tasks(app, address, queues=queues)
 
 
 def _secrets(variable: str) -> list[str]:

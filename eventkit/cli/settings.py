@@ -4,7 +4,7 @@ import getpass
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -60,13 +60,6 @@ def headers(given: list[str] | None) -> dict[str, str] | None:
             raise Refused(f"{text!r} is not a header: pass --header name=value")
         found[name] = value
     return found or None
-
-
-def with_headers(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with parsed ``headers`` in place of ``header``."""
-    options = {**given, "headers": headers(given.get("header"))}
-    options.pop("header", None)
-    return options
 
 
 _KNOWN = {"url": (str, "text"), "worker": (dict, "table"), "server": (dict, "table")}

@@ -207,7 +207,7 @@ def enqueue(
     A file is committed in batches of 2,000 lines. An invalid line stops the command, which reports its
     number; the lines before it are enqueued.
     """
-    options = settings.with_headers(given)
+    options: dict[str, Any] = {"headers": settings.headers(given.pop("header", None)), **given}
     if file is not None and "key" in given:
         raise Refused("--key does not work with --file: all tasks would have the same key")
 

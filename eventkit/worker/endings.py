@@ -151,12 +151,10 @@ class Endings:
     """
 
     def __init__(self, shared: Shared, acks: Acks, leases: Leases) -> None:
+        self._shared = shared
         self._acks = acks
         self._leases = leases
-        self._threads = shared.threads
-        self._ended = shared.metrics.ended
         self._largest = shared.connection.max_payload
-        self._leave = shared.stop
         self._calls: set[asyncio.Task[None]] = set()
 
     def returned(self, run: "Run", result: Any) -> None:
@@ -188,7 +186,7 @@ class Endings:
         """Process the *error* that a function has raised."""
         routine = run.routine
         if isinstance(error, KeyboardInterrupt | SystemExit):
-            self._leave()
+            self._shared.stop()
         # An async function that raises another error while it is being stopped has failed with that error.
         by_us = not routine.inline or isinstance(error, asyncio.CancelledError)
         if run.stopped == TIMEOUT and by_us and routine.timeout is not None:
@@ -200,7 +198,7 @@ class Endings:
 
     def refused(self, task: Task[Any], routine: "Routine | None", error: Refused) -> None:
         """Mark a task dead that cannot be run."""
-        self._ended.of(task.queue, routine.name if routine else "", "dead").value += 1
+        self._shared.metrics.ended.of(task.queue, routine.name if routine else "", "dead").value += 1
         logger.error("task %s of queue %r is dead: %s", task.id, task.queue, error, extra=fields(task, routine))
         self._acks.record(failure(task, error), task)
 
@@ -255,6 +253,6 @@ class Endings:
     async def _call_all(self, hooks: tuple[Hook, ...], routine: "Routine", context: Any, outcome: Any) -> None:
         for hook in hooks:
             try:
-                await self._threads.call(hook, context, outcome)
+                await self._shared.threads.call(hook, context, outcome)
             except Exception:
                 logger.exception("a hook of %s failed: %r", routine.name, hook, extra=fields(context.task, routine))

@@ -137,7 +137,7 @@ class Executor:
         self.leases = Leases(shared.connection, self.lose)
         self.acks = Acks(shared, self.leases)
         self.endings = Endings(shared, self.acks, self.leases)
-        self._most = self._slots = most
+        self._most = most
         self._waiting: deque[Run] = deque()
         self._held_up: deque[Run] = deque()
         self._running: set[Run] = set()
@@ -418,4 +418,4 @@ class Executor:
 
     def _count_stuck(self, change: int) -> None:
         self._stuck_gauge.value += change
-        self._shared.readiness.stuck(int(self._stuck_gauge.value), self._slots)
+        self._shared.readiness.stuck(int(self._stuck_gauge.value), self._shared.settings.concurrency)

@@ -218,9 +218,7 @@ class Recovery:
     """Retries of calls until the database answers, with pauses that double."""
 
     def __init__(self, settings: WorkerSettings, metrics: Metrics) -> None:
-        self._initial = settings.db_retry_initial_ms / 1000
-        self._longest = settings.db_retry_max_ms / 1000
-        self._most = settings.db_retry_max_attempts
+        self._settings = settings
         self._failures = metrics.failures.of()
         self._up = metrics.up.of()
         self._up.value = 1
@@ -235,7 +233,7 @@ class Recovery:
             except Unavailable as error:
                 failed += 1
                 self._failures.value += 1
-                if self._most and failed > self._most:
+                if self._settings.db_retry_max_attempts and failed > self._settings.db_retry_max_attempts:
                     raise
                 pause = self.pause(failed)
                 self._up.value = 0
@@ -253,7 +251,8 @@ class Recovery:
 
     def pause(self, failed: int) -> float:
         """Return the seconds to wait after so many failures, randomized so that workers do not retry all at once."""
-        longest = min(self._longest, self._initial * 2.0 ** min(failed - 1, 1000))
+        initial, most = self._settings.db_retry_initial_ms / 1000, self._settings.db_retry_max_ms / 1000
+        longest = min(most, initial * 2.0 ** min(failed - 1, 1000))
         return longest * random.uniform(0.5, 1.0) if failed > 1 else longest
 
 

@@ -1,7 +1,4 @@
-"""Threads for functions that block, and processes for functions that compute.
-
-A child process runs one task after another, until its worker is gone.
-"""
+"""Threads for functions that block, and processes for functions that compute, which end with their worker."""
 
 import asyncio
 import importlib

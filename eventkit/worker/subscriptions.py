@@ -29,8 +29,7 @@ class Subscriptions:
         self._kit = shared.kit
         self._threads = shared.threads
         self._recovery = shared.recovery
-        self._events = shared.metrics.events
-        self._notifications = shared.metrics.notifications
+        self._metrics = shared.metrics
         self._following: set[asyncio.Task[Any]] = set()
         self._handling: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -73,7 +72,7 @@ class Subscriptions:
                     logger.exception("listener %s failed on notification %s", function.__name__, notification.id)
                 finally:
                     self._handling.discard(me)
-                    self._notifications.of(channel, outcome).value += 1
+                    self._metrics.notifications.of(channel, outcome).value += 1
                 if self._stopping:
                     return
 
@@ -95,7 +94,7 @@ class Subscriptions:
             task.cancel()
 
     async def _handle(self, declaration: SubscriberDeclaration, event: Event[Any]) -> None:
-        counts = partial(self._events.of, declaration.stream, declaration.consumer)
+        counts = partial(self._metrics.events.of, declaration.stream, declaration.consumer)
         what = f"{declaration.function.__name__} failed on event {event.offset} of {declaration.stream!r}"
         attempt = 0
         while True:
