@@ -119,12 +119,6 @@ SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE NOT (l.until > :now AND l.until <= :now + 2 * :ttl::bigint * interval '1 ms')
 RETURNING token
 
--- name: KeepConsumer
-UPDATE eventkit_consumer_lease
-SET until = :now + :ttl::bigint * interval '1 ms'
-WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
-RETURNING token
-
 -- name: LeaveConsumer
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token

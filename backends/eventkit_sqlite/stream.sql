@@ -148,12 +148,6 @@ SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE l.until NOT BETWEEN :now + 1 AND :now + 2 * :ttl
 RETURNING token
 
--- name: KeepConsumer
-UPDATE eventkit_consumer_lease
-SET until = :now + :ttl
-WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
-RETURNING token
-
 -- name: LeaveConsumer
 DELETE FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
