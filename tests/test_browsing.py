@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+import databases
 import pytest
-import working
 
 from eventkit import EventKit, NewTask, checks
 from eventkit.operations.admin import (
@@ -21,7 +21,8 @@ from eventkit.operations.admin import (
 )
 from eventkit.testing import advance
 
-url, kit = working.url, working.kit
+url, kit = databases.url, databases.kit
+pytestmark = databases.on_both
 
 
 @pytest.fixture

@@ -67,10 +67,6 @@ class _Connection:
         """The maximum size of a payload in bytes of JSON text."""
         return self._address.max_payload
 
-    def rouse(self) -> None:
-        """Make every `sleep` check again."""
-        self._listener.waiters.ring_all()
-
     def end_sleep(self) -> None:
         """Make every current and future `sleep` return False, and bound the wait of every call."""
         self.closing = True

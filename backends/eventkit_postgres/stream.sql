@@ -55,20 +55,19 @@ FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
     ORDER BY id DESC LIMIT 1
 )
 
+-- With :created, only if the event is there; a pruned one still counts.
 -- name: SaveOffset
-SELECT 1 WHERE eventkit_move_offset(:topic, :consumer, :offset)
-
--- A pruned event still counts as existing.
--- name: SaveHandled
-INSERT INTO eventkit_consumer AS c (topic, name, position)
-SELECT :topic, :consumer, :offset
-WHERE
-    EXISTS (SELECT FROM eventkit_event WHERE id = :offset AND topic = :topic AND eventkit_ms(created_at) <= :created)
-    OR EXISTS (SELECT FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
-WHERE excluded.position > c.position
-RETURNING position
+SELECT 1
+WHERE CASE
+    WHEN
+        :created::bigint IS NULL
+        OR EXISTS (
+            SELECT FROM eventkit_event WHERE id = :offset AND topic = :topic AND eventkit_ms(created_at) <= :created
+        )
+        OR EXISTS (SELECT FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
+    THEN eventkit_move_offset(:topic, :consumer, :offset)
+    ELSE false
+END
 
 -- name: ListConsumers
 SELECT

@@ -85,20 +85,13 @@ FROM eventkit_identity AS i LEFT JOIN eventkit_event AS e ON e.id = (
     ORDER BY id DESC LIMIT 1
 )
 
+-- With :created, only if the event is there; a pruned one still counts.
 -- name: SaveOffset
-INSERT INTO eventkit_consumer (topic, name, position)
-VALUES (:topic, :consumer, :offset)
-ON CONFLICT (topic, name) DO UPDATE
-SET position = excluded.position, updated_at = :now
-WHERE excluded.position > eventkit_consumer.position
-RETURNING position
-
--- A pruned event still counts as existing.
--- name: SaveHandled
 INSERT INTO eventkit_consumer (topic, name, position)
 SELECT :topic, :consumer, :offset
 WHERE
-    EXISTS (SELECT 1 FROM eventkit_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
+    :created IS NULL
+    OR EXISTS (SELECT 1 FROM eventkit_event WHERE id = :offset AND topic = :topic AND created_at <= :created)
     OR EXISTS (SELECT 1 FROM eventkit_topic WHERE name = :topic AND pruned_to >= :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..checks import SHOWN_STATES, as_datetime
+from ..checks import SHOWN_STATES
 from ..codec import decode_headers
 from ..values import (
     Consumer,
     EventLook,
     HeldLock,
     LimitInfo,
+    Moment,
     Overview,
     PipelineInfo,
     ScheduleStats,
@@ -278,20 +279,12 @@ class ApiKey(msgspec.Struct, frozen=True):
     expires_ms: int | None
     revoked_ms: int | None
 
-    @property
-    def created_at(self) -> datetime:
-        """The time at which it was created."""
-        return as_datetime(self.created_ms)
-
-    @property
-    def expires_at(self) -> datetime | None:
-        """The time at which it expires; None if never."""
-        return None if self.expires_ms is None else as_datetime(self.expires_ms)
-
-    @property
-    def revoked_at(self) -> datetime | None:
-        """The time at which it was revoked."""
-        return None if self.revoked_ms is None else as_datetime(self.revoked_ms)
+    created_at = Moment[datetime]("created_ms")
+    """The time at which it was created."""
+    expires_at = Moment[datetime | None]("expires_ms")
+    """The time at which it expires; None if never."""
+    revoked_at = Moment[datetime | None]("revoked_ms")
+    """The time at which it was revoked."""
 
 
 def _key(id: str, name: str, scopes: str, *columns: Any) -> ApiKey:
