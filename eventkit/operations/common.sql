@@ -18,6 +18,27 @@ VALUES (:topic, :consumer, :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now
 
+-- The last row that FindPrunable deletes by each of its limits.
+-- part: events_too_old
+    CASE WHEN CAST(:older_than AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (
+            SELECT id - 1 FROM eventkit_event
+            WHERE topic = :topic AND created_at >= :now - CAST(:older_than AS bigint) * :ms
+            ORDER BY id LIMIT 1
+        ),
+        9223372036854775807
+    ) END
+
+-- part: events_too_many
+    CASE WHEN CAST(:keep_count AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
+    ) END
+
+-- part: consumed
+    CASE WHEN CAST(:keep_unconsumed AS boolean) THEN coalesce(
+        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+    ) ELSE 9223372036854775807 END
+
 -- step: DropEvents
 DELETE FROM eventkit_event
 WHERE topic = :topic AND id <= :last
@@ -421,14 +442,27 @@ FROM (
             ),
             9223372036854775807
         ) END
-        AND id <= CASE WHEN CAST(:keep_unconsumed AS boolean) THEN coalesce(
-            (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
-        ) ELSE 9223372036854775807 END
+        AND id <= :consumed
     ORDER BY id
     LIMIT :limit
 ) AS archived
 
 -- Channels.
+
+-- part: notifications_too_old
+    CASE WHEN CAST(:older_than AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (
+            SELECT id - 1 FROM eventkit_notification
+            WHERE channel = :channel AND created_at >= :now - CAST(:older_than AS bigint) * :ms
+            ORDER BY id LIMIT 1
+        ),
+        9223372036854775807
+    ) END
+
+-- part: notifications_too_many
+    CASE WHEN CAST(:keep_count AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
+    ) END
 
 -- step: DropNotifications
 DELETE FROM eventkit_notification
