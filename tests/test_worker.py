@@ -23,7 +23,7 @@ variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", defau
 @pytest.mark.parametrize("waits", [False, True])
 @on_both
 def test_async_functions_run(kit: EventKit, url: str, waits: bool) -> None:
-    """Functions that wait and functions that end in one step run, and what is returned is the result."""
+    """Functions that wait and functions that end in one step run, and their return values are the results."""
     app, done = declared(url)
     with working.working(app, concurrency=5):
         doubled = kit.queue("default").enqueue_many([{"task": "double", "args": {"number": n}} for n in range(10)])

@@ -68,6 +68,18 @@ def test_a_handle_that_does_not_hold_its_task_changes_nothing(kit: EventKit) -> 
     assert kit.queue("forged").ack(held)
 
 
+@proves("Q4", "Q5")
+def test_a_lapsed_lease_is_lost_without_another_claim(kit: EventKit) -> None:
+    queue = kit.queue("jobs")
+    task = _claimed(queue)
+    advance(kit, 301)
+    before = queue.tasks()
+    for name, end in _FENCED.items():
+        assert end(queue, task) is False, name
+        assert queue.tasks() == before, name
+    assert [again.attempt for again in queue.claim("worker")] == [2]
+
+
 @proves("Q5")
 def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
     for name, end in _FENCED.items():

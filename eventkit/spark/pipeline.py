@@ -114,7 +114,7 @@ class Pipeline:
                 if query is not None:
                     query.stop()
                     reporter.report(query)
-                if not is_remote(spark):
+                if not is_remote(spark) and spark._jvm is not None:
                     # The interrupted call took its thread of Java along; writes find sources by that of the session.
                     spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
                 if "availableNow" in trigger:
