@@ -114,7 +114,7 @@ def test_the_kit_reaches_backends_by_entry_point() -> None:
     """Nothing in the kit names a backend's package, its driver, the migrations or a framework.
 
     The suite needs SQLAlchemy for an application's transactions on every backend, and `eventkit.sqlalchemy` imports
-    it.  The command line migrates, and handles SQLAlchemy's errors then.
+    it; `transaction` does where the application has.  The command line migrates, and handles SQLAlchemy's errors then.
     """
     allowed = {
         "conformance": {"sqlalchemy"},

@@ -23,7 +23,7 @@ from eventkit.statements import COMMON, in_files, load, operation_classes
 from eventkit.values import QueueSettings
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
-FROM_THE_BACKEND = {"now"}
+FROM_THE_BACKEND = {"now", "ms"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {

@@ -20,6 +20,8 @@ regardless of ``target_session_attrs``: only the primary has the locks of the pu
 """
 
 import re
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -29,18 +31,6 @@ from psycopg.conninfo import conninfo_to_dict
 from eventkit.checks import choice, number
 
 _SYNCHRONOUS = {"full": "on", "normal": "local", "off": "off"}
-_OPTIONS = (
-    "schema",
-    "durability",
-    "busy_timeout",
-    "answer_timeout",
-    "min_size",
-    "max_size",
-    "pooler",
-    "listen_url",
-    "fallback_poll",
-    "max_payload",
-)
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -75,24 +65,36 @@ class Address(msgspec.Struct, frozen=True):
         }
 
 
+def _schema(option: str, name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
+        raise ValueError(f"the name of a schema must have 1 to 63 letters, digits and underscores, not {name!r}")
+    return name
+
+
+def _whole(option: str, text: str) -> int:
+    return int(number(option, text))
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "schema": ("schema", _schema),
+    "durability": ("synchronous", lambda option, text: _SYNCHRONOUS[choice(option, text, tuple(_SYNCHRONOUS))]),
+    "busy_timeout": ("busy_timeout", number),
+    "answer_timeout": ("answer_timeout", number),
+    "min_size": ("min_size", _whole),
+    "max_size": ("max_size", _whole),
+    "pooler": ("pooled", lambda option, text: choice(option, text, ("session", "transaction")) == "transaction"),
+    "listen_url": ("listen_conninfo", lambda option, text: _split(text)[0]),
+    "fallback_poll": ("fallback_poll", number),
+    "max_payload": ("max_payload", _whole),
+}
+"""The field of each option, and how its text is read."""
+
+
 def parse(url: str) -> Address:
     """Return the address in *url*.  Raise ``ValueError`` if it is invalid."""
     conninfo, given = _split(url)
-    options: dict[str, str | float | int | bool] = {}
-    if "schema" in given:
-        options["schema"] = _schema(given["schema"])
-    if "durability" in given:
-        options["synchronous"] = _SYNCHRONOUS[choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
-    if "pooler" in given:
-        options["pooled"] = choice("pooler", given["pooler"], ("session", "transaction")) == "transaction"
-    for option in ("busy_timeout", "answer_timeout", "fallback_poll"):
-        if option in given:
-            options[option] = number(option, given[option])
-    for option in ("min_size", "max_size", "max_payload"):
-        if option in given:
-            options[option] = int(number(option, given[option]))
-    listen = _split(given["listen_url"])[0] if "listen_url" in given else conninfo
-    address = Address(url, conninfo, listen, **options)  # type: ignore[arg-type]  # each option is checked above
+    options = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items()}
+    address = Address(url, conninfo, **{"listen_conninfo": conninfo, **options})
     if not address.min_size <= address.max_size or address.max_size < 1:
         raise ValueError(f"max_size must be at least 1 and at least min_size, not {address.max_size}")
     return address
@@ -143,9 +145,3 @@ def _mistake(netloc: str, conninfo: str) -> str | None:
     except ProgrammingError as error:
         return str(error).strip()
     return "the password is not percent-encoded"
-
-
-def _schema(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
-        raise ValueError(f"the name of a schema must have 1 to 63 letters, digits and underscores, not {name!r}")
-    return name

@@ -69,17 +69,8 @@ WHERE until > :now
 ORDER BY name, per
 LIMIT :limit
 
--- Skips from one queue to the next by the index.
 -- name: CountDeaths
-WITH RECURSIVE
-clock (now) AS (SELECT :now),
-ended (name) AS (
-    SELECT ''
-    UNION ALL
-    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > e.name)
-    FROM ended AS e
-    WHERE e.name IS NOT NULL
-)
+:with_ended
 SELECT '' AS queue, '' AS reason, eventkit_ms(now) - :settling::bigint AS number
 FROM clock
 UNION ALL
@@ -165,21 +156,3 @@ ORDER BY name
 -- part: api_key
     k.id, k.name, k.scopes, k.rate, k.burst, k.quota, eventkit_ms(k.created_at), eventkit_ms(k.expires_at),
     eventkit_ms(k.revoked_at)
-
--- name: AddApiKey
-INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
-VALUES (:id, :name, :hash, :scopes, :rate, :burst, :quota, :now, :now + :expires::bigint * interval '1 ms')
-ON CONFLICT DO NOTHING
-RETURNING 1
-
--- name: RotateApiKey
-UPDATE eventkit_api_key
-SET hash = :hash, former = hash, former_until = :now + :grace::bigint * interval '1 ms'
-WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
-RETURNING 1
-
--- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
--- another secret for longer than the grace of the old one.
--- name: BeginSession
-INSERT INTO eventkit_session (id, key, secret, expires_at)
-VALUES (:id, :key, :secret, :now + :lasts::bigint * interval '1 ms')

@@ -89,14 +89,6 @@ VALUES (
     :tasks.8::bigint[]
 )
 
--- name: MarkWritten
-INSERT INTO eventkit_written_batch AS w (writer, batch, expires_at)
-VALUES (:writer, :batch, :now + :keep::bigint * interval '1 ms')
-ON CONFLICT (writer) DO UPDATE
-SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
-WHERE excluded.batch > w.batch
-RETURNING batch
-
 -- Locked, so that housekeeping does not delete them meanwhile.
 -- step: LockStaged
 SELECT 1
@@ -213,35 +205,9 @@ SET retired_at = :now
 WHERE topic = :topic AND path = ANY (:paths::text[]) AND retired_at IS NULL
 RETURNING path
 
--- name: FindRetired
-SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace::bigint * interval '1 ms'
-
 -- name: ForgetFiles
 DELETE FROM eventkit_lake_file
 WHERE topic = :topic AND path = ANY (:paths::text[]) AND retired_at IS NOT NULL
-
--- name: PruneArchived
-SELECT max(id)
-FROM (
-    SELECT id
-    FROM eventkit_event
-    WHERE
-        topic = :topic
-        AND id <= (SELECT covered FROM eventkit_lake WHERE topic = :topic AND location = :location)
-        AND id < CASE WHEN :older_than::bigint IS NULL THEN 9223372036854775807 ELSE coalesce(
-            (
-                SELECT id FROM eventkit_event
-                WHERE topic = :topic AND created_at >= :now - :older_than::bigint * interval '1 ms'
-                ORDER BY id LIMIT 1
-            ),
-            9223372036854775807
-        ) END
-        AND id <= CASE WHEN :keep_unconsumed::boolean THEN coalesce(
-            (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
-        ) ELSE 9223372036854775807 END
-    ORDER BY id
-    LIMIT :limit
-) AS archived
 
 -- Hourly sums.
 

@@ -31,17 +31,5 @@ SELECT max(id)
 FROM eventkit_notification
 WHERE
     channel = :channel
-    AND id <= greatest(
-        CASE WHEN :older_than::bigint IS NULL THEN 0 ELSE coalesce(
-            (
-                SELECT id - 1 FROM eventkit_notification
-                WHERE channel = :channel AND created_at >= :now - :older_than::bigint * interval '1 ms'
-                ORDER BY id LIMIT 1
-            ),
-            9223372036854775807
-        ) END,
-        CASE WHEN :keep_count::bigint IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
-        ) END
-    )
+    AND id <= greatest(:notifications_too_old, :notifications_too_many)
     AND id <= (SELECT eventkit_settled('notification', ARRAY[:channel]))

@@ -4,12 +4,6 @@
 -- name: AcquireLock
 SELECT eventkit_take_lock(:name, :token, :holder, :ttl)
 
--- name: RenewLock
-UPDATE eventkit_lock
-SET ttl = :ttl::bigint, expires_at = :now + :ttl::bigint * interval '1 ms'
-WHERE name = :name AND token = :token AND expires_at > :now
-RETURNING fence
-
 -- Does not wait for the disk: if a crash of the server undoes it, the lock expires.
 -- name: ReleaseLock
 SELECT set_config('synchronous_commit', 'off', true)

@@ -118,19 +118,6 @@ SELECT
     count(*) FILTER (WHERE state = 'leased'),
     count(*) FILTER (WHERE state = 'dead'),
     eventkit_ms(:now) - eventkit_ms(min(enqueued_at) FILTER (WHERE state <> 'dead'))
-FROM (
-    SELECT state, enqueued_at FROM eventkit_task_now WHERE queue = :queue AND stored_state = 'ready'
-    UNION ALL
-    SELECT state, enqueued_at FROM eventkit_task_now
-    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at IS NOT NULL
-    UNION ALL
-    SELECT state, enqueued_at FROM eventkit_task
-    WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
-) AS message
+FROM :messages
 
 -- Message ids that consumers have seen.
-
--- name: PruneInbox
-DELETE FROM eventkit_inbox
-WHERE consumer = :consumer AND seen_at <= :now - :older_than::bigint * interval '1 ms'
-RETURNING 1

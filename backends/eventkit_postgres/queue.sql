@@ -34,13 +34,7 @@ SELECT eventkit_size(:queue)
 
 -- name: ReadNextDue
 SELECT eventkit_ms(min(moment))
-FROM (
-    SELECT min(run_at) AS moment FROM eventkit_task WHERE queue = :queue AND state = 'ready'
-    UNION ALL
-    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
-    UNION ALL
-    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
-) AS moments
+FROM :due_moments
 
 -- name: Cancel
 SELECT 1 WHERE eventkit_cancel(:queue, :id, :running::boolean)

@@ -76,7 +76,9 @@ def _bytewise(column: Column) -> str:
 @cache
 def statements(schema: str) -> Statements:
     """Return the statements for eventkit's tables in *schema*."""
-    loaded = load("eventkit_postgres", lambda number: f"${number}", {"now": NOW}, of_table, common=True)
+    loaded = load(
+        "eventkit_postgres", lambda number: f"${number}", {"now": NOW, "ms": "interval '1 ms'"}, of_table, common=True
+    )
     return {
         heading: msgspec.structs.replace(statement, sql=qualified(statement.sql, schema))
         for heading, statement in loaded.items()

@@ -85,22 +85,8 @@ SELECT max(id)
 FROM eventkit_event
 WHERE
     topic = :topic
-    AND id <= greatest(
-        CASE WHEN :older_than::bigint IS NULL THEN 0 ELSE coalesce(
-            (
-                SELECT id - 1 FROM eventkit_event
-                WHERE topic = :topic AND created_at >= :now - :older_than::bigint * interval '1 ms'
-                ORDER BY id LIMIT 1
-            ),
-            9223372036854775807
-        ) END,
-        CASE WHEN :keep_count::bigint IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
-        ) END
-    )
-    AND id <= CASE WHEN :keep_unconsumed::boolean THEN coalesce(
-        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
-    ) ELSE 9223372036854775807 END
+    AND id <= greatest(:events_too_old, :events_too_many)
+    AND id <= :consumed
     AND id <= (SELECT eventkit_settled('event', ARRAY[:topic]))
 
 -- The lease of a consumer name, which one holder has at a time.  A lease that ends later than any holder requests was
@@ -116,12 +102,6 @@ WHERE NOT EXISTS (
 ON CONFLICT (topic, consumer, partition) DO UPDATE
 SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE NOT (l.until > :now AND l.until <= :now + 2 * :ttl::bigint * interval '1 ms')
-RETURNING token
-
--- name: KeepConsumer
-UPDATE eventkit_consumer_lease
-SET until = :now + :ttl::bigint * interval '1 ms'
-WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
 
 -- name: LeaveConsumer

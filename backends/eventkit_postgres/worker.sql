@@ -1,8 +1,5 @@
 -- Workers.
 
--- step: DropWorkers
-DELETE FROM eventkit_worker WHERE seen_at <= :now - :older_than::bigint * interval '1 ms'
-
 -- name: ListWorkers
 :with_queues
 SELECT

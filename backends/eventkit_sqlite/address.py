@@ -18,6 +18,8 @@
 import os
 import re
 import sys
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -25,7 +27,6 @@ import msgspec
 from eventkit.checks import choice, number
 
 _SYNCHRONOUS = {"full": "FULL", "normal": "NORMAL", "off": "OFF"}
-_OPTIONS = ("durability", "busy_timeout", "watch", "fallback_poll", "max_payload", "mode")
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -40,6 +41,23 @@ class Address(msgspec.Struct, frozen=True):
     fallback_poll: float = 5.0
     max_payload: int = 524_288
     mode: int = 0o600
+
+
+def _mode(option: str, text: str) -> int:
+    if not re.fullmatch("0?[0-7]{3}", text) or int(text, 8) & 0o600 != 0o600:
+        raise ValueError(f"mode must be an octal number that lets the owner read and write, such as 0660, not {text!r}")
+    return int(text, 8)
+
+
+_OPTIONS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "durability": ("synchronous", lambda option, text: _SYNCHRONOUS[choice(option, text, tuple(_SYNCHRONOUS))]),
+    "busy_timeout": ("busy_timeout", number),
+    "watch": ("watch", lambda option, text: choice(option, text, ("inotify", "poll"))),
+    "fallback_poll": ("fallback_poll", number),
+    "max_payload": ("max_payload", lambda option, text: int(number(option, text))),
+    "mode": ("mode", _mode),
+}
+"""The field of each option, and how its text is read."""
 
 
 def parse(url: str) -> Address:
@@ -63,22 +81,5 @@ def parse(url: str) -> Address:
     given = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(given.keys() - set(_OPTIONS)):
         raise ValueError(f"{url!r} has the unknown option {unknown[0]!r}: the options are {', '.join(_OPTIONS)}")
-    options: dict[str, str | float | int] = {}
-    if "durability" in given:
-        options["synchronous"] = _SYNCHRONOUS[choice("durability", given["durability"], tuple(_SYNCHRONOUS))]
-    if "watch" in given:
-        options["watch"] = choice("watch", given["watch"], ("inotify", "poll"))
-    for option in ("busy_timeout", "fallback_poll"):
-        if option in given:
-            options[option] = number(option, given[option])
-    if "max_payload" in given:
-        options["max_payload"] = int(number("max_payload", given["max_payload"]))
-    if "mode" in given:
-        options["mode"] = _mode(given["mode"])
-    return Address(url, os.path.realpath(path), library, **options)  # type: ignore[arg-type]  # each option is checked above
-
-
-def _mode(text: str) -> int:
-    if not re.fullmatch("0?[0-7]{3}", text) or int(text, 8) & 0o600 != 0o600:
-        raise ValueError(f"mode must be an octal number that lets the owner read and write, such as 0660, not {text!r}")
-    return int(text, 8)
+    options = {_OPTIONS[name][0]: _OPTIONS[name][1](name, text) for name, text in given.items()}
+    return Address(url, os.path.realpath(path), library, **options)

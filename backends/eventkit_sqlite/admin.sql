@@ -66,17 +66,8 @@ WHERE until > :now
 ORDER BY name, per
 LIMIT :limit
 
--- Skips from one queue to the next by the index.
 -- name: CountDeaths
-WITH RECURSIVE
-clock (now) AS (SELECT :now),
-ended (name) AS (
-    SELECT ''
-    UNION ALL
-    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > e.name)
-    FROM ended AS e
-    WHERE e.name IS NOT NULL
-)
+:with_ended
 SELECT '' AS queue, '' AS reason, now - :settling AS number
 FROM clock
 UNION ALL
@@ -157,21 +148,3 @@ ORDER BY name
 
 -- part: api_key
     k.id, k.name, k.scopes, k.rate, k.burst, k.quota, k.created_at, k.expires_at, k.revoked_at
-
--- name: AddApiKey
-INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
-VALUES (:id, :name, :hash, :scopes, :rate, :burst, :quota, :now, :now + :expires)
-ON CONFLICT DO NOTHING
-RETURNING 1
-
--- name: RotateApiKey
-UPDATE eventkit_api_key
-SET hash = :hash, former = hash, former_until = :now + :grace
-WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
-RETURNING 1
-
--- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
--- another secret for longer than the grace of the old one.
--- name: BeginSession
-INSERT INTO eventkit_session (id, key, secret, expires_at)
-VALUES (:id, :key, :secret, :now + :lasts)

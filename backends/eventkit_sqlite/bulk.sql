@@ -40,14 +40,6 @@ VALUES (:writer, :batch, :attempt, :part, :position, :topic, :events)
 INSERT INTO eventkit_staged_rows (writer, batch, attempt, part, position, name, rows)
 VALUES (:writer, :batch, :attempt, :part, :position, :queue, :tasks)
 
--- name: MarkWritten
-INSERT INTO eventkit_written_batch (writer, batch, expires_at)
-VALUES (:writer, :batch, :now + :keep)
-ON CONFLICT (writer) DO UPDATE
-SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
-WHERE excluded.batch > eventkit_written_batch.batch
-RETURNING batch
-
 -- step: LockStaged
 SELECT 1
 FROM eventkit_staged_rows
@@ -118,35 +110,9 @@ SET retired_at = :now
 WHERE topic = :topic AND path IN (SELECT value FROM json_each(:paths)) AND retired_at IS NULL
 RETURNING path
 
--- name: FindRetired
-SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - :grace
-
 -- name: ForgetFiles
 DELETE FROM eventkit_lake_file
 WHERE topic = :topic AND path IN (SELECT value FROM json_each(:paths)) AND retired_at IS NOT NULL
-
--- name: PruneArchived
-SELECT max(id)
-FROM (
-    SELECT id
-    FROM eventkit_event
-    WHERE
-        topic = :topic
-        AND id <= (SELECT covered FROM eventkit_lake WHERE topic = :topic AND location = :location)
-        AND id < CASE WHEN :older_than IS NULL THEN 9223372036854775807 ELSE coalesce(
-            (
-                SELECT id FROM eventkit_event
-                WHERE topic = :topic AND created_at >= :now - :older_than
-                ORDER BY id LIMIT 1
-            ),
-            9223372036854775807
-        ) END
-        AND id <= CASE WHEN :keep_unconsumed THEN coalesce(
-            (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
-        ) ELSE 9223372036854775807 END
-    ORDER BY id
-    LIMIT :limit
-) AS archived
 
 -- Hourly sums.
 

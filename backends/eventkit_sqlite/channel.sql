@@ -43,16 +43,4 @@ SELECT max(id)
 FROM eventkit_notification
 WHERE
     channel = :channel
-    AND id <= max(
-        CASE WHEN :older_than IS NULL THEN 0 ELSE coalesce(
-            (
-                SELECT id - 1 FROM eventkit_notification
-                WHERE channel = :channel AND created_at >= :now - :older_than
-                ORDER BY id LIMIT 1
-            ),
-            9223372036854775807
-        ) END,
-        CASE WHEN :keep_count IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
-        ) END
-    )
+    AND id <= max(:notifications_too_old, :notifications_too_many)

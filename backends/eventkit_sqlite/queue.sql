@@ -73,13 +73,7 @@ SELECT :size
 
 -- name: ReadNextDue
 SELECT min(moment)
-FROM (
-    SELECT min(run_at) AS moment FROM eventkit_task WHERE queue = :queue AND state = 'ready'
-    UNION ALL
-    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
-    UNION ALL
-    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
-)
+FROM :due_moments
 
 -- step: FindToCancel
 SELECT lane, state = 'leased'

@@ -114,22 +114,8 @@ SELECT max(id)
 FROM eventkit_event
 WHERE
     topic = :topic
-    AND id <= max(
-        CASE WHEN :older_than IS NULL THEN 0 ELSE coalesce(
-            (
-                SELECT id - 1 FROM eventkit_event
-                WHERE topic = :topic AND created_at >= :now - :older_than
-                ORDER BY id LIMIT 1
-            ),
-            9223372036854775807
-        ) END,
-        CASE WHEN :keep_count IS NULL THEN 0 ELSE coalesce(
-            (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
-        ) END
-    )
-    AND id <= CASE WHEN :keep_unconsumed THEN coalesce(
-        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
-    ) ELSE 9223372036854775807 END
+    AND id <= max(:events_too_old, :events_too_many)
+    AND id <= :consumed
 
 -- The lease of a consumer name, which one holder has at a time.  A lease that ends later than any holder requests was
 -- taken by a clock that was ahead, and does not count.
@@ -139,12 +125,6 @@ VALUES (:topic, :consumer, :partition, :holder, :token, :now + :ttl)
 ON CONFLICT (topic, consumer, partition) DO UPDATE
 SET holder = excluded.holder, token = excluded.token, until = excluded.until
 WHERE l.until NOT BETWEEN :now + 1 AND :now + 2 * :ttl
-RETURNING token
-
--- name: KeepConsumer
-UPDATE eventkit_consumer_lease
-SET until = :now + :ttl
-WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
 RETURNING token
 
 -- name: LeaveConsumer

@@ -79,14 +79,6 @@ WHERE (consumer, message_id) IN (
 )
 RETURNING 1
 
--- The oldest event shows whether any is too old.
--- name: FindStaleTopics
-SELECT t.name, t.keep, t.keep_count, t.keep_unconsumed
-FROM eventkit_topic AS t
-WHERE
-    t.keep_count IS NOT NULL
-    OR :now - t.keep > (SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1)
-
 -- name: PruneTopic
 SELECT max(id)
 FROM (
@@ -102,29 +94,6 @@ FROM (
     ORDER BY e.id
     LIMIT :limit
 )
-
--- A channel without settings keeps notifications for a day.
--- name: FindStaleChannels
-WITH RECURSIVE
-channels (name) AS (
-    SELECT min(channel) FROM eventkit_notification
-    UNION ALL
-    SELECT (SELECT min(n.channel) FROM eventkit_notification AS n WHERE n.channel > c.name)
-    FROM channels AS c
-    WHERE c.name IS NOT NULL
-),
-settings (name, keep, keep_count) AS (
-    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END, c.keep_count
-    FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name
-    WHERE n.name IS NOT NULL
-)
-SELECT s.name, s.keep, s.keep_count
-FROM settings AS s
-WHERE
-    s.keep_count IS NOT NULL
-    OR :now - s.keep > (
-        SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
-    )
 
 -- step: PruneChannel
 DELETE FROM eventkit_notification

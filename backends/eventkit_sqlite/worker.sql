@@ -1,8 +1,5 @@
 -- Workers.
 
--- step: DropWorkers
-DELETE FROM eventkit_worker WHERE seen_at <= :now - :older_than
-
 -- name: ListWorkers
 :with_queues
 SELECT name, queues, slots, running, 0, started_at, seen_at, NULL, seen_at > :now - :alive

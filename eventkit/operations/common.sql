@@ -18,6 +18,27 @@ VALUES (:topic, :consumer, :offset)
 ON CONFLICT (topic, name) DO UPDATE
 SET position = excluded.position, updated_at = :now
 
+-- The last row that FindPrunable deletes by each of its limits.
+-- part: events_too_old
+    CASE WHEN CAST(:older_than AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (
+            SELECT id - 1 FROM eventkit_event
+            WHERE topic = :topic AND created_at >= :now - CAST(:older_than AS bigint) * :ms
+            ORDER BY id LIMIT 1
+        ),
+        9223372036854775807
+    ) END
+
+-- part: events_too_many
+    CASE WHEN CAST(:keep_count AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (SELECT id FROM eventkit_event WHERE topic = :topic ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
+    ) END
+
+-- part: consumed
+    CASE WHEN CAST(:keep_unconsumed AS boolean) THEN coalesce(
+        (SELECT min(position) FROM eventkit_consumer WHERE topic = :topic), 9223372036854775807
+    ) ELSE 9223372036854775807 END
+
 -- step: DropEvents
 DELETE FROM eventkit_event
 WHERE topic = :topic AND id <= :last
@@ -34,6 +55,12 @@ WHERE excluded.pruned_to > t.pruned_to
 SELECT holder
 FROM eventkit_consumer_lease
 WHERE topic = :topic AND consumer = :consumer AND partition = :partition
+
+-- name: KeepConsumer
+UPDATE eventkit_consumer_lease
+SET until = :now + CAST(:ttl AS bigint) * :ms
+WHERE topic = :topic AND consumer = :consumer AND partition = :partition AND token = :token
+RETURNING token
 
 -- Queues.
 
@@ -70,6 +97,15 @@ FROM eventkit_task_now
 WHERE queue = :queue AND stored_state = 'dead' AND finished_at IS NOT NULL
 ORDER BY eventkit_task_now.finished_at DESC, id DESC
 LIMIT :limit
+
+-- part: due_moments
+(
+    SELECT min(run_at) AS moment FROM eventkit_task WHERE queue = :queue AND state = 'ready'
+    UNION ALL
+    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'scheduled' AND wake_at IS NOT NULL
+    UNION ALL
+    SELECT min(wake_at) FROM eventkit_task WHERE queue = :queue AND state = 'leased' AND wake_at IS NOT NULL
+) AS moments
 
 -- part: has_tasks
     EXISTS (SELECT 1 FROM eventkit_task WHERE queue = :queue AND state = 'ready')
@@ -136,6 +172,17 @@ SELECT keep FROM eventkit_inbox_settings WHERE name = :consumer
 
 -- Outboxes and inboxes.
 
+-- part: messages
+(
+    SELECT state, enqueued_at FROM eventkit_task_now WHERE queue = :queue AND stored_state = 'ready'
+    UNION ALL
+    SELECT state, enqueued_at FROM eventkit_task_now
+    WHERE queue = :queue AND stored_state IN ('scheduled', 'leased') AND wake_at IS NOT NULL
+    UNION ALL
+    SELECT state, enqueued_at FROM eventkit_task
+    WHERE queue = :queue AND state = 'dead' AND finished_at IS NOT NULL
+) AS message
+
 -- name: OpenOutbox
 INSERT INTO eventkit_queue AS q (name, max_attempts, retry)
 VALUES (:queue, :max_attempts, :retry)
@@ -150,10 +197,23 @@ VALUES (:consumer, :message_id)
 ON CONFLICT (consumer, message_id) DO NOTHING
 RETURNING 1
 
+-- name: PruneInbox
+DELETE FROM eventkit_inbox
+WHERE consumer = :consumer AND seen_at <= :now - CAST(:older_than AS bigint) * :ms
+RETURNING 1
+
 -- Schedules.
 
 -- name: RemoveSchedule
 DELETE FROM eventkit_schedule WHERE name = :name RETURNING name
+
+-- Locks.
+
+-- name: RenewLock
+UPDATE eventkit_lock
+SET ttl = CAST(:ttl AS bigint), expires_at = :now + CAST(:ttl AS bigint) * :ms
+WHERE name = :name AND token = :token AND expires_at > :now
+RETURNING fence
 
 -- Workers.
 
@@ -201,7 +261,22 @@ topics (name) AS (
     SELECT topic FROM eventkit_consumer
 )
 
+-- step: DropWorkers
+DELETE FROM eventkit_worker WHERE seen_at <= :now - CAST(:older_than AS bigint) * :ms
+
 -- Browsing, pipelines, API keys and sessions.
+
+-- Skips from one queue to the next by the index.
+-- part: with_ended
+WITH RECURSIVE
+clock (now) AS (SELECT :now),
+ended (name) AS (
+    SELECT ''
+    UNION ALL
+    SELECT (SELECT min(t.queue) FROM eventkit_task AS t WHERE t.finished_at IS NOT NULL AND t.queue > e.name)
+    FROM ended AS e
+    WHERE e.name IS NOT NULL
+)
 
 -- name: FindTask
 SELECT :look FROM eventkit_task_now WHERE queue = :queue AND id = :id
@@ -267,6 +342,24 @@ DELETE FROM eventkit_session WHERE id = :id
 -- step: ForgetSessions
 DELETE FROM eventkit_session WHERE expires_at <= :now
 
+-- name: AddApiKey
+INSERT INTO eventkit_api_key (id, name, hash, scopes, rate, burst, quota, created_at, expires_at)
+VALUES (:id, :name, :hash, :scopes, :rate, :burst, :quota, :now, :now + CAST(:expires AS bigint) * :ms)
+ON CONFLICT DO NOTHING
+RETURNING 1
+
+-- Sessions of browsers.  A session ends with the secret that began it: when its key is revoked, expires, or has had
+-- another secret for longer than the grace of the old one.
+-- name: BeginSession
+INSERT INTO eventkit_session (id, key, secret, expires_at)
+VALUES (:id, :key, :secret, :now + CAST(:lasts AS bigint) * :ms)
+
+-- name: RotateApiKey
+UPDATE eventkit_api_key
+SET hash = :hash, former = hash, former_until = :now + CAST(:grace AS bigint) * :ms
+WHERE id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+RETURNING 1
+
 -- Staged rows, archives and hourly sums.
 
 -- name: DropStaged
@@ -322,7 +415,54 @@ FROM eventkit_rollup
 WHERE hour >= :since AND hour < :before
 ORDER BY subject, name, hour, measure
 
+-- name: MarkWritten
+INSERT INTO eventkit_written_batch AS w (writer, batch, expires_at)
+VALUES (:writer, :batch, :now + CAST(:keep AS bigint) * :ms)
+ON CONFLICT (writer) DO UPDATE
+SET batch = excluded.batch, written_at = :now, expires_at = excluded.expires_at
+WHERE excluded.batch > w.batch
+RETURNING batch
+
+-- name: FindRetired
+SELECT path FROM eventkit_lake_file WHERE topic = :topic AND retired_at <= :now - CAST(:grace AS bigint) * :ms
+
+-- name: PruneArchived
+SELECT max(id)
+FROM (
+    SELECT id
+    FROM eventkit_event
+    WHERE
+        topic = :topic
+        AND id <= (SELECT covered FROM eventkit_lake WHERE topic = :topic AND location = :location)
+        AND id < CASE WHEN CAST(:older_than AS bigint) IS NULL THEN 9223372036854775807 ELSE coalesce(
+            (
+                SELECT id FROM eventkit_event
+                WHERE topic = :topic AND created_at >= :now - CAST(:older_than AS bigint) * :ms
+                ORDER BY id LIMIT 1
+            ),
+            9223372036854775807
+        ) END
+        AND id <= :consumed
+    ORDER BY id
+    LIMIT :limit
+) AS archived
+
 -- Channels.
+
+-- part: notifications_too_old
+    CASE WHEN CAST(:older_than AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (
+            SELECT id - 1 FROM eventkit_notification
+            WHERE channel = :channel AND created_at >= :now - CAST(:older_than AS bigint) * :ms
+            ORDER BY id LIMIT 1
+        ),
+        9223372036854775807
+    ) END
+
+-- part: notifications_too_many
+    CASE WHEN CAST(:keep_count AS bigint) IS NULL THEN 0 ELSE coalesce(
+        (SELECT id FROM eventkit_notification WHERE channel = :channel ORDER BY id DESC LIMIT 1 OFFSET :keep_count), 0
+    ) END
 
 -- step: DropNotifications
 DELETE FROM eventkit_notification
@@ -359,6 +499,39 @@ WHERE
     AND EXISTS (
         SELECT 1 FROM eventkit_task AS t
         WHERE t.queue = name AND t.state IN ('scheduled', 'leased', 'ready') AND t.wake_at <= :now
+    )
+
+-- The oldest event shows whether any is too old.
+-- name: FindStaleTopics
+SELECT t.name, t.keep, t.keep_count, t.keep_unconsumed
+FROM eventkit_topic AS t
+WHERE
+    t.keep_count IS NOT NULL
+    OR :now - t.keep * :ms > (
+        SELECT e.created_at FROM eventkit_event AS e WHERE e.topic = t.name ORDER BY e.id LIMIT 1
+    )
+
+-- A channel without settings keeps notifications for a day.
+-- name: FindStaleChannels
+WITH RECURSIVE
+channels (name) AS (
+    SELECT min(channel) FROM eventkit_notification
+    UNION ALL
+    SELECT (SELECT min(n.channel) FROM eventkit_notification AS n WHERE n.channel > c.name)
+    FROM channels AS c
+    WHERE c.name IS NOT NULL
+),
+settings (name, keep, keep_count) AS (
+    SELECT n.name, CASE WHEN c.name IS NULL THEN 86400000 ELSE c.keep END, c.keep_count
+    FROM channels AS n LEFT JOIN eventkit_channel AS c ON c.name = n.name
+    WHERE n.name IS NOT NULL
+)
+SELECT s.name, s.keep, s.keep_count
+FROM settings AS s
+WHERE
+    s.keep_count IS NOT NULL
+    OR :now - s.keep * :ms > (
+        SELECT n.created_at FROM eventkit_notification AS n WHERE n.channel = s.name ORDER BY n.id LIMIT 1
     )
 
 -- name: ReadIdentity

@@ -4,27 +4,9 @@
 
     python -m eventkit_migrations upgrade sqlite:///shop.db
 
-An application with its own Alembic migrations can include eventkit's tables, so that one
-``alembic upgrade head`` does both.  In one of its migrations::
-
-    def upgrade():
-        eventkit_migrations.upgrade_op(op, to="0001")
-
-    def downgrade():
-        eventkit_migrations.downgrade_op(op, to="base")
-
-and in its ``env.py``, so that ``--autogenerate`` does not propose to drop these tables::
-
-    context.configure(..., include_object=eventkit_migrations.include_object)
-
-The table ``eventkit_version`` stores the revision of the database, beside the application's own
-``alembic_version``.
-
-On Postgres the tables are in a schema of their own, ``eventkit`` or the one that ``?schema=`` in the URL names (the
-keyword ``schema=`` in an application's migrations), and the role needs the right to create it.  A table in use blocks
-a change for five seconds at most; then the change fails with `Busy` and has no effect::
-
-    python -m eventkit_migrations upgrade "postgresql://localhost/shop?schema=tenant_7"
+An application with its own Alembic migrations calls `upgrade_op` and `downgrade_op` in one of them, and passes
+`include_object` to ``context.configure``.  ``eventkit_version`` stores the revision of the database.  A table of
+Postgres in use blocks a change for five seconds at most; then the change fails with `Busy` and has no effect.
 
 Importing this package loads neither Alembic nor SQLAlchemy, which are needed only to change a schema, not to
 check that it is current.
