@@ -82,25 +82,6 @@ def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
         assert queue.tasks() == before, name
 
 
-@proves("Q5")
-def test_a_snoozed_task_is_due_later_and_has_cost_no_attempt(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    first = queue.enqueue("first", max_attempts=1, key="key")
-    for _ in range(3):
-        [task] = queue.claim("worker")
-        assert (task.id, task.attempt) == (first.id, 1)
-        assert queue.snooze(task, 60) is True
-        [info] = queue.tasks()
-        assert (info.state, info.attempt) == ("scheduled", 0)
-        advance(kit, 50)
-        assert queue.claim("worker") == []
-        advance(kit, 10)
-    [task] = queue.claim("worker")
-    assert queue.snooze(task, 0) is True
-    [task] = queue.claim("worker", wait=10)
-    assert queue.ack(task) is True
-
-
 @proves("Q5", "Q11")
 def test_a_failed_task_is_dead_now(kit: EventKit) -> None:
     queue = kit.queue("jobs")
