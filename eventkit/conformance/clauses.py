@@ -23,9 +23,12 @@ def requires(*capabilities: str) -> pytest.MarkDecorator:
 both_flavours = pytest.mark.parametrize("flavour", ["sync", "async"], indirect=True)
 """Run the test with a sync and with an async kit, in a module whose other tests run with a sync one."""
 
+one_flavour = pytest.mark.parametrize("flavour", ["sync"], indirect=True)
+"""Run the test with a sync kit, in a module whose other tests run with both: the flavours share what it proves."""
+
 _IN_SYNC = re.compile(
-    r".*\.test_(chaining|claim|dead_tasks|enqueue|functions|headers|history|keys|models|overview|payloads|positions"
-    r"|pruning|queue_limits|queue_settings|queue_views|retention|schedules|streams|ticks)"
+    r".*\.test_(chaining|claim|enqueue|functions|headers|history|housekeeping|keys|leases|limits|models|payloads"
+    r"|pruning|queue_settings|queue_views|retention|schedules|streams|ticks)"
 )
 """The modules whose tests run with a sync kit, except for those with `both_flavours`."""
 

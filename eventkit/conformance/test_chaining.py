@@ -63,45 +63,6 @@ def test_an_ack_enqueues_what_follows(kit: EventKit) -> None:
         assert infos[3].run_at == moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-@proves("Q20")
-def test_nothing_follows_an_ack_without_more_to_do(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    task = _claimed(queue)
-    assert queue.ack(task, then=[]) is True
-    assert queue.tasks() == []
-
-
-@proves("Q20", "Q5")
-def test_a_stale_handle_enqueues_nothing(kit: EventKit) -> None:
-    for name, claimed in _kinds(kit).items():
-        queue, other = kit.queue(name), kit.queue(f"after {name}")
-        task = claimed()
-        assert queue.ack(task) is True
-        assert queue.ack(task, then=[other.new(1)]) is False
-        assert queue.ack(task, result=1, then=[other.new(1), other.new(2)]) is False
-        queue.enqueue("lapsed")
-        [lapsed] = queue.claim("worker", lease=0)
-        assert queue.ack(lapsed, then=[other.new(1)]) is False
-        with kit.transaction() as tx:
-            assert queue.ack(lapsed, then=[other.new(1)], tx=tx) is False
-        assert other.tasks() == []
-        assert kit.results.get(task.id) is None
-
-
-@proves("Q20", "G4")
-def test_an_ack_and_what_follows_are_one(kit: EventKit) -> None:
-    for name, claimed in _kinds(kit).items():
-        queue, other = kit.queue(name), kit.queue(f"after {name}")
-        task = claimed()
-        before = queue.tasks()
-        with rolled_back(kit) as tx:
-            assert queue.ack(task, result=1, then=[other.new(1)], tx=tx) is True
-        assert (queue.tasks(), other.tasks(), kit.results.get(task.id)) == (before, [], None)
-        with kit.transaction() as tx:
-            assert queue.ack(task, result=1, then=[other.new(1)], tx=tx) is True
-        assert ([info.payload for info in other.tasks()], kit.results.get(task.id)) == ([1], 1)
-
-
 @proves("Q20", "Q13")
 def test_what_finds_no_room_leaves_the_task_as_it_was(kit: EventKit) -> None:
     for name, claimed in _kinds(kit).items():

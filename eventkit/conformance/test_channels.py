@@ -17,7 +17,7 @@ from eventkit import Closed, EventKit, Notification
 from eventkit.codec import Undecodable
 from eventkit.testing import advance
 
-from .clauses import proves, requires
+from .clauses import one_flavour, proves, requires
 from .processes import spawn
 from .streaming import END, go, send_in_transactions, until_end
 from .threads import eventually, in_thread, rest, rolled_back, take
@@ -49,18 +49,6 @@ def test_a_notification_arrives_as_it_was_sent(kit: EventKit) -> None:
     assert (bare.payload, bare.headers) == (None, {})
 
 
-@proves("N1")
-def test_ids_grow(kit: EventKit) -> None:
-    """Ids are not reused after all notifications were pruned."""
-    alerts, others = kit.channel("alerts"), kit.channel("others")
-    ids = [channel.notify(n) for n in range(3) for channel in (alerts, others)]
-    alerts.prune(keep_count=0)
-    others.prune(keep_count=0)
-    ids.append(alerts.notify(3))
-    assert all(type(id) is int and id > 0 for id in ids)
-    assert ids == sorted(set(ids))
-
-
 @proves("N2")
 def test_equal_payloads_arrive_each(kit: EventKit) -> None:
     """Equal payloads of one transaction arrive each, too."""
@@ -75,17 +63,7 @@ def test_equal_payloads_arrive_each(kit: EventKit) -> None:
 
 
 @proves("N2")
-@pytest.mark.parametrize("size", [9_000, 500_000])
-def test_big_notifications_arrive(kit: EventKit, size: int) -> None:
-    """Notifications of every size up to the limit on payloads arrive alike."""
-    alerts = kit.channel("alerts")
-    payload = "x" * size
-    with alerts.listen() as notifications:
-        alerts.notify(payload)
-        assert _payloads(notifications, 1) == [payload]
-
-
-@proves("N2")
+@one_flavour
 def test_more_than_can_be_read_at_once_arrives_in_order(kit: EventKit) -> None:
     """Thousands of notifications from one transaction arrive in order."""
     alerts = kit.channel("alerts")
@@ -153,35 +131,33 @@ def _left(kit: Any, name: str) -> list[Any]:
         return [notification.payload for notification in until_end(notifications)]
 
 
+_RETENTIONS: list[tuple[dict[str, Any], range]] = [
+    ({"older_than": 75}, range(4, 10)),
+    ({"older_than": 1000}, range(10)),
+    ({"keep_count": 4}, range(6, 10)),
+    ({"keep_count": 10}, range(10)),
+    ({"keep_count": 11}, range(10)),
+    ({"keep_count": 0}, range(0)),
+    ({"older_than": 75, "keep_count": 8}, range(4, 10)),
+    ({"older_than": 75, "keep_count": 2}, range(8, 10)),
+    ({"older_than": 1000, "keep_count": 100}, range(10)),
+]
+
+
 @proves("N4")
-@pytest.mark.parametrize(
-    ("retention", "left"),
-    [
-        ({"older_than": 75}, range(4, 10)),
-        ({"older_than": 1000}, range(10)),
-        ({"keep_count": 4}, range(6, 10)),
-        ({"keep_count": 10}, range(10)),
-        ({"keep_count": 11}, range(10)),
-        ({"keep_count": 0}, range(0)),
-        ({"older_than": 75, "keep_count": 8}, range(4, 10)),
-        ({"older_than": 75, "keep_count": 2}, range(8, 10)),
-        ({"older_than": 1000, "keep_count": 100}, range(10)),
-    ],
-    ids=str,
-)
-def test_prune_drops_old_notifications_and_too_many(kit: EventKit, retention: dict[str, int], left: range) -> None:
+@one_flavour
+def test_prune_drops_old_notifications_and_too_many(kit: EventKit) -> None:
     """Two limits together drop what either drops; the answer is the number dropped; other channels are unchanged."""
-    alerts, others = kit.channel("alerts"), kit.channel("others")
-    for n in range(4):
-        alerts.notify(n)
-        others.notify(n)
-    advance(kit, 100)
-    for n in range(4, 10):
-        others.notify(n)
-        alerts.notify(n)
-    assert alerts.prune(**retention) == 10 - len(left)
-    assert alerts.prune(**retention) == 0
-    assert _left(kit, "alerts") == list(left)
+    names = [f"channel {number}" for number in range(len(_RETENTIONS))]
+    for numbers, seconds in ((range(4), 100), (range(4, 10), 0)):
+        for name in (*names, "others"):
+            for n in numbers:
+                kit.channel(name).notify(n)
+        advance(kit, seconds)
+    for name, (retention, left) in zip(names, _RETENTIONS, strict=True):
+        assert kit.channel(name).prune(**retention) == 10 - len(left), retention
+        assert kit.channel(name).prune(**retention) == 0, retention
+        assert _left(kit, name) == list(left), retention
     assert _left(kit, "others") == list(range(10))
 
 
@@ -322,20 +298,6 @@ def test_listening_may_start_at_the_beginning_or_after_an_id(kit: EventKit) -> N
     for start in ("sometime", -1):
         with pytest.raises(ValueError, match="start"):
             alerts.listen(start=start)  # type: ignore[arg-type]
-
-
-@proves("N1")
-def test_every_listener_receives_every_notification(kit: EventKit, connect: Callable[..., Any], url: str) -> None:
-    """Each listener, in this kit and in others, hears every notification at its own pace."""
-    kits = [kit, kit, connect(url)]
-    listeners = [one.channel("alerts").listen() for one in kits]
-    hearing = [in_thread(_payloads, listener, 20) for listener in listeners[1:]]
-    for n in range(20):
-        kit.channel("alerts").notify(n)
-    assert [heard.result(30) for heard in hearing] == [list(range(20))] * 2
-    assert _payloads(listeners[0], 20) == list(range(20))
-    for listener in listeners:
-        listener.close()
 
 
 @proves("N1", "S5", "G1")

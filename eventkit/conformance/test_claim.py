@@ -149,15 +149,6 @@ def test_a_waiting_claim_wakes_for_a_moment(kit: EventKit) -> None:
     assert 0.7 < time.monotonic() - started < 2 * SOON
 
 
-@proves("Q2")
-@both_flavours
-def test_a_waiting_claim_gives_up(kit: EventKit) -> None:
-    kit.queue("jobs").enqueue(1, delay=60)
-    started = time.monotonic()
-    assert kit.queue("jobs").claim("worker", wait=0.3) == []
-    assert time.monotonic() - started >= 0.3
-
-
 @proves("Q2", "G1")
 @both_flavours
 def test_a_waiting_claim_ends_when_its_kit_is_closed(connect: Any, url: str) -> None:

@@ -365,10 +365,10 @@ def test_a_name_is_kept_while_an_event_is_handled_for_long(
     with _subscribe(kit) as first:
         assert _payloads(first, 1) == [0]
         waiting = in_thread(_payloads, second := _subscribe(connect(url)), 1)
-        time.sleep(2)
+        time.sleep(1.4)
         assert _payloads(first, 1) == [1]
         following = in_thread(_payloads, first, 1)
-        time.sleep(2)
+        time.sleep(1.4)
         stream.publish(2)
         assert following.result(PATIENCE) == [2]
         assert not waiting.done()

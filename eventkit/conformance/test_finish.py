@@ -68,18 +68,6 @@ def test_a_handle_that_does_not_hold_its_task_changes_nothing(kit: EventKit) -> 
     assert kit.queue("forged").ack(held)
 
 
-@proves("Q4", "Q5")
-def test_a_lapsed_lease_is_lost_without_another_claim(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    task = _claimed(queue)
-    advance(kit, 301)
-    before = queue.tasks()
-    for name, end in _FENCED.items():
-        assert end(queue, task) is False, name
-        assert queue.tasks() == before, name
-    assert [again.attempt for again in queue.claim("worker")] == [2]
-
-
 @proves("Q5")
 def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
     for name, end in _FENCED.items():
@@ -92,25 +80,6 @@ def test_a_finished_handle_is_worth_nothing(kit: EventKit) -> None:
         for again, end_again in _FENCED.items():
             assert end_again(queue, task) is False, (name, again)
         assert queue.tasks() == before, name
-
-
-@proves("Q5")
-def test_a_snoozed_task_is_due_later_and_has_cost_no_attempt(kit: EventKit) -> None:
-    queue = kit.queue("jobs")
-    first = queue.enqueue("first", max_attempts=1, key="key")
-    for _ in range(3):
-        [task] = queue.claim("worker")
-        assert (task.id, task.attempt) == (first.id, 1)
-        assert queue.snooze(task, 60) is True
-        [info] = queue.tasks()
-        assert (info.state, info.attempt) == ("scheduled", 0)
-        advance(kit, 50)
-        assert queue.claim("worker") == []
-        advance(kit, 10)
-    [task] = queue.claim("worker")
-    assert queue.snooze(task, 0) is True
-    [task] = queue.claim("worker", wait=10)
-    assert queue.ack(task) is True
 
 
 @proves("Q5", "Q11")

@@ -222,19 +222,6 @@ def test_what_is_good_is_taken(kit: EventKit, caller: Caller) -> None:
     assert [event["payload"] for event in caller.call("read", "a: b 😀")] == read
 
 
-@proves("P2", "Q13")
-@pytest.mark.parametrize("settings", [{"max_running": 3}, {"rate": 0.001, "burst": 3}], ids=["max_running", "rate"])
-def test_a_claim_takes_no_more_than_the_queue_allows(kit: EventKit, caller: Caller, settings: dict[str, Any]) -> None:
-    """Claims by functions and by handles count alike."""
-    queue = kit.queue("q")
-    queue.configure(**settings)
-    queue.enqueue_many(list(range(6)))
-    assert [task["payload"] for task in caller.call("claim", "q", "w", 2)] == [0, 1]
-    assert [task["payload"] for task in caller.call("claim", "q", "w", 5)] == [2]
-    assert caller.call("claim", "q", "w", 5) == []
-    assert queue.claim("w") == []
-
-
 @proves("P2", "W1")
 def test_a_call_wakes(kit: EventKit, caller: Caller) -> None:
     """Waiters for a task, an event, a lock or a result wake."""

@@ -228,22 +228,6 @@ def test_errors_are_exported_under_one_base(name: str, base: str) -> None:
 
 
 @proves("G13")
-def test_expected_outcomes_are_values(kit: EventKit) -> None:
-    """Outcomes of normal operation are return values, not exceptions."""
-    queue, stream = kit.queue("q"), kit.stream("t")
-    queue.enqueue(1)
-    [task] = queue.claim("w")
-    assert queue.ack(task) is True
-    assert queue.ack(task) is queue.retry(task) is queue.fail(task, "x") is False
-    assert queue.release(task) is queue.extend(task, 10) is queue.cancel(task.id) is False
-    assert queue.ack_many([task]) == []
-    assert queue.get(task.id) is None
-    assert queue.claim("w") == []
-    assert stream.save_offset("c", 5) is True
-    assert stream.save_offset("c", 4) is False
-
-
-@proves("G13")
 def test_bad_arguments_are_refused_before_anything_is_written(kit: EventKit) -> None:
     """Arguments with an invalid value are a `ValueError`, those of a wrong type a `TypeError`."""
     stream: Any

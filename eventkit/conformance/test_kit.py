@@ -1,6 +1,7 @@
-"""Connecting and closing a kit, and durability."""
+"""Connecting and closing a kit, durability, and kits shared by threads (G12)."""
 
 import asyncio
+import contextlib
 import inspect
 import os
 import threading
@@ -56,24 +57,6 @@ def test_both_flavours_take_the_same_arguments(kind: str) -> None:
         }
 
     assert signatures(getattr(protocols, kind)) == signatures(getattr(protocols, f"Async{kind}"))
-
-
-@proves("G1")
-def test_what_does_no_io_is_not_awaited(url: str) -> None:
-    """An async kit returns handles, iterators and `handling` without an await."""
-
-    async def main() -> None:
-        async with eventkit.connect_async(url) as kit:
-            stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
-            await queue.enqueue(1)
-            [task] = await queue.claim("w")
-            for made in (stream, queue, channel, queue.handling(task)):
-                assert not inspect.isawaitable(made)
-            for iterator in (stream.subscribe(), queue.work(), channel.listen(), kit.listen("a", "b")):
-                assert hasattr(iterator, "__anext__")
-                await iterator.aclose()
-
-    asyncio.run(main())
 
 
 @proves("G1")
@@ -272,3 +255,96 @@ def _write_until_killed(url: str, answered: Path) -> None:
         offset = kit.stream("t").publish("x")
         kit.queue("q").enqueue(offset)
         os.write(file, f"{offset}\n".encode())
+
+
+@proves("G12")
+def test_a_handle_serves_many_threads(kit: EventKit) -> None:
+    """Many threads use one handle at once; nothing is lost or mixed up."""
+    stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
+
+    def run(thread: int) -> list[int]:
+        offsets = []
+        for number in range(20):
+            offsets.append(stream.publish([thread, number]))
+            queue.enqueue([thread, number])
+            channel.notify([thread, number])
+            stream.read(limit=3)
+        return offsets
+
+    offsets = [future.result(PATIENCE) for future in [background(run, thread) for thread in range(8)]]
+    events = {event.offset: event.payload for event in stream.read()}
+    for thread, mine in enumerate(offsets):
+        assert [events[offset] for offset in mine] == [[thread, number] for number in range(20)]
+    assert len(events) == 160
+    claimed = [future.result(PATIENCE) for future in [background(queue.claim, "w", 40) for _ in range(6)]]
+    ids = [task.id for tasks in claimed for task in tasks]
+    assert len(ids) == len(set(ids)) == 160
+
+
+@proves("G12")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork()")
+def test_calls_of_a_forked_child_are_committed(connect: Callable[..., Any], url: str, flavour: str) -> None:
+    """In a child of fork(), inherited kits are refused and new ones work; committed rows stay."""
+    with spawn(_fork, url, flavour) as process:
+        steps = process.result()
+    assert "problem" not in steps
+    payloads = [event.payload for event in connect(url).stream("t").read()]
+    assert sorted(payloads) == sorted(["before", "after", *steps.split()])
+
+
+def _fork(url: str, flavour: str) -> str:
+    """Publish in the parent and in a child that outlives the parent's kit; return the child's answers."""
+    asynchronous = flavour == "async"
+    answers, answer = os.pipe()
+    gate, opens = os.pipe()
+
+    def publish(kit: Any, payload: str, loop: asyncio.AbstractEventLoop) -> None:
+        call = kit.stream("t").publish(payload)
+        if asynchronous:
+            loop.run_until_complete(call)
+
+    def connected(loop: asyncio.AbstractEventLoop) -> Any:
+        async def wait() -> Any:
+            return await eventkit.connect_async(url)
+
+        return loop.run_until_complete(wait()) if asynchronous else eventkit.connect(url)
+
+    def child() -> str:
+        steps = []
+        loop = asyncio.new_event_loop()
+        with contextlib.suppress(eventkit.Closed):
+            publish(kit, "inherited", loop)
+            steps.append("inherited")
+        with contextlib.suppress(eventkit.Closed):
+            fresh = connected(loop)
+            publish(fresh, "fresh", loop)
+            steps.append("fresh")
+            os.close(opens)
+            os.read(gate, 1)  # Wait until the parent has closed its kit.
+            publish(fresh, "last", loop)
+            steps.append("last")
+        return " ".join(steps)
+
+    loop = asyncio.new_event_loop()
+    kit = connected(loop)
+    publish(kit, "before", loop)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(answer, child().encode())
+        except BaseException as error:
+            os.write(answer, f"problem: {error!r}".encode())
+        finally:
+            os._exit(0)
+    time.sleep(0.2)
+    publish(kit, "after", loop)
+    if asynchronous:
+        loop.run_until_complete(kit.close())
+    else:
+        kit.close()
+    os.close(opens)
+    os.close(answer)
+    with os.fdopen(answers) as file:
+        steps = file.read()
+    os.waitpid(pid, 0)
+    return steps

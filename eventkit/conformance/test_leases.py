@@ -11,7 +11,7 @@ from eventkit import EventKit, Exponential, Fixed, Linear, NewTask, Task, TaskQu
 from eventkit.retry import Delays
 from eventkit.testing import advance
 
-from .clauses import proves
+from .clauses import both_flavours, proves
 from .processes import spawn
 from .threads import SOON, asleep, database_ms
 
@@ -164,6 +164,7 @@ def test_an_expired_task_dies_on_a_sweep(kit: EventKit) -> None:
 
 
 @proves("Q8")
+@both_flavours
 def test_a_waiting_worker_has_expired_tasks_die_in_time(kit: EventKit) -> None:
     queue = kit.queue("jobs")
     queue.enqueue("expires", delay=60, expires=0.3)

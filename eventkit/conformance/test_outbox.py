@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventkit import Closed, EventKit, Fixed, Message, Permanent, Retry
+from eventkit import Closed, EventKit, Message, Permanent, Retry
 from eventkit.testing import advance
 
 from .clauses import proves
@@ -100,20 +100,6 @@ def test_a_failing_delivery_is_tried_five_times(kit: EventKit, caplog: pytest.Lo
     with running(outbox):
         eventually(lambda: target.delivered == ["lost"])
     assert (target.messages[-1].message_id, target.messages[-1].attempt) == (id, 1)
-
-
-@proves("O1", "Q12")
-def test_the_queue_below_says_otherwise_if_it_is_configured(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
-    """Attempts and delays are settings of the queue, and running the outbox does not change them."""
-    caplog.set_level("ERROR", "eventkit")
-    target = Target()
-    target.failing.add("lost")
-    outbox = kit.outbox("mails", deliver=target)
-    outbox.queue.configure(max_attempts=2, retry=Fixed(base=0.001, jitter=0))
-    add(kit, outbox, "lost")
-    with running(outbox):
-        eventually(outbox.queue.dead)
-    assert len(target.messages) == 2
 
 
 @proves("O1", "Q17")
@@ -228,19 +214,6 @@ def test_an_outbox_in_numbers(kit: EventKit, caplog: pytest.LogCaptureFixture) -
     assert 100 <= stats.latency < 200
 
 
-@proves("O1")
-def test_outboxes_do_not_meet(kit: EventKit) -> None:
-    """Outboxes share messages neither with each other nor with queues."""
-    target = Target()
-    mails, calls = kit.outbox("mails", deliver=target), kit.outbox("calls")
-    add(kit, mails, "mail")
-    add(kit, calls, "call")
-    kit.queue("mails").enqueue("task")
-    deliver_all(mails)
-    assert target.payloads == ["mail"]
-    assert (calls.stats().pending, kit.queue("mails").size()) == (1, 1)
-
-
 Connect = Callable[..., EventKit]
 
 
@@ -261,17 +234,6 @@ def test_a_worker_that_is_killed_loses_nothing(kit: EventKit, url: str, flavour:
     with running(outbox):
         eventually(lambda: target.delivered == [0, 1])
     assert [(message.message_id, message.attempt) for message in target.messages] == [(ids[0], 2), (ids[1], 1)]
-
-
-@proves("O1")
-def test_several_workers_share_the_messages(kit: EventKit) -> None:
-    """Each message is delivered by one of them."""
-    target = Target()
-    outbox = kit.outbox("mails", deliver=target)
-    add(kit, outbox, *range(100))
-    with running(outbox, workers=4, batch=3):
-        eventually(lambda: outbox.stats().pending + outbox.stats().delivering == 0)
-    assert sorted(target.payloads) == list(range(100))
 
 
 @proves("O1")

@@ -13,7 +13,7 @@ import pytest
 from eventkit import EventKit, Fixed, Message
 from eventkit.testing import advance
 
-from .clauses import proves, requires
+from .clauses import one_flavour, proves, requires
 from .delivering import (
     Target,
     add,
@@ -215,6 +215,7 @@ def test_a_message_that_became_first_without_a_wake_is_found(kit: EventKit) -> N
 
 
 @proves("O1", "Q18")
+@one_flavour
 def test_what_waits_behind_a_key_costs_the_others_nothing(kit: EventKit, caplog: pytest.LogCaptureFixture) -> None:
     """The tenfold bound tolerates a busy machine and still catches another order of growth."""
     caplog.set_level("ERROR", "eventkit")

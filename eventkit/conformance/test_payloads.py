@@ -127,14 +127,6 @@ def test_payloads_come_back_exactly(kit: EventKit) -> None:
 
 
 @proves("G8")
-def test_tuples_are_lists(kit: EventKit) -> None:
-    """JSON stores a tuple as a list."""
-    kit.stream("t").publish((1, (2, "x"), {"a": (None,)}))
-    [event] = kit.stream("t").read()
-    assert event.payload == [1, [2, "x"], {"a": [None]}]
-
-
-@proves("G8")
 def test_what_is_not_json_is_refused_before_anything_is_written(kit: EventKit) -> None:
     """Every call refuses values that JSON cannot carry exactly, with the whole batch."""
     stream, queue, channel = kit.stream("t"), kit.queue("q"), kit.channel("c")
@@ -189,7 +181,7 @@ def test_the_size_limit_can_be_set(connect: Callable[..., Any], url: str) -> Non
 def test_a_long_notification_arrives(kit: EventKit) -> None:
     """Notifications of every size arrive, and in the same way."""
     with kit.channel("c").listen() as notifications:
-        for size in (7_990, 8_000, 9_000, 100_000):
+        for size in (7_990, 8_000, 9_000, 250_000):
             kit.channel("c").notify("ä" * size)
             assert next(notifications).payload == "ä" * size
 

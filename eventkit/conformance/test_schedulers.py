@@ -53,7 +53,7 @@ def test_a_scheduler_fires_again_and_again(kit: EventKit, connect: Connect, url:
     first = kit.schedules.soonest()
     assert first is not None
     with _running(connect, url):
-        assert [_wait_for_a_fire(kit) for _ in range(3)] == [first + n * _SECOND for n in range(3)]
+        assert [_wait_for_a_fire(kit) for _ in range(2)] == [first, first + _SECOND]
 
 
 CHANGES: dict[str, Callable[[EventKit], object]] = {
@@ -67,7 +67,9 @@ CHANGES: dict[str, Callable[[EventKit], object]] = {
 
 
 @proves("K7", "W1", "W2")
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize(
+    ("flavour", "what"), [("async", "add"), *(("sync", what) for what in CHANGES)], indirect=["flavour"]
+)
 def test_a_change_is_noticed_by_a_scheduler_asleep(kit: EventKit, connect: Connect, url: str, what: str) -> None:
     """It does not sleep until the fire that it knew."""
     kit.schedules.add("far", "@every 1d", "q")
@@ -85,14 +87,14 @@ def test_a_scheduler_stays_when_nothing_is_due(kit: EventKit, connect: Connect, 
         _wait_for_a_fire(kit)
         kit.schedules.pause("s")
         kit.queue("q").purge()
-        time.sleep(1.5)
+        time.sleep(1.2)
         assert not running.done()
         assert kit.queue("q").size() == 0
         kit.schedules.resume("s")
         _wait_for_a_fire(kit)
         kit.schedules.remove("s")
         kit.queue("q").purge()
-        time.sleep(1.5)
+        time.sleep(1.2)
         assert not running.done()
         assert kit.queue("q").size() == 0
         kit.schedules.add("other", "@every 1s", "q")

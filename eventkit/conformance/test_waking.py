@@ -88,26 +88,27 @@ _MAKE_READY: dict[str, Callable[[Any, Task[Any] | None], object]] = {
 
 
 @proves("W2", "Q2")
-@pytest.mark.parametrize("what", _MAKE_READY)
-def test_every_call_that_makes_a_task_ready_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
+def test_every_call_that_makes_a_task_ready_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
     """A waiting claim wakes when another process makes a task ready, by any call."""
-    queue = sleeper.queue("q")
-    queue.enqueue("delayed", delay=5000)
-    queue.enqueue("held", priority=1)
-    if what == "a faster rate":
-        queue.configure(rate=0.0001, burst=1)
-    task = None if what == "resume" else elsewhere(_hold, url)
-    if what == "resume":
-        queue.pause()
-    elif "max_running" in what or what in ("more may run", "a faster rate"):
-        if what != "a faster rate":
-            queue.configure(max_running=1)
-        queue.enqueue("next")
-    waiting = background(lambda: queue.claim("w", wait=PATIENCE))
-    time.sleep(0.05)
-    assert not waiting.done()
-    elsewhere(_make_ready, url, what, task)
-    assert len(waiting.result(PATIENCE / 2)) == 1
+    for what in _MAKE_READY:
+        queue = sleeper.queue("q")
+        queue.enqueue("delayed", delay=5000)
+        queue.enqueue("held", priority=1)
+        if what == "a faster rate":
+            queue.configure(rate=0.0001, burst=1)
+        task = None if what == "resume" else elsewhere(_hold, url)
+        if what == "resume":
+            queue.pause()
+        elif "max_running" in what or what in ("more may run", "a faster rate"):
+            if what != "a faster rate":
+                queue.configure(max_running=1)
+            queue.enqueue("next")
+        waiting = background(lambda: queue.claim("w", wait=PATIENCE))  # noqa: B023
+        time.sleep(0.05)
+        assert not waiting.done(), what
+        elsewhere(_make_ready, url, what, task)
+        assert len(waiting.result(PATIENCE / 2)) == 1, what
+        queue.drop(force=True)
 
 
 def _hold(url: str) -> Task[Any]:
@@ -132,17 +133,18 @@ _MAKE_ROOM: dict[str, Callable[[Any], object]] = {
 
 
 @proves("W2", "Q13")
-@pytest.mark.parametrize("what", _MAKE_ROOM)
-def test_every_call_that_makes_room_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere, what: str) -> None:
+def test_every_call_that_makes_room_wakes(sleeper: EventKit, url: str, elsewhere: Elsewhere) -> None:
     """A waiting enqueue wakes when another process makes room, by any call."""
-    queue = sleeper.queue("q")
-    queue.configure(max_size=1)
-    queue.enqueue("in the way")
-    waiting = background(lambda: queue.enqueue("waited", wait=PATIENCE))
-    time.sleep(0.05)
-    assert not waiting.done()
-    elsewhere(_make_room, url, what)
-    assert waiting.result(PATIENCE / 2).created
+    for what in _MAKE_ROOM:
+        queue = sleeper.queue("q")
+        queue.configure(max_size=1)
+        queue.enqueue("in the way")
+        waiting = background(lambda: queue.enqueue("waited", wait=PATIENCE))  # noqa: B023
+        time.sleep(0.05)
+        assert not waiting.done(), what
+        elsewhere(_make_room, url, what)
+        assert waiting.result(PATIENCE / 2).created, what
+        queue.drop(force=True)
 
 
 def _make_room(url: str, what: str) -> None:

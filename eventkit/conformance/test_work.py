@@ -282,9 +282,16 @@ def test_what_was_not_handed_out_goes_back(kit: EventKit) -> None:
 
 
 @proves("Q19")
-@pytest.mark.parametrize(
-    "queues", [[], ["a", "a"], ["a", ("a", 2)], [("a", 0)], [("a", -1)], [("a", float("inf"))], [""]]
-)
-def test_queues_that_make_no_sense_are_refused(kit: EventKit, queues: list[Any]) -> None:
-    with pytest.raises(ValueError, match="queue"):
-        kit.work(queues)
+def test_queues_that_make_no_sense_are_refused(kit: EventKit) -> None:
+    refused: list[list[Any]] = [
+        [],
+        ["a", "a"],
+        ["a", ("a", 2)],
+        [("a", 0)],
+        [("a", -1)],
+        [("a", float("inf"))],
+        [""],
+    ]
+    for queues in refused:
+        with pytest.raises(ValueError, match="queue"):
+            kit.work(queues)

@@ -38,9 +38,17 @@ WRITES: dict[str, Callable[[Any, Task[Any], Any], Any]] = {
 }
 
 
-def prepare(kit: EventKit) -> Task[Any]:
-    """Create the rows that the calls change: a consumer, a leased task, a waiting one, two schedules."""
-    kit.stream("t").save_offset("consumer", 5)
+def prepare(kit: EventKit, name: str) -> Task[Any]:
+    """Create the rows that the call changes, in place of those of the call before.
+
+    There are a consumer, a leased task, a waiting one and two schedules.
+    """
+    kit.stream("t").prune(keep_count=0, keep_unconsumed=False)
+    kit.channel("c").prune(keep_count=0)
+    for state in ("scheduled", "ready", "running", "dead", "done"):
+        kit.queue("q").purge(state)
+    kit.stream("t").seek("consumer", 5)
+    kit.queue("q").configure(keep_done=1000 if name == "ack result" else None)
     kit.schedules.add("s", "@every 1h", "q")
     kit.schedules.add("paused", "@every 1h", "q", paused=True)
     kit.queue("q").enqueue_many(["first", "second"])
