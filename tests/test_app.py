@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from apps import *
+from databases import on_both
 
 import eventkit
 from eventkit import App, AsyncApp, Event, NewTask, TaskFailed, TimedOut
@@ -189,6 +190,7 @@ def half(of: float) -> float:
 
 
 @proves("A2")
+@on_both
 def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop: Any) -> None:
     task = app.task(half)
 
