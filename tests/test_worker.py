@@ -309,7 +309,7 @@ def test_log_records_name_the_task(kit: EventKit, url: str, caplog: pytest.LogCa
     app, _ = declared(url)
     with caplog.at_level(logging.INFO, "eventkit"), working.working(app):
         id = kit.queue("default").enqueue({"task": "fail_blocking"}).id
-        error_of(kit, id)
+        assert str(working.__file__) in error_of(kit, id).splitlines()[1], "the frames of the worker are left out"
         unknown = kit.queue("default").enqueue({"task": "unknown"}).id
         error_of(kit, unknown)
     for number, name in ((id, "fail_blocking"), (unknown, "")):
