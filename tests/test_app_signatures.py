@@ -107,7 +107,7 @@ def test_arguments_travel_by_name_and_arrive_as_they_were() -> None:
 
 @proves("A2")
 def test_defaults_and_the_context_do_not_travel() -> None:
-    """What arrives from another program is checked too."""
+    """Arguments from another program are checked too."""
 
     def send(to: str, ctx: TaskContext, subject: str = "Hello", *, retries: int | None = None) -> None: ...
     async def send_later(to: str, ctx: AsyncTaskContext) -> None: ...

@@ -24,7 +24,7 @@ from eventkit.cli.commands import app
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 SPARKS = PAGE.parent / "sql.md"
-"""The page whose examples start Spark; ``spark/test_sql_page`` runs them in its session."""
+"""The page whose examples start Spark; ``spark/test_pages`` runs them in its session."""
 
 BLOCK = re.compile(r"^```text\n\$ eventkit (.*?)--help\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

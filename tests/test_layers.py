@@ -119,6 +119,7 @@ def test_the_kit_reaches_backends_by_entry_point() -> None:
     allowed = {
         "conformance": {"sqlalchemy"},
         "sqlalchemy": {"sqlalchemy"},
+        "transaction": {"sqlalchemy"},
         "cli": {"eventkit_migrations", "sqlalchemy"},
     }
     foreign = {*BACKENDS, "eventkit_migrations", "apsw", "sqlite3", "psycopg", "sqlalchemy", "alembic"}

@@ -17,17 +17,16 @@ import msgspec
 import pytest
 
 from eventkit.operations import Operation, Probe, Procedure, Read, ReadStep, Step
-from eventkit.operations.queue import StoredSettings
 from eventkit.operations.schedule import Settings
 from eventkit.operations.tables import ALL_TABLES, Fetching
-from eventkit.statements import in_files, load, operation_classes
+from eventkit.statements import COMMON, in_files, load, operation_classes
+from eventkit.values import QueueSettings
 
 BACKENDS = ("eventkit_sqlite", "eventkit_postgres")
 FROM_THE_BACKEND = {"now"}
 """Parameters that stand for an expression of the database, not for a field."""
 
 NOT_PARAMETERS = {
-    "AckInOrder": {"key"},
     "AddMessage": {"message_id"},
     "GetResult": {"default"},
     "KeepConsumer": {"offset", "created"},
@@ -92,7 +91,7 @@ def has_statement(operation: type[Operation[Any]]) -> bool:
 def statements(backend: str, *kinds: str) -> dict[str, str]:
     """Return the unprocessed text under each heading of the backend's files, or under those of some kinds."""
     found: dict[str, str] = {}
-    for kind, name, text in in_files(backend):
+    for kind, name, text in in_files(backend, *([COMMON] if backend in BACKENDS else [])):
         assert name not in found, f"{name} has two statements"
         if kind in kinds or not kinds:
             found[name] = text
@@ -121,7 +120,7 @@ def steps() -> Iterator[tuple[str, set[str]]]:
         yield from ((step.heading, set(step.parameters)) for step in made if step.heading in table.headings)
 
 
-SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": StoredSettings}
+SPREAD: dict[str, Any] = {"WriteSchedule": Settings, "RewriteSchedule": Settings, "WriteSettings": QueueSettings}
 """The settings whose fields are parameters of a step."""
 
 CHANGING = (

@@ -16,7 +16,7 @@ from eventkit import App, AsyncApp, EventKit, Permanent, Retry, Snooze, TaskCont
 from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
 from eventkit.worker import Worker
-from eventkit.worker.lifecycle import settings_of
+from eventkit.worker.lifecycle import Shared, settings_of
 
 url, kit = databases.url, databases.kit
 
@@ -27,7 +27,7 @@ variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", defau
 @pytest.mark.parametrize("waits", [False, True])
 @on_both
 def test_async_functions_run(kit: EventKit, url: str, waits: bool) -> None:
-    """Functions that wait and functions that end in one step run, and what is returned is the result."""
+    """Functions that wait and functions that end in one step run, and their return values are the results."""
     app, done = declared(url)
     with working.working(app, concurrency=5):
         doubled = kit.queue("default").enqueue_many([{"task": "double", "args": {"number": n}} for n in range(10)])
@@ -360,8 +360,14 @@ def test_settings_that_contradict_each_other_or_are_unknown_are_refused() -> Non
 
 @proves("J7")
 def test_valid_settings_are_accepted() -> None:
-    settings = settings_of({"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None})
-    assert settings.lease_ms == 60_000
-    assert settings.weights(["c"]) == {"a": 1, "b": 2}
-    assert settings_of({}).weights(["c"]) == {"c": 1}
-    assert settings.children >= 1
+    app = App("nonsense://")
+    app.task(queue="c")(nothing)
+    given = {"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None}
+    shared = Shared(app, settings_of(given), lambda: None)
+    assert shared.lease_ms == 60_000
+    assert shared.weights == {"a": 1, "b": 2}
+    assert Shared(app, settings_of({}), lambda: None).weights == {"c": 1}
+    assert shared.processes.free >= 1
+
+
+def nothing() -> None: ...

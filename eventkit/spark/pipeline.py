@@ -25,7 +25,7 @@ from ..operations.tables import FindEnd, ListTopics, ReadExtent
 from ..protocols import Connection
 from ..rollup import HOUR, KINDS, STEPS, Report, reported
 from .options import WRITE, address_of
-from .session import is_sparks, reason_of, session
+from .session import is_remote, is_sparks, reason_of, session
 from .views import ATTEMPTS, Need, events, find_stream, overtaken
 
 if TYPE_CHECKING:
@@ -114,6 +114,9 @@ class Pipeline:
                 if query is not None:
                     query.stop()
                     reporter.report(query)
+                if not is_remote(spark) and spark._jvm is not None:
+                    # The interrupted call took its thread of Java along; writes find sources by that of the session.
+                    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)
                 if "availableNow" in trigger:
                     raise
             except Exception as error:

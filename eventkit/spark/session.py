@@ -250,6 +250,11 @@ def is_sparks(error: BaseException) -> bool:
     return type(error).__module__.split(".")[0] in ("pyspark", "py4j")
 
 
+def is_remote(spark: "SparkSession") -> bool:
+    """Return whether it is a session of Spark Connect."""
+    return not hasattr(spark, "_jsparkSession")
+
+
 def quoted(name: str) -> str:
     """Return a name quoted for Spark's SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -21,7 +21,7 @@ from ..operations.stream import FindOffset
 from ..operations.tables import ListTopics, ReadExtent
 from ..protocols import Connection
 from .options import DISORDER
-from .session import conditions, is_sparks, quoted, reason_of
+from .session import conditions, is_remote, is_sparks, quoted, reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,13 +168,13 @@ def query(spark: "SparkSession", url: str, sql: str) -> "DataFrame":
         in_sql = [stream for stream in streams if stream.lower() in sql.lower()]
         there = [stream for stream in in_sql if spark.catalog.tableExists(quoted(stream))]
         # Views of an earlier call are in the way of new ones.
-        older = {} if _is_remote(spark) else {name: spark.table(quoted(name)) for name in there}
+        older = {} if is_remote(spark) else {name: spark.table(quoted(name)) for name in there}
         for name in older:
             spark.catalog.dropTempView(name)
         try:
             with _without_logs():
                 frame, sql = _analyzed(spark, sql, streams, named)
-            if _is_remote(spark):
+            if is_remote(spark):
                 tables = {stream: stream for stream in there} | named
                 whole = {name: events(spark, connection, url, stream) for name, stream in tables.items()}
                 return _whole(spark, sql, whole)
@@ -202,11 +202,6 @@ def views(spark: "SparkSession", url: str, streams: Iterable[str] | None = None)
         _set_case(spark, there)
         for stream in there if streams is None else [find_stream(stream, there) for stream in streams]:
             _show(spark, stream, events(spark, connection, url, stream))
-
-
-def _is_remote(spark: "SparkSession") -> bool:
-    """Return whether it is a session of Spark Connect."""
-    return not hasattr(spark, "_jsparkSession")
 
 
 def _whole(spark: "SparkSession", sql: str, tables: "dict[str, DataFrame]") -> "DataFrame":
@@ -273,7 +268,7 @@ def _show(spark: "SparkSession", name: str, found: "DataFrame") -> None:
 def _show_nothing(spark: "SparkSession", name: str, number: int) -> None:
     """Create an empty view, whose columns identify it in Spark's plan."""
     schema = ", ".join(f"`{number}:{column}` {kind}" for column, kind in TYPES.items())
-    nothing: Any = [] if _is_remote(spark) else spark.sparkContext.emptyRDD()
+    nothing: Any = [] if is_remote(spark) else spark.sparkContext.emptyRDD()
     empty = spark.createDataFrame(nothing, schema)
     _show(spark, name, empty.selectExpr(*(f"`{number}:{column}` AS {column}" for column in TYPES)))
 

@@ -1,4 +1,4 @@
-"""A fresh database of each kind, and a folder for its archive."""
+"""A fresh database, and a folder for its archive; tests on both kinds of database are marked with ``both``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 import eventkit
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a new database."""
-    if request.param == "sqlite":
+    """Return the URL of a new database, a file unless the test is for both kinds."""
+    if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path / 'shop.db'}"
     return str(request.getfixturevalue("emptied_url"))
 

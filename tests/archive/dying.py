@@ -1,6 +1,6 @@
-"""Archive or replay, and die at a chosen step: ``dying.py URL FOLDER WHAT`` reads steps from its stdin.
+"""Archive or replay, and die at a chosen step: each line of the input is ``URL FOLDER WHAT STEP``, with tabs between.
 
-Each step has a process of its own.  There is one before each statement and before and after each commit, and one
+Each line has a process of its own.  There is one before each statement and before and after each commit, and one
 around each change of a file: when it is begun, closed, synced, renamed and removed.
 With ``list`` there is one before and after the table is updated from the manifest, and no other.
 """
@@ -8,11 +8,12 @@ With ``list`` there is one before and after the table is updated from the manife
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 from eventkit import arrow
-from eventkit.archive import archiver, lease, replayer
+from eventkit.archive import archiver, delta, iceberg, lease, replayer  # noqa: F401  # formats take long to import
 from eventkit.archive.files import Store
 from eventkit.archive.lease import Listing
 from eventkit.kit import backend_of
@@ -124,16 +125,15 @@ def work(url: str, folder: str, what: str, last: int) -> None:
     archiver.archive(url, "orders", to=folder, prune=what == "prune")
 
 
-def main(url: str, folder: str, what: str) -> None:
-    """Run a process for each step, and print how it ended."""
+def main() -> None:
+    """Run a process for each line, and print how it ended."""
     for line in sys.stdin:
+        url, folder, what, last = line.split("\t")
         child = os.fork()
         if not child:
             try:
-                work(url, folder, what, int(line))
+                work(url, folder, what, int(last))
             except BaseException:
-                import traceback
-
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
@@ -142,4 +142,4 @@ def main(url: str, folder: str, what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archive.archives import archived, manifest, publish, published
+from archive.archives import archived, both, manifest, publish, published
 from command_line import Commands
 from restoring import backed_up, take_back
 
@@ -13,19 +13,14 @@ from eventkit import EventkitError, archive
 from eventkit.conformance.clauses import proves
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of a database of the test's own, whose tables it may change and recreate."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'shop.db'}"
-    return str(request.getfixturevalue("postgres_url"))
-
-
 @proves("D15")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_an_archive_goes_on_from_a_restored_database(
-    url: str, location: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest, kind: str, location: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After `eventkit adopt` it does, and keeps the files with events that the database has lost."""
+    # The test recreates the tables, so that it needs a schema of its own.
+    url = request.getfixturevalue("url" if kind == "sqlite" else "postgres_url")
     with eventkit.connect(url) as kit:
         publish(kit, 3)
         archive.archive(url, "orders", to=location)
@@ -47,6 +42,7 @@ def test_an_archive_goes_on_from_a_restored_database(
 
 
 @proves("D15")
+@both
 def test_nothing_is_archived_of_a_database_that_goes_back_meanwhile(
     kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,13 +18,17 @@ def commands(capsys: pytest.CaptureFixture[str], url: str) -> Commands:
     return Commands(capsys, url)
 
 
+@proves("D20")
 def test_archives_are_written_checked_and_replayed(kit: Any, commands: Commands, location: Path) -> None:
-    """Without a name, the command takes all topics with an archive."""
+    """Without a name, the command takes all topics with an archive; each has one format."""
     offsets = publish(kit, 5)
-    [came] = commands.json("archive", "orders", "--to", location)
+    [came] = commands.json("archive", "orders", "--to", location, "--format", "iceberg")
     assert (came["stream"], came["events"], came["covered"]) == ("orders", 5, offsets[-1])
     publish(kit, 2)
+    expected = listed(location, "iceberg") + published(kit)[5:]
     [came] = commands.json("archive", "--prune")
+    assert listed(location, "iceberg") == expected
+    assert "has format iceberg, not delta" in commands.refusal(1, "archive", "orders", "--format", "delta")
     assert (came["events"], came["pruned"]) == (2, 7)
     assert commands.json("archive", "--check")[0]["events"] == 7
     assert commands.json("replay", "orders", "--to-stream", "again", "--after", offsets[2])["number"] == 4
@@ -33,17 +37,6 @@ def test_archives_are_written_checked_and_replayed(kit: Any, commands: Commands,
     assert found == [("archive:orders", "done"), ("replay:orders", "done")]
     commands.run("pipeline", "remove", "replay:orders", "--yes")
     assert len(commands.json("pipeline", "list")) == 1
-
-
-@proves("D20")
-def test_an_archive_is_kept_as_the_table_that_was_asked_for(kit: Any, commands: Commands, location: Path) -> None:
-    """Each topic has one."""
-    publish(kit, 5)
-    commands.json("archive", "orders", "--to", location, "--format", "iceberg")
-    publish(kit, 2)
-    commands.json("archive")
-    assert listed(location, "iceberg") == published(kit)
-    assert "has format iceberg, not delta" in commands.refusal(1, "archive", "orders", "--format", "delta")
 
 
 def test_bad_input_is_an_error_of_one_line(kit: Any, commands: Commands, location: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archive.archives import archived, assert_nothing_else, manifest, publish, published
+from archive.archives import archived, assert_nothing_else, both, manifest, publish, published
 
 from eventkit import archive
 from eventkit.archive import archiver
@@ -16,6 +16,7 @@ from eventkit.testing import advance
 
 
 @proves("D12")
+@both
 def test_many_small_files_become_one(kit: Any, url: str, location: Path) -> None:
     """It holds the same events; the small ones stay for an hour, for their readers."""
     for _ in range(8):

@@ -4,7 +4,8 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -24,59 +25,56 @@ NEVER = 1_000_000
 pytestmark = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True)
 
 
-class Dying:
-    """Processes that do the same, each until it dies at another step."""
-
-    def __init__(self, process: Any) -> None:
-        self._process = process
-
-    def __call__(self, step: int) -> int:
-        """Return how the next one has ended."""
-        self._process.stdin.write(f"{step}\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+Die = Callable[[str, int], int]
+"""Does the work until it dies at a step, in a process of its own, and returns how that has ended."""
 
 
-@contextmanager
-def dying_at(url: str, location: Path, what: str) -> Iterator[Dying]:
-    """Return such processes."""
-    command = [sys.executable, dying.__file__, url, str(location), what]
-    environment_folder = str(Path(dying.__file__).parent.parent)
+@pytest.fixture(scope="module")
+def process() -> Iterator[Any]:
+    """Return the process that starts the others."""
     with (
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=environment_folder
+            [sys.executable, dying.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process,
         closing(process.stdin),
     ):  # type: ignore[type-var]
-        yield Dying(process)
+        yield process
 
 
-def steps_to(dying: Dying, before: Callable[[], object], share: int) -> Iterator[int]:
+@pytest.fixture
+def die(process: Any, url: str, location: Path) -> Die:
+    """Return a function that works on the database and the folder until it dies."""
+
+    def die(what: str, step: int) -> int:
+        process.stdin.write(f"{url}\t{location}\t{what}\t{step}\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
+
+    return die
+
+
+def steps_to(die: Die, what: str, before: Callable[[], object], share: int) -> Iterator[int]:
     """Yield every *share*-th step from the first to the last, each followed by a killed process.
 
     The next processes continue their work, or, for every step in turn, one that is not killed: the work would grow
     by more than a step each time.
     """
-    step = 1
-    while True:
+    for step in count(1, share):
         before()
-        ended = dying(step)
+        ended = die(what, step)
         assert ended in (KILLED, DONE)
         yield step
         if ended == DONE:
             return
         if share == 1:
-            assert dying(NEVER) == DONE
-        step += share
+            assert die(what, NEVER) == DONE
 
 
 @proves("D11")
 @pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, location: Path, share: int) -> None:
+def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, location: Path, die: Die, share: int) -> None:
     """It is killed at each step of taking the lease, writing files, and adding them to the manifest."""
-    with dying_at(url, location, "archive") as dying:
-        kills = list(steps_to(dying, lambda: publish(kit, 12), share))
-    assert kills[-1] > 30
+    assert list(steps_to(die, "archive", lambda: publish(kit, 12), share))[-1] > 30
     archive.archive(url, "orders")
     assert archived(kit, location) == published(kit)
     assert_nothing_else(kit, location)
@@ -84,7 +82,9 @@ def test_a_killed_archiver_loses_and_doubles_nothing(kit: Any, url: str, locatio
 
 @proves("D12")
 @pytest.mark.parametrize("share", [13, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, location: Path, share: int) -> None:
+def test_a_killed_compaction_loses_and_doubles_nothing(
+    kit: Any, url: str, location: Path, die: Die, share: int
+) -> None:
     """It is killed at each step of writing the large file, replacing the small ones, and removing those."""
 
     def add() -> None:
@@ -92,8 +92,7 @@ def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, locat
             publish(kit, 4)
             archive.archive(url, "orders", to=location)
 
-    with dying_at(url, location, "compact") as dying:
-        assert list(steps_to(dying, add, share))[-1] > 20
+    assert list(steps_to(die, "compact", add, share))[-1] > 20
     assert archived(kit, location) == published(kit)
     archive.archive(url, "orders")
     assert_nothing_else(kit, location)
@@ -105,7 +104,7 @@ def test_a_killed_compaction_loses_and_doubles_nothing(kit: Any, url: str, locat
 )
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_a_table_has_everything_once_after_a_kill(
-    kit: Any, url: str, location: Path, format: Any, what: str, share: int
+    kit: Any, url: str, location: Path, die: Die, format: Any, what: str, share: int
 ) -> None:
     """Between the commits of the manifest and the table it is unchanged, and the next run updates it."""
 
@@ -115,40 +114,37 @@ def test_a_table_has_everything_once_after_a_kill(
     publish(kit, 3)
     archive.archive(url, "orders", to=location, format=format)
     behind = 0
-    with dying_at(url, location, what) as dying:
-        for _ in steps_to(dying, add, share):
-            found, counted = listed(location, format), archived(kit, location)
-            assert found == counted[: len(found)]
-            behind += len(found) < len(counted)
-        assert behind
-        add()
-        assert dying(3) == KILLED
+    for _ in steps_to(die, what, add, share):
+        found, counted = listed(location, format), archived(kit, location)
+        assert found == counted[: len(found)]
+        behind += len(found) < len(counted)
+    assert behind
+    add()
+    assert die(what, 3) == KILLED
     archive.archive(url, "orders")
     assert listed(location, format) == archived(kit, location) == published(kit)
 
 
 @proves("D13")
 @pytest.mark.parametrize("share", [17, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_prune_drops_only_what_is_archived(kit: Any, url: str, location: Path, share: int) -> None:
+def test_a_killed_prune_drops_only_what_is_archived(kit: Any, url: str, location: Path, die: Die, share: int) -> None:
     """At no step is an event missing from both the database and the archive."""
     every: set[int] = set()
-    with dying_at(url, location, "prune") as dying:
-        for step in steps_to(dying, lambda: every.update(publish(kit, 12)), share):
-            begun = step > (1 if share == 1 else 20)
-            counted = {row[0] for row in archived(kit, location)} if begun else set()
-            assert every == counted | {row[0] for row in published(kit)}, step
+    for step in steps_to(die, "prune", lambda: every.update(publish(kit, 12)), share):
+        begun = step > (1 if share == 1 else 20)
+        counted = {row[0] for row in archived(kit, location)} if begun else set()
+        assert every == counted | {row[0] for row in published(kit)}, step
     assert published(kit) == []
     assert {row[0] for row in archived(kit, location)} == every
 
 
 @proves("D14")
 @pytest.mark.parametrize("share", [41, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path, share: int) -> None:
+def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path, die: Die, share: int) -> None:
     """The same call again writes the rest, and nothing twice."""
     publish(kit, 40)
     archive.archive(url, "orders", to=location)
-    with dying_at(url, location, "replay") as dying:
-        list(steps_to(dying, lambda: None, share))
+    list(steps_to(die, "replay", lambda: None, share))
     again = [row[1:4] for row in published(kit, "again")]
     whole = [row[1:4] for row in published(kit)]
     assert again == whole * (len(again) // len(whole))
@@ -156,16 +152,16 @@ def test_a_killed_replay_goes_on_where_it_was(kit: Any, url: str, location: Path
 
 
 @pytest.mark.slow
-def test_fifty_killed_archivers(kit: Any, url: str, location: Path) -> None:
+def test_fifty_killed_archivers(kit: Any, url: str, location: Path, die: Die) -> None:
     """They die in turn at random steps of archiving, compacting and pruning, while events are published."""
     chosen = random.Random(7)
     every: set[int] = set()
     kills = 0
     while kills < 50:
-        with dying_at(url, location, chosen.choice(["archive", "compact", "prune"])) as dying:
-            for _ in range(5):
-                every.update(publish(kit, chosen.randrange(1, 40)))
-                kills += dying(chosen.randrange(1, 90)) == KILLED
+        what = chosen.choice(["archive", "compact", "prune"])
+        for _ in range(5):
+            every.update(publish(kit, chosen.randrange(1, 40)))
+            kills += die(what, chosen.randrange(1, 90)) == KILLED
     archive.archive(url, "orders")
     found = [row[0] for row in archived(kit, location)]
     assert sorted(every) == found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archive.archives import archived, publish, published
+from archive.archives import archived, both, publish, published
 
 from eventkit import EventkitError, archive
 from eventkit.archive import replayer
@@ -20,6 +20,7 @@ DAY = 86_400
 
 
 @proves("D14")
+@both
 def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) -> None:
     """Events are in their order, in a stream or a queue, also after they were pruned from the database."""
     publish(kit, 30)
@@ -36,6 +37,7 @@ def test_a_replay_gives_what_was_archived(kit: Any, url: str, location: Path) ->
 
 
 @proves("D14")
+@both
 def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> None:
     """This holds for any replay; without it, the same call is another replay."""
     offsets = publish(kit, 30)
@@ -52,6 +54,7 @@ def test_dedup_leaves_out_what_is_there(kit: Any, url: str, location: Path) -> N
 
 
 @proves("D14")
+@both
 def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None:
     """A repeated call with the id writes nothing, also when the archive has grown; another id is another replay."""
     publish(kit, 30)
@@ -67,6 +70,7 @@ def test_a_replay_of_an_id_ends_once(kit: Any, url: str, location: Path) -> None
 
 
 @proves("D14")
+@both
 def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -> None:
     """Offsets, times and keys select the events."""
     offsets = publish(kit, 6)
@@ -91,6 +95,7 @@ def test_a_replay_is_of_what_was_asked_for(kit: Any, url: str, location: Path) -
 
 
 @proves("D14")
+@both
 def test_of_two_replays_that_are_the_same_one_goes_on(
     kit: Any, url: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,21 +118,19 @@ def test_of_two_replays_that_are_the_same_one_goes_on(
 
 
 def test_a_rate_is_kept(kit: Any, url: str, location: Path) -> None:
-    """It sends forty events at fifty a second."""
-    publish(kit, 40)
+    """It sends twenty events at fifty a second."""
+    publish(kit, 20)
     archive.archive(url, "orders", to=location)
     began = time.monotonic()
     archive.replay(url, "orders", to_stream="again", rate=50)
-    assert time.monotonic() - began >= 0.7
+    assert time.monotonic() - began >= 0.3
 
 
 def test_days_that_overlap_come_in_the_order_of_offsets(kit: Any, url: str, location: Path) -> None:
     """Days overlap around midnight, where many publish at once."""
     publish(kit, 10)
-    schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
     with kit.transaction() as tx:
-        later = "created_at + 86400000" if url.startswith("sqlite") else "created_at + interval '1 day'"
-        tx.execute(f"UPDATE {schema}eventkit_event SET created_at = {later} WHERE id % 3 = 0")
+        tx.execute("UPDATE eventkit_event SET created_at = created_at + 86400000 WHERE id % 3 = 0")
     assert archive.archive(url, "orders", to=location).files == 2
     files = kit._connection.execute(ReadArchive("orders")).files
     tables = list(merged(Store(str(location)), files))

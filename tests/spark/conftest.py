@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.streams import stored
 
 import eventkit
 
@@ -18,17 +19,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from eventkit.spark import session
     from eventkit.spark.session import shared_classes
 
-    # Spark's processes inherit this environment; no store of a test reads these variables.
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        os.environ.setdefault(name, "test")
     folder = tmp_path_factory.mktemp("spark")
     config = {
         "spark.sql.warehouse.dir": str(folder),
         "spark.local.dir": str(folder),
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "1",
         # Full compilation of code that runs a few times takes half of Java's time.
         "spark.driver.extraJavaOptions": f"{shared_classes()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
+    # Spark's processes inherit this environment; no store of a test reads these variables.
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        os.environ.setdefault(name, "test")
     spark = session(master="local[2]", config=config)
     yield spark
     spark.stop()
@@ -49,12 +50,11 @@ def sqlite_url(pattern: Path, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/test.db"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of an emptied database of each kind."""
-    if request.param == "sqlite":
-        return str(request.getfixturevalue("sqlite_url"))
-    return str(request.getfixturevalue("emptied_url"))
+    """Return the URL of an emptied database, a file unless the test is for both kinds."""
+    sqlite = getattr(request, "param", "sqlite") == "sqlite"
+    return str(request.getfixturevalue("sqlite_url" if sqlite else "emptied_url"))
 
 
 @pytest.fixture
@@ -65,12 +65,11 @@ def kit(url: str) -> Iterator[eventkit.EventKit]:
 
 
 @pytest.fixture
-def new_identity(url: str) -> Callable[[], None]:
+def new_identity(kit: eventkit.EventKit, url: str) -> Callable[[], None]:
     """Return a function that gives the database a new identity, as if it had been deleted and recreated."""
 
     def renew() -> None:
-        with eventkit.connect(url) as kit, kit.transaction() as tx:
-            schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
-            tx.execute(f"UPDATE {schema}eventkit_identity SET id = '{secrets.token_hex(16)}'")
+        with kit.transaction() as tx:
+            tx.execute(f"UPDATE {stored('identity', url)} SET id = '{secrets.token_hex(16)}'")
 
     return renew

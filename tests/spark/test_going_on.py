@@ -1,4 +1,4 @@
-"""Queries continue from every checkpoint, across changes of payloads, in every time zone."""
+"""Queries continue from every checkpoint, across restored databases and changes of payloads, in every time zone."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.streams import Query
+from pyspark.errors import PySparkException
+from restoring import take_back
+from spark.streams import Query, both, read, write
 
 import eventkit
+from eventkit.archive import adopt_checkpoint
 from eventkit.conformance.clauses import proves
 from eventkit.testing import advance
 
 
 @proves("D3")
 @pytest.mark.slow
+@both
 def test_every_checkpoint_is_one_to_go_on_from(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """It may stand before a micro-batch, or in the middle of one, which is then repeated unchanged."""
     stream = kit.stream("orders")
@@ -34,13 +38,12 @@ def test_every_checkpoint_is_one_to_go_on_from(spark: Any, kit: eventkit.EventKi
                         file.unlink()
             again = Query(spark, folder, url, **options)
             again.run()
-            # They are sorted by name, because the sink's record begins with the first micro-batch of all.
-            files = spark.read.parquet(str(folder / "out" / "*.parquet")).orderBy("offset")
-            assert [row.offset for row in files.collect()] == published[5 * (batch + committed) :], (batch, committed)
+            assert again.in_files() == published[5 * (batch + committed) :], (batch, committed)
 
 
 @proves("D1", "D3")
 @pytest.mark.slow
+@both
 def test_payloads_may_change(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """New fields are ignored until the schema has them; a payload that no longer has the type is kept as text."""
     stream = kit.stream("orders")
@@ -64,6 +67,7 @@ def test_payloads_may_change(spark: Any, kit: eventkit.EventKit, url: str, tmp_p
 
 
 @proves("D1", "D6")
+@both
 def test_moments_are_the_same_in_every_zone(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """The session's zone only affects how moments are displayed."""
     stream, queue = kit.stream("orders"), kit.queue("q")
@@ -73,19 +77,48 @@ def test_moments_are_the_same_in_every_zone(spark: Any, kit: eventkit.EventKit, 
     after = (event.created_at + timedelta(seconds=1)).isoformat()
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     try:
-        options = {"url": url, "topic": "orders", "payloadSchema": "at TIMESTAMP"}
-        table = spark.read.format("eventkit").options(**options).load()
+        table = read(spark, url, topic="orders", payloadSchema="at TIMESTAMP")
         [row] = table.selectExpr("unix_millis(created_at) AS created", "unix_millis(payload.at) AS at").collect()
         assert row.created == round(event.created_at.timestamp() * 1000)
         assert row.at == 1000 * datetime(2026, 3, 29, 2, 30, tzinfo=UTC).timestamp()
-        options = {"url": url, "topic": "orders"}
-        assert spark.read.format("eventkit").options(**options, startingTimestamp=after).load().count() == 0
-        assert spark.read.format("eventkit").options(**options, endingTimestamp=after).load().count() == 1
-        due = spark.sql("SELECT '1' AS payload, current_timestamp() + INTERVAL 1 HOUR AS run_at")
-        due.write.format("eventkit").options(url=url, queue="q").mode("append").save()
+        assert read(spark, url, topic="orders", startingTimestamp=after).count() == 0
+        assert read(spark, url, topic="orders", endingTimestamp=after).count() == 1
+        write(spark.sql("SELECT '1' AS payload, current_timestamp() + INTERVAL 1 HOUR AS run_at"), url, queue="q")
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     advance(kit, 3300)
     assert queue.receive(1) == []
     advance(kit, 301)
     assert len(queue.receive(1)) == 1
+
+
+@proves("D5")
+@both
+@pytest.mark.parametrize("low_latency", ["false", pytest.param("true", marks=pytest.mark.slow)])
+def test_a_checkpoint_beyond_a_restored_database(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, low_latency: str
+) -> None:
+    """The query is refused while the head is below it and after; a new start reads all new events."""
+    options = {"topic": "orders", "startingOffsets": "earliest", "lowLatency": low_latency}
+    stream = kit.stream("orders")
+    before = stream.publish_many(["same"] * 20)
+    query = Query(spark, tmp_path / "a", url, **options)
+    query.run()
+    take_back(kit, url, before[9])
+    after = stream.publish_many(["same"] * 5)
+    error = rf"checkpoint is at offset {before[-1]} of 'orders', but the database has gone back: .* end at {before[9]}"
+    with pytest.raises(PySparkException, match=error):
+        query.run()
+    after += stream.publish_many(["same"] * 10)
+    with pytest.raises(PySparkException, match=error):
+        query.run()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    adopted = adopt_checkpoint(url, tmp_path / "a" / "checkpoint")
+    assert [one[:4] for one in adopted] == [("orders", str(tmp_path / "a" / "checkpoint"), before[-1], before[9])]
+    assert adopt_checkpoint(url, tmp_path / "a" / "checkpoint") == []
+    for again in (query, Query(spark, tmp_path / "b", url, failOnDataLoss="false", **options)):
+        again.run()
+        assert sorted(again.in_files()) == sorted(before + after)
+    more = stream.publish("more")
+    query.run()
+    assert query.offsets()[-1] == more

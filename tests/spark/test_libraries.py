@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from eventkit_sqlite.bulk import arrow
-from spark.streams import Query
+from spark.streams import Query, read
 
 import eventkit
 from eventkit.arrow import opened
@@ -76,12 +76,11 @@ def test_the_driver_may_have_a_kit(spark: Any, sqlite_url: str, file: str, tmp_p
         offset = kit.stream("orders").publish(1)
         with kit.transaction() as tx:
             kit.stream("orders").publish(2, tx=tx)
-            table = spark.read.format("eventkit").options(url=sqlite_url, topic="orders").load()
-            assert table.count() == 1
+            assert read(spark, sqlite_url, topic="orders").count() == 1
             query = Query(
                 spark, tmp_path, sqlite_url, topic="orders", startingOffsets="earliest", lowLatency=low_latency
             )
             query.run()
-            assert [row.offset for row in query.rows()] == [offset]
+            assert query.offsets() == [offset]
             assert_locked(file)
         assert kit.stream("orders").head() == offset + 1

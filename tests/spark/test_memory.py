@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from spark.families import command, descendants
+from spark.streams import both, read, stored
 
 import eventkit
 from eventkit.conformance.clauses import proves
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, both]
 
 EVENTS = 10_000_000
 MOST = {"python": 400, "java": 1_500}
@@ -19,8 +20,8 @@ MOST = {"python": 400, "java": 1_500}
 
 FILL = {
     "sqlite": "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT {count}) "
-    "INSERT INTO eventkit_event (topic, payload) SELECT 'orders', json_object('id', n, 'pad', '{pad}') FROM n",
-    "postgresql": "INSERT INTO {schema}.eventkit_event (topic, payload) "
+    "INSERT INTO {table} (topic, payload) SELECT 'orders', json_object('id', n, 'pad', '{pad}') FROM n",
+    "postgresql": "INSERT INTO {table} (topic, payload) "
     "SELECT 'orders', json_build_object('id', n, 'pad', '{pad}') FROM generate_series(1, {count}) AS n",
 }
 
@@ -62,11 +63,29 @@ LARGE = 2_000
 
 FILL_LARGE = {
     "sqlite": "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n LIMIT {count}) "
-    "INSERT INTO eventkit_event (topic, payload) SELECT 'orders', '\"' || hex(randomblob(262100)) || '\"' FROM n",
-    "postgresql": "INSERT INTO {schema}.eventkit_event (topic, payload) "
+    "INSERT INTO {table} (topic, payload) SELECT 'orders', '\"' || hex(randomblob(262100)) || '\"' FROM n",
+    "postgresql": "INSERT INTO {table} (topic, payload) "
     "SELECT 'orders', to_json(repeat(md5(n::text), 16380)) FROM generate_series(1, {count}) AS n",
 }
 """SQL that adds a gigabyte of events."""
+
+
+def check(spark: Any, url: str, tmp_path: Path, count: int, longest: int, trigger: str) -> None:
+    """Read the events once and follow them; no process takes more than its most."""
+    with Watch() as watch:
+        assert read(spark, url, topic="orders").selectExpr("count(*)", "sum(length(payload)) > 0").first() == (
+            count,
+            True,
+        )
+        options = {"topic": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": trigger}
+        stream = spark.readStream.format("eventkit").options(url=url, **options).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        assert sum(batch["numInputRows"] for batch in query.recentProgress) == count
+    print(watch.most)
+    assert watch.most["python"] > 0
+    assert {kind: most for kind, most in watch.most.items() if most > MOST[kind]} == {}
 
 
 @proves("D1", "D3")
@@ -77,38 +96,15 @@ def test_events_of_half_a_megabyte_take_no_more_memory(
     [kind, _, _] = url.partition(":")
     kit.stream("orders").publish_many(range(1_000))
     with kit.transaction() as tx:
-        tx.execute(FILL_LARGE[kind].format(count=LARGE, schema=url.partition("schema=")[2]))
-    with Watch() as watch:
-        table = spark.read.format("eventkit").options(url=url, topic="orders").load()
-        assert table.selectExpr("count(*)", "max(length(payload)) > 524000").collect() == [(LARGE + 1_000, True)]
-        options = {"topic": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
-        stream = spark.readStream.format("eventkit").options(url=url, **options).load()
-        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        assert sum(batch["numInputRows"] for batch in query.recentProgress) == LARGE + 1_000
-    print(watch.most)
-    assert watch.most["python"] > 0
-    assert {kind: most for kind, most in watch.most.items() if most > MOST[kind]} == {}
+        tx.execute(FILL_LARGE[kind].format(count=LARGE, table=stored("event", url)))
+    check(spark, url, tmp_path, LARGE + 1_000, 524_000, "1000")
 
 
 @proves("D1", "D3")
 def test_ten_million_events_take_no_more_memory(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """They are read once and followed, with all their columns."""
     [kind, _, _] = url.partition(":")
-    values = {"count": EVENTS // 10, "pad": "x" * 60, "schema": url.partition("schema=")[2]}
     for _ in range(10):
         with kit.transaction() as tx:
-            tx.execute(FILL[kind].format(**values))
-    with Watch() as watch:
-        table = spark.read.format("eventkit").options(url=url, topic="orders").load()
-        assert table.selectExpr("count(*)", "max(length(payload)) > 0").collect() == [(EVENTS, True)]
-        options = {"topic": "orders", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000000"}
-        stream = spark.readStream.format("eventkit").options(url=url, **options).load()
-        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        assert sum(batch["numInputRows"] for batch in query.recentProgress) == EVENTS
-    print(watch.most)
-    assert watch.most["python"] > 0
-    assert {kind: most for kind, most in watch.most.items() if most > MOST[kind]} == {}
+            tx.execute(FILL[kind].format(count=EVENTS // 10, pad="x" * 60, table=stored("event", url)))
+    check(spark, url, tmp_path, EVENTS, 0, "1000000")

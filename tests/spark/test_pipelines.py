@@ -3,14 +3,13 @@
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
-from spark.streams import forget_commit
+from spark.streams import both, forget_commit, write
 
 import eventkit
 from eventkit import EventkitError
@@ -34,6 +33,7 @@ def doubled(frame: Any) -> Any:
 
 
 @proves("D16")
+@both
 def test_a_pipeline_runs_once_and_goes_on(spark: Any, kit: Any, url: str, tmp_path: Path) -> None:
     """Each event is in the sink once, and the database has the pipeline's state."""
     orders = kit.stream("orders")
@@ -56,19 +56,25 @@ def test_a_pipeline_runs_once_and_goes_on(spark: Any, kit: Any, url: str, tmp_pa
 
 
 @proves("D6", "D16")
-@pytest.mark.parametrize("sink", ["function", pytest.param("stream", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("url", "sink"),
+    [
+        ("sqlite", "function"),
+        *(pytest.param(kind, "stream", marks=pytest.mark.slow) for kind in ("sqlite", "postgresql")),
+    ],
+    indirect=["url"],
+)
 def test_a_write_that_comes_again_is_skipped_and_counted(
     spark: Any, kit: Any, url: str, tmp_path: Path, sink: str
 ) -> None:
     """After a kill between the write and Spark's record of it, the micro-batch is repeated."""
 
-    def write(frame: Any, number: int) -> None:
+    def copy(frame: Any, number: int) -> None:
         for topic in ("copied", "also"):
-            options = {"url": url, "topic": topic, "txnAppId": "copy", "txnVersion": str(number)}
-            frame.select("payload").write.format("eventkit").options(**options).mode("append").save()
+            write(frame.select("payload"), url, topic=topic, txnAppId="copy", txnVersion=str(number))
 
     kit.stream("orders").publish_many([1, 2, 3])
-    target: Any = write if sink == "function" else {"topic": "copied"}
+    target: Any = copy if sink == "function" else {"topic": "copied"}
     source = {"topic": "orders", "maxOffsetsPerTrigger": "2"}
     pipeline = Pipeline("copy", url=url, source=source, sink=target, checkpoint=str(tmp_path / "checkpoint"))
     ran = pipeline.run_once(spark)
@@ -84,14 +90,8 @@ def test_a_write_that_comes_again_is_skipped_and_counted(
 @proves("D16")
 def test_rows_are_those_of_the_sources(sqlite_url: str) -> None:
     """Spark Connect gives no sum of them."""
-    source = {
-        "description": "eventkit",
-        "startOffset": "{}",
-        "endOffset": "{}",
-        "latestOffset": "{}",
-        "numInputRows": 7,
-    }
-    source |= {"inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
+    source = {"description": "eventkit", "startOffset": "{}", "endOffset": "{}", "latestOffset": "{}"}
+    source |= {"numInputRows": 7, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 1.0}
     names = ("id", "runId", "name", "timestamp", "batchId", "batchDuration", "durationMs", "stateOperators", "sources")
     id = "5fdd1e0e-0000-4000-8000-000000000000"
     values = (id, id, "p", "2026-01-31T00:00:00.000Z", 3, 5, {}, [], [source])
@@ -118,34 +118,35 @@ def test_a_sink_is_shown_without_credentials(sqlite_url: str) -> None:
 
 
 @proves("D16")
-def test_a_pipeline_goes_on_until_it_is_interrupted(spark: Any, sqlite_url: str, tmp_path: Path) -> None:
-    """It then ends normally."""
-    with eventkit.connect(sqlite_url) as kit:
-        kit.stream("orders").publish_many([1, 2])
-        batches: list[int] = []
-        ended = threading.Event()
+def test_a_pipeline_goes_on_until_it_is_interrupted(
+    spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
+) -> None:
+    """It then ends normally, and the session still writes."""
+    kit.stream("orders").publish_many([1, 2])
+    batches: list[int] = []
+    collected, ended = threading.Event(), threading.Event()
 
-        def collect(frame: Any, number: int) -> None:
-            batches.append(frame.count())
+    def collect(frame: Any, number: int) -> None:
+        batches.append(frame.count())
+        collected.set()
 
-        def interrupt() -> None:
-            deadline = time.monotonic() + 60
-            while not batches and not ended.wait(0.1) and time.monotonic() < deadline:
-                pass
-            # A pipeline that has failed already must not be interrupted, or another test would be.
-            if not ended.wait(1):
-                os.kill(os.getpid(), signal.SIGINT)
+    def interrupt() -> None:
+        # A pipeline that has failed already must not be interrupted, or another test would be.
+        if collected.wait(60) and not ended.wait(1):
+            os.kill(os.getpid(), signal.SIGINT)
 
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        checkpoint = str(tmp_path / "checkpoint")
-        try:
-            Pipeline("collect", url=sqlite_url, source="orders", sink=collect, checkpoint=checkpoint).run(spark)
-        finally:
-            ended.set()
-            thread.join()
-        assert batches == [2]
-        assert state(kit) == ("collect", "orders", "collect", "done", 2, 0)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    pipeline = Pipeline("collect", url=url, source="orders", sink=collect, checkpoint=str(tmp_path / "checkpoint"))
+    try:
+        pipeline.run(spark)
+    finally:
+        ended.set()
+        thread.join()
+    assert batches == [2]
+    assert state(kit) == ("collect", "orders", "collect", "done", 2, 0)
+    write(spark.sql("SELECT '3' AS payload"), url, topic="orders")
+    assert [event.payload for event in kit.stream("orders").read()] == [1, 2, 3]
 
 
 @proves("D16")

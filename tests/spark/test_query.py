@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from object_store import object_store
 from pyspark.errors import PySparkException
+from spark.streams import both
 
 import eventkit
 from eventkit import NewEvent
@@ -41,7 +42,7 @@ def answer(spark: Any, url: str, sql: str) -> list[Any]:
 
 
 @proves("D17")
-@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+@both
 def test_archive_and_live_are_one_table(spark: Any, url: str, orders: Any) -> None:
     """Each event is there once with all its columns, in the archive, live or both."""
     assert len(orders.read()) == 200
@@ -74,18 +75,17 @@ def test_one_event_of_another_type_ends_no_query(spark: Any, kit: eventkit.Event
 
 @pytest.mark.slow
 @proves("D17", "D19")
+@both
 def test_an_archive_in_an_object_store(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """It is read without any jars of Spark's, whole or in part, and rolled up."""
     with object_store("bucket") as endpoint:
         host = endpoint.removeprefix("http://")
         place = f"s3://key:secret@bucket/lake?endpoint_override={host}&scheme=http&region=us-east-1"
         orders = kit.stream("orders")
-        for begin in (0, 100):
-            orders.publish_many(
-                NewEvent({"n": n}, key=f"k{n % 3}", headers={"n": str(n)}) for n in range(begin, begin + 100)
-            )
-            archive(url, "orders", to=place, prune=True)
-        orders.publish_many(NewEvent({"n": n}, key=f"k{n % 3}", headers={"n": str(n)}) for n in range(200, 210))
+        for numbers in (range(100), range(100, 200), range(200, 210)):
+            orders.publish_many(NewEvent({"n": n}, key=f"k{n % 3}", headers={"n": str(n)}) for n in numbers)
+            if len(numbers) == 100:
+                archive(url, "orders", to=place, prune=True)
         rows = query(spark, url, "SELECT *, to_json(payload) AS text FROM orders ORDER BY offset").collect()
         assert [(row.text, row.topic, row.key, row.headers) for row in rows] == [
             (f'{{"n":{n}}}', "orders", f"k{n % 3}", {"n": str(n)}) for n in range(210)
@@ -186,12 +186,13 @@ def test_names_of_topics(spark: Any, kit: eventkit.EventKit, url: str) -> None:
         ("", "must begin with SELECT"),
     ],
 )
-def test_an_invalid_query_is_an_error_of_one_line(spark: Any, sqlite_url: str, sql: str, said: str) -> None:
+def test_an_invalid_query_is_an_error_of_one_line(
+    spark: Any, kit: eventkit.EventKit, url: str, sql: str, said: str
+) -> None:
     """The line names the remedy, before anything is read or changed."""
-    with eventkit.connect(sqlite_url) as kit:
-        kit.stream("orders").publish(1)
+    kit.stream("orders").publish(1)
     with pytest.raises(ValueError, match="^[^\n]+$") as refused:
-        query(spark, sqlite_url, sql)
+        query(spark, url, sql)
     assert said in str(refused.value)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark.streams import both
 
 import eventkit
 from eventkit.archive import archive
@@ -62,6 +63,7 @@ def jobs(kit: eventkit.EventKit, number: int) -> None:
 
 
 @proves("D19")
+@both
 def test_sums_are_what_a_plain_count_gives(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """They cover every topic and queue, archived events too, and late events in their own hour."""
     kit.stream("orders").publish_many(range(50))
@@ -155,6 +157,7 @@ def die_adding(url: str, step: int, last: int) -> None:
 
 
 @proves("D19")
+@both
 def test_a_killed_run_has_done_nothing(spark: Any, kit: eventkit.EventKit, url: str) -> None:
     """This holds at every step; an earlier run that continues does not repeat what was done."""
     for step in range(4):

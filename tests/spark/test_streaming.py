@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark.streams import Query, wait_for
+from spark.streams import Query, both, offsets, read, stored
 
 import eventkit
 from eventkit.arrow import by_rows, opened
@@ -14,7 +14,10 @@ from eventkit.conformance.clauses import proves
 from eventkit.kit import backend_of
 from eventkit.operations.tables import FetchEvents
 
-both_readers = pytest.mark.parametrize("low_latency", ["false", "true"], ids=["workers", "driver"])
+both_readers = pytest.mark.parametrize(
+    ("url", "low_latency"), [("sqlite", "true"), ("postgresql", "false")], indirect=["url"], ids=["driver", "workers"]
+)
+"""Marks tests of the reader in the driver, on one kind of database, and of that in the workers, on the other."""
 
 
 def sizes(progress: list[dict[str, Any]]) -> list[int]:
@@ -34,12 +37,12 @@ def test_each_event_comes_once(spark: Any, kit: eventkit.EventKit, url: str, tmp
     assert orders.offset("lake") == first[-1]
     second = orders.publish_many([25, 26])
     assert sizes(query.run()) == [2]
-    assert [row.offset for row in query.rows()] == first + second
+    assert query.offsets() == first + second
     assert orders.offset("lake") == second[-1]
     third = orders.publish(27)
     anew = Query(spark, tmp_path / "anew", url, **options)
     anew.run()
-    assert [row.offset for row in anew.rows()] == [third]
+    assert anew.offsets() == [third]
 
 
 @proves("D3")
@@ -50,15 +53,14 @@ def test_a_running_query_sees_what_is_new(
     """By default it starts at the head; new topics that match a pattern are included."""
     kit.stream("orders").publish("before")
     query = Query(spark, tmp_path, url, subscribePattern="orders.*", lowLatency=low_latency)
-    running = query.start(processingTime="0 seconds")
-    try:
-        wait_for(lambda: running.lastProgress is not None)
+    with query.running() as running:
+        running.processAllAvailable()
         expected = [kit.stream("orders").publish("one")]
-        wait_for(lambda: [row.offset for row in query.rows()] == expected)
+        running.processAllAvailable()
+        assert query.offsets() == expected
         expected.append(kit.stream("orders.eu").publish("two"))
-        wait_for(lambda: [row.offset for row in query.rows()] == expected)
-    finally:
-        running.stop()
+        running.processAllAvailable()
+        assert query.offsets() == expected
 
 
 @proves("D3")
@@ -82,21 +84,18 @@ def test_a_micro_batch_waits_for_enough(spark: Any, kit: eventkit.EventKit, url:
     query = Query(spark, tmp_path / "once", url, **earliest)
     assert sizes(query.run()) == [3]
     patient = Query(spark, tmp_path / "patient", url, **earliest)
-    running = patient.start(processingTime="0 seconds")
-    try:
-        wait_for(lambda: running.lastProgress is not None)
+    with patient.running() as running:
+        running.processAllAvailable()
         assert patient.rows() == []
         stream.publish_many([4, 5])
-        wait_for(lambda: len(patient.rows()) == 5)
-    finally:
-        running.stop()
-    assert sizes(running.recentProgress)[-1:] != [3]
-    impatient = Query(spark, tmp_path / "impatient", url, **earliest, maxTriggerDelay="1ms")
-    running = impatient.start(processingTime="0 seconds")
-    try:
-        wait_for(lambda: len(impatient.rows()) == 5)
-    finally:
-        running.stop()
+        running.processAllAvailable()
+        assert len(patient.rows()) == 5
+    impatient = Query(
+        spark, tmp_path / "impatient", url, **earliest | {"minOffsetsPerTrigger": "9"}, maxTriggerDelay="1ms"
+    )
+    with impatient.running() as running:
+        running.processAllAvailable()
+        assert len(impatient.rows()) == 5
 
 
 @proves("D3")
@@ -107,15 +106,13 @@ def test_an_empty_stream(spark: Any, kit: eventkit.EventKit, url: str, tmp_path:
     assert (query.run(), query.rows()) == ([], [])
     offset = kit.stream("orders").publish(1)
     query.run()
-    assert [row.offset for row in query.rows()] == [offset]
+    assert query.offsets() == [offset]
 
 
 @proves("D1", "D3")
-@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """An event that commits late, below others, is not skipped."""
-    if url.startswith("sqlite"):
-        pytest.skip("one writer after the other")
     stream = kit.stream("orders")
     query = Query(spark, tmp_path, url, topic="orders", startingOffsets="earliest")
     early = stream.publish("early")
@@ -123,13 +120,11 @@ def test_nothing_is_read_beyond_what_has_settled(spark: Any, kit: eventkit.Event
         late = stream.publish("late", tx=tx)
         later = stream.publish("later")
         query.run()
-        table = spark.read.format("eventkit").options(url=url, topic="orders").load()
-        assert [row.offset for row in query.rows()] == [early]
-        assert [row.offset for row in table.collect()] == [early]
-        to_there = spark.read.format("eventkit").options(url=url, topic="orders", endingOffsets=str(later + 1)).load()
-        assert [row.offset for row in to_there.collect()] == [early]
+        assert query.offsets() == [early]
+        assert offsets(read(spark, url, topic="orders")) == [early]
+        assert offsets(read(spark, url, topic="orders", endingOffsets=str(later + 1))) == [early]
     query.run()
-    assert [row.offset for row in query.rows()] == [early, late, later]
+    assert query.offsets() == [early, late, later]
 
 
 TEXTS = [
@@ -146,7 +141,7 @@ TEXTS = [
 
 
 @proves("D1", "D3")
-@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+@both
 def test_every_reader_gives_payloads_and_headers_as_they_are(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
@@ -155,11 +150,9 @@ def test_every_reader_gives_payloads_and_headers_as_they_are(
     expected = [(text, {"one": "1.0", "flag": "true", "text": '{"a": null}'}) for text in TEXTS]
     with kit.transaction() as tx:
         kit.stream("orders").publish(0, tx=tx)
-        schema = f'"{url.partition("schema=")[2]}".' if "schema=" in url else ""
         for text in TEXTS:
-            tx.execute(
-                f"INSERT INTO {schema}eventkit_event (topic, payload, headers) VALUES ('orders', '{text}', '{headers}')"
-            )
+            values = f"('orders', '{text}', '{headers}')"
+            tx.execute(f"INSERT INTO {stored('event', url)} (topic, payload, headers) VALUES {values}")
     options = {"url": url, "topic": "orders"}
     first = str(kit.stream("orders").read(limit=1)[0].offset + 1)
 

@@ -15,12 +15,12 @@ from deadly import COMMIT, TASK
 from py4j.protocol import Py4JJavaError
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from spark.streams import forget_commit
+from spark.streams import both, forget_commit, stored
 
 import eventkit
 from eventkit.conformance.clauses import proves
 
-PROGRAM = Path(__file__).with_name("copying_files.py")
+PROGRAM = Path(__file__).with_name("programs.py")
 KILLED = (PySparkException, Py4JJavaError)
 """The errors that Spark raises for a process that it has lost."""
 
@@ -63,6 +63,7 @@ def check_kill(spark: Any, kit: eventkit.EventKit, url: str, flag: Path, place: 
 
 
 @proves("D6")
+@both
 def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_writing_process_that_is_killed_leaves_all_or_nothing(
 
 @proves("D6")
 @pytest.mark.slow
+@both
 def test_a_writing_process_is_killed_at_every_step(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
@@ -104,7 +106,9 @@ def test_a_connection_that_breaks_costs_nothing(
 
 
 @proves("D6")
-@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize(
+    ("url", "marked"), [("sqlite", True), ("postgresql", True), ("sqlite", False)], indirect=["url"]
+)
 def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path, marked: bool
 ) -> None:
@@ -115,9 +119,8 @@ def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
     assert written(kit) == lines
     forget_commit(checkpoint)
     if not marked:
-        schema = getattr(kit._connection._address, "schema", None)
         with kit.transaction() as tx:
-            tx.execute(f"DELETE FROM {f'{schema}.' if schema else ''}eventkit_written_batch")
+            tx.execute(f"DELETE FROM {stored('written_batch', url)}")
     deadly.copy_files(spark, tmp_path / "files", checkpoint, 3, "eventkit", url=url, topic="t")
     assert (written(kit) == lines) == marked
     assert len(written(kit)) == (100 if marked else 150)
@@ -125,6 +128,7 @@ def test_a_micro_batch_that_comes_again_in_other_parts_is_written_once(
 
 @proves("D6")
 @pytest.mark.slow
+@both
 def test_a_query_with_killed_processes_writes_each_row_once(
     spark: Any, kit: eventkit.EventKit, url: str, tmp_path: Path
 ) -> None:
@@ -142,6 +146,7 @@ def test_a_query_with_killed_processes_writes_each_row_once(
 
 @proves("D6")
 @pytest.mark.slow
+@both
 def test_a_driver_that_is_killed_writes_each_row_once(kit: eventkit.EventKit, url: str, tmp_path: Path) -> None:
     """Fifty kills of all of Spark come at a step of a task or a commit; another driver continues with other parts."""
     lines = deadly.fill(tmp_path / "files", 60, 40)
@@ -149,15 +154,9 @@ def test_a_driver_that_is_killed_writes_each_row_once(kit: eventkit.EventKit, ur
     for number in range(51):
         place, step = random.choice([*deadly.steps()])
         last = number == 50
-        command = [
-            sys.executable,
-            str(PROGRAM),
-            url,
-            str(tmp_path / "files"),
-            str(tmp_path / "checkpoint"),
-            str(1 + number % 3),
-        ]
-        command += [] if last else [place, str(step), str(tmp_path / f"flag{number}")]
+        arguments = [url, tmp_path / "files", tmp_path / "checkpoint", 1 + number % 3]
+        arguments += [] if last else [place, step, tmp_path / f"flag{number}"]
+        command = [sys.executable, str(PROGRAM), "copy_files", *map(str, arguments)]
         ended = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=300)
         assert ended.returncode in ((0,) if last else (0, -signal.SIGKILL)), ended.stderr
         assert set(written(kit)) <= set(lines)
