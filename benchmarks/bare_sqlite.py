@@ -13,33 +13,27 @@ from eventkit_sqlite.library import open_connection
 from eventkit_sqlite.statements import STATEMENTS
 
 import eventkit
-from eventkit.operations import Operation
-from eventkit.operations.claim import Ack, AckMany, Lease, TakeFirst
-from eventkit.operations.enqueue import Enqueue, EnqueuePlain
-from eventkit.operations.stream import Publish, PublishPlain, ReadEvents
 
 from .contestants import Contestant, decode, encode, payloads
 
 
-def _sql(operation: type[Operation[Any]], *parameters: str) -> str:
+def _sql(heading: str, *parameters: str) -> str:
     """Return the backend's statement, with its parameters in this order."""
-    statement = STATEMENTS[operation.heading]
+    statement = STATEMENTS[heading]
     if statement.parameters != parameters:
-        raise LookupError(
-            f"{operation.__name__} has the parameters {statement.parameters}, not {parameters}: update bare.py"
-        )
+        raise LookupError(f"{heading} has the parameters {statement.parameters}, not {parameters}: update bare.py")
     return statement.sql
 
 
-_ENQUEUE = _sql(Enqueue, "queue", "payload", "headers", "priority", "max_attempts")
-_ENQUEUE_PLAIN = _sql(EnqueuePlain, "queue", "payloads")
-_TAKE = _sql(TakeFirst, "worker", "token", "lease", "queue", "limit")
-_LEASE = _sql(Lease, "worker", "token", "lease", "queue", "limit", "max_attempts")
-_ACK = _sql(Ack, "id", "token")
-_ACK_MANY = _sql(AckMany, "held")
-_PUBLISH = _sql(Publish, "topic", "key", "payload", "headers")
-_PUBLISH_PLAIN = _sql(PublishPlain, "topic", "payloads")
-_READ_EVENTS = _sql(ReadEvents, "topic", "after", "limit")
+_ENQUEUE = _sql("Enqueue", "queue", "payload", "headers", "priority", "max_attempts")
+_ENQUEUE_PLAIN = _sql("EnqueuePlain", "queue", "payloads")
+_TAKE = _sql("TakeFirst", "worker", "token", "lease", "queue", "limit")
+_LEASE = _sql("Lease", "worker", "token", "lease", "queue", "limit", "max_attempts")
+_ACK = _sql("Ack", "id", "token")
+_ACK_MANY = _sql("AckMany", "held")
+_PUBLISH = _sql("Publish", "topic", "key", "payload", "headers")
+_PUBLISH_PLAIN = _sql("PublishPlain", "topic", "payloads")
+_READ_EVENTS = _sql("ReadEvents", "topic", "after", "limit")
 
 
 class Bare(Contestant):

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from apps import *
+from databases import on_both
 
 import eventkit
-from eventkit import App, AsyncApp, Event, NewTask, TaskFailed, TimedOut
+from eventkit import App, AsyncApp, Event, Exponential, NewTask, TaskFailed, TimedOut
 from eventkit.conformance import proves
 from eventkit.conformance.flavours import unwrapped
 from eventkit.retry import Delays
@@ -189,6 +190,7 @@ def half(of: float) -> float:
 
 
 @proves("A2")
+@on_both
 def test_a_task_is_enqueued_in_the_callers_transaction(app: Any, kit: Any, loop: Any) -> None:
     task = app.task(half)
 
@@ -256,6 +258,7 @@ def test_what_was_declared_is_refused_where_it_is_wrong() -> None:
         app.task(name="two", max_running=1)(half)
     assert list(app.tasks) == ["one", "half"]
     assert app.tasks["half"].max_attempts is None
+    assert App().task(backoff="exponential")(half).declaration.backoff == Exponential()
     with pytest.raises(TypeError):
         app.tasks["other"] = app.tasks["half"]  # type: ignore[index]
     assert app.queues == ("slow", "default")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from apps import *
+from databases import on_both
 
 import eventkit
 from eventkit import Event, Fixed, LeaseLost, Permanent, Retry, Snooze, TaskCancelled, TaskContext
@@ -176,6 +177,7 @@ def moving(app: Any, then: Callable[[Any], None] = lambda ctx: None) -> Any:
 
 
 @proves("A5")
+@on_both
 def test_a_task_may_end_in_its_own_transaction(
     app: Any, kit: Any, now: Callable[[Any], Any], drained: Callable[..., Any]
 ) -> None:
@@ -223,6 +225,7 @@ def test_a_task_that_is_no_longer_ours_has_no_effect(
 
 
 @proves("A5")
+@on_both
 def test_a_task_says_how_far_it_is(app: Any, now: Callable[[Any], Any], drained: Callable[..., Any]) -> None:
     is_async = isinstance(app, eventkit.AsyncApp)
 

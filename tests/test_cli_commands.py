@@ -1,8 +1,10 @@
-"""Each command, on both databases: its effect, its output, and its exit code."""
+"""Each command: its effect, its output, its exit code, its record on ``eventkit.audit``, and its spelling in Sqew."""
 
+import getpass
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import command_line
 import databases
@@ -11,6 +13,8 @@ from command_line import Commands
 from databases import on_both
 
 from eventkit import EventKit
+from eventkit.cli.spellings import SPELLINGS, rewritten
+from eventkit.conformance.clauses import proves
 
 url, kit, cli = databases.url, databases.kit, command_line.cli
 
@@ -209,3 +213,134 @@ def test_what_is_no_json_is_refused_with_a_hint(cli: Commands) -> None:
     assert "1 to 255 characters" in cli.refusal(2, "task", "enqueue", "", "1")
     assert "--help" in cli.refusal(2, "task", "enqueue")
     assert "--help" in cli.refusal(2, "task", "enqueue", "jobs", "1", "--nonsense")
+
+
+def audited(kit: EventKit) -> list[dict[str, Any]]:
+    """Return the events of the stream, without their author."""
+    entries = [event.payload for event in kit.stream("eventkit.audit").read()]
+    assert {entry.pop("by") for entry in entries} <= {f"command line: {getpass.getuser()}"}
+    return entries
+
+
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("queue add jobs --lease 2m", {"queue": "jobs", "lease": 120.0}),
+    ("queue configure jobs --max-size 5", {"queue": "jobs", "max_size": 5}),
+    ("queue pause jobs", {"queue": "jobs"}),
+    ("queue resume jobs", {"queue": "jobs"}),
+    ("schedule add nightly @daily emails", {"schedule": "nightly", "when": "@daily", "queue": "emails"}),
+    ("schedule pause nightly", {"schedule": "nightly"}),
+    ("schedule resume nightly", {"schedule": "nightly"}),
+    ("schedule rm nightly", {"schedule": "nightly"}),
+    ("dead requeue emails 1", {"queue": "emails", "ids": [1]}),
+    ("dead purge emails --yes", {"queue": "emails", "older_than": None}),
+    ("task remove emails 1", {"queue": "emails", "id": 1}),
+    ("queue purge emails --yes", {"queue": "emails", "state": "ready"}),
+    ("queue rm jobs", {"queue": "jobs", "force": False}),
+    ("stream seek orders search earliest", {"stream": "orders", "consumer": "search", "to": "earliest"}),
+    ("stream prune orders --keep-count 1 --unconsumed", {"stream": "orders", "older_than": None, "keep_count": 1}),
+]
+"""Commands that change something, and their events beside the action, which the first two words name."""
+
+
+@proves("E19")
+def test_changes_are_recorded(cli: Commands, kit: EventKit) -> None:
+    """Each command has one event with author, action and target."""
+    queue = kit.queue("emails")
+    assert queue.enqueue("first", max_attempts=1).id == 1
+    queue.enqueue_many(range(3))
+    kit.stream("orders").publish_many(range(3))
+    for task in queue.claim("worker", 2):
+        queue.fail(task, "no")
+    for command, _ in CHANGES:
+        cli.text(*command.split())
+    assert audited(kit) == [{"action": ".".join(command.split()[:2])} | target for command, target in CHANGES]
+
+
+@proves("E19")
+def test_an_action_that_failed_is_not_recorded(cli: Commands, kit: EventKit) -> None:
+    """Reading and working are not recorded either."""
+    cli.text("task", "enqueue", "emails", "1")
+    cli.text("stream", "publish", "orders", "1")
+    cli.json("queue", "list")
+    cli.refusal(1, "queue", "rm", "emails")
+    cli.refusal(1, "schedule", "rm", "nightly")
+    cli.refusal(2, "queue", "configure", "emails", "--rate", -1)
+    assert audited(kit) == []
+
+
+@proves("E19")
+def test_an_action_without_its_record_is_undone(cli: Commands, kit: EventKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event is in the same transaction: if it cannot be written, the action is undone."""
+    monkeypatch.setattr("eventkit.operations.admin.AUDIT", None)
+    kit.queue("emails").enqueue(1)
+    with pytest.raises(AssertionError):
+        cli.text("queue", "purge", "emails", "--yes")
+    assert kit.queue("emails").size() == 1
+
+
+SESSION = """
+queue add --name mails --max-attempts 2 --visibility-ms 30000
+queue show --name mails
+message enqueue --queue mails --payload {"to":"ann"} --idempotency-key=a --delay-ms 0
+message enqueue --queue mails --file tasks.jsonl
+queue peek --name mails --limit 3
+message peek --queue mails
+message poll --queue mails --batch 2 --visibility-ms 60000
+message extend-lease --queue mails --id #0 --ms 60000
+message ack --queue mails --ids #0
+message nack --queue mails --ids #1 --delay-ms 0
+message get --queue mails --batch 9
+message nack --queue mails --ids #1,#2
+message remove --queue mails --id #2
+stats --queue mails
+metrics
+dlq list --queue mails
+dlq show --queue mails --id #1
+dlq requeue --queue mails --ids #1
+queue requeue-dlq --name mails
+dlq purge --queue mails --yes
+queue purge --name mails --yes
+queue rm --name mails --force --yes
+"""
+"""Commands in the spelling of Sqew.  Each succeeds after those before it; #0 is the first task."""
+
+
+def test_each_spelling_is_that_of_a_command(
+    cli: Commands, kit: EventKit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole session runs, in which each spelling occurs."""
+    monkeypatch.chdir(tmp_path)
+    Path("tasks.jsonl").write_text("2\n3\n4\n")
+    seen, first = set[str](), 0
+    for line in SESSION.strip().splitlines():
+        first = first or min([task.id for task in kit.queue("mails").tasks()], default=0)
+        words = line.replace("#0", f"{first}").replace("#1", f"{first + 1}").replace("#2", f"{first + 2}").split()
+        seen |= {" ".join(words[:2])} & set(SPELLINGS) or {words[0]}
+        cli.text("--json", *words)
+    assert seen == set(SPELLINGS)
+    assert kit.overview().queues == {}
+
+
+def test_a_spelling_becomes_ours() -> None:
+    """Each id becomes a command of its own, and other commands stay unchanged."""
+    assert rewritten(["message", "ack", "--queue=q", "--ids", "7,8", "--json"]) == [
+        ["task", "ack", "q", "7", "current", "--json"],
+        ["task", "ack", "q", "8", "current", "--json"],
+    ]
+    assert rewritten(["--json", "message", "poll", "--queue", "q", "--batch", "5"]) == [
+        ["task", "poll", "q", "--limit=5", "--json"]
+    ]
+    ours = ["queue", "add", "emails", "--lease", "2m"]
+    assert (rewritten(ours), rewritten([])) == ([ours], [[]])
+
+
+def test_a_task_that_is_not_claimed_has_no_current_lease(cli: Commands, kit: EventKit) -> None:
+    """The command fails, and the others of its ids still run."""
+    waiting, claimed = kit.queue("q").enqueue(1, priority=-1), kit.queue("q").enqueue(2)
+    cli.text("task", "poll", "q")
+    ran = cli.run("message", "ack", "--queue", "q", "--ids", f"{waiting.id},{claimed.id}")
+    assert (ran.code, kit.queue("q").get(claimed.id)) == (1, None)
+    other = kit.queue("other").enqueue(3).id
+    cli.text("task", "poll", "other")
+    assert "lease" in cli.refusal(1, "message", "ack", "--queue", "q", "--ids", other)
+    assert "is not a token" in cli.refusal(2, "task", "ack", "q", waiting.id, "x")

@@ -16,7 +16,7 @@ import eventkit_sqlite
 import moving
 import msgspec
 import pytest
-from moving import Places, routes
+from moving import ROUTES, Places, routes
 
 import eventkit
 from eventkit import transfer
@@ -131,8 +131,14 @@ def copy_until(reports: int, source: str, target: str, output: Path) -> int:
     return -1 if b"finished" in said else said.count(b".")
 
 
-def kill_often(places: Places, route: tuple[str, str], output: Path, kills: int) -> None:
-    """Kill copies at random moments, repeat each until it is complete, and start again until *count* were killed."""
+@pytest.mark.parametrize(
+    ("route", "kills"),
+    [(ROUTES[0], 3), *(pytest.param(route, 100, marks=pytest.mark.slow) for route in ROUTES)],
+)
+@proves("K8")
+def test_a_killed_copy_is_repeated(places: Places, route: tuple[str, str], kills: int, tmp_path: Path) -> None:
+    """Copies are killed at random moments and repeated until they are complete, again and again."""
+    output = tmp_path / "output"
     source, target = (places.fresh(kind) for kind in route)
     with eventkit.connect(source) as kit:
         kit.stream("orders").publish_many(range(6000))
@@ -155,25 +161,6 @@ def kill_often(places: Places, route: tuple[str, str], output: Path, kills: int)
             on_the_way += reached > 0
         assert killed < 10 * kills, "no copy was killed on its way"
     assert eventkit.copy(source, target) == whole
-
-
-@pytest.mark.parametrize(
-    "route",
-    [("sqlite", "postgres"), pytest.param(("postgres", "sqlite"), marks=pytest.mark.slow)],
-    ids=["to-postgres", "to-sqlite"],
-)
-@proves("K8")
-def test_a_killed_copy_is_repeated(places: Places, route: tuple[str, str], tmp_path: Path) -> None:
-    """Three copies are killed at random moments."""
-    kill_often(places, route, tmp_path / "output", 3)
-
-
-@pytest.mark.slow
-@routes
-@proves("K8")
-def test_two_hundred_killed_copies_are_repeated(places: Places, route: tuple[str, str], tmp_path: Path) -> None:
-    """Fifty copies of each route are killed at random moments."""
-    kill_often(places, route, tmp_path / "output", 50)
 
 
 def fill(url: str) -> None:

@@ -93,7 +93,7 @@ def walk(places: Places, caplog: pytest.LogCaptureFixture) -> Iterator[Walk]:
 
 @proves("K8")
 @pytest.mark.parametrize("machine", [MovingQueue, MovingStream])
-@pytest.mark.parametrize(("runs", "steps"), [(8, 25), pytest.param(60, 50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("runs", "steps"), [(4, 25), pytest.param(60, 50, marks=pytest.mark.slow)])
 def test_a_machine_works_on_wherever_it_moves(walk: Walk, machine: type[Any], runs: int, steps: int) -> None:
     """Every answer is that of the model, which does not move."""
     walk(machine, runs, steps)

@@ -50,8 +50,12 @@ def check(path: str, facts: dict[str, set[int]], workers: int) -> None:
     assert position >= max(facts["saved"], default=0)
 
 
-def kill_often(path: str, rounds: int) -> None:
-    """Start three programs on the file and kill them, again and again, and check the file each time."""
+@pytest.mark.parametrize("rounds", [5, pytest.param(70, marks=pytest.mark.slow)])
+def test_a_killed_process_loses_no_call_that_returned(path: str, rounds: int) -> None:
+    """Three programs work on the file and are killed at random moments, again and again; the file is checked each time.
+
+    More than a dozen processes are killed, and more than two hundred in the long run.
+    """
     facts: dict[str, set[int]] = defaultdict(set)
     workers = turn = 0
     while turn < rounds or not all(facts[fact] for fact in FACTS):
@@ -62,17 +66,6 @@ def kill_often(path: str, rounds: int) -> None:
         check(path, facts, workers)
         turn += 1
         assert turn < 10 * rounds, f"of {FACTS} there were only {sorted(facts)}"
-
-
-def test_a_killed_process_loses_no_call_that_returned(path: str) -> None:
-    """More than a dozen processes are killed at random moments."""
-    kill_often(path, rounds=5)
-
-
-@pytest.mark.slow
-def test_two_hundred_killed_processes_lose_no_call_that_returned(path: str) -> None:
-    """More than two hundred processes are killed at random moments."""
-    kill_often(path, rounds=70)
 
 
 def test_the_tasks_of_a_killed_worker_come_back(path: str) -> None:

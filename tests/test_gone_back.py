@@ -58,7 +58,7 @@ class Servers:
         ask(self._second, "SELECT pg_promote()")
 
 
-@pytest.fixture(params=[File, Servers], ids=["restored", "promoted"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """Return a database that can go back."""
     with ExitStack() as stack:
@@ -66,7 +66,21 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
 
 @proves("W6")
-@pytest.mark.parametrize("meanwhile", ["asleep", "busy"])
+@pytest.mark.parametrize(
+    ("place", "flavour", "meanwhile"),
+    [
+        pytest.param(kind, flavour, meanwhile, id=f"{name}-{flavour}-{meanwhile}")
+        for name, kind, flavour, meanwhile in (
+            ("restored", File, "sync", "asleep"),
+            ("restored", File, "sync", "busy"),
+            ("restored", File, "async", "asleep"),
+            ("restored", File, "async", "busy"),
+            ("promoted", Servers, "sync", "busy"),
+            ("promoted", Servers, "async", "asleep"),
+        )
+    ],
+    indirect=["place", "flavour"],
+)
 def test_readers_of_a_database_that_goes_back(
     place: Any, connect: Callable[..., Any], caplog: pytest.LogCaptureFixture, meanwhile: str
 ) -> None:

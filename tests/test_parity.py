@@ -346,10 +346,10 @@ def walk(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.parametrize("machine", [QueueMachine, StreamOfBoth])
-@pytest.mark.parametrize("runs", [25, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [12, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_machine_gets_the_same_answers(walk: Walk, machine: type[Any], runs: int) -> None:
     """Random calls in random order have the same answers; the long run also finds the shortest failing one."""
-    walk(machine, runs, 30 if runs == 25 else 50, shrink=runs == 100)
+    walk(machine, runs, 30 if runs == 12 else 50, shrink=runs == 100)
 
 
 def test_locks_limits_and_results_answer_the_same(postgres_url: str, tmp_path: Path) -> None:

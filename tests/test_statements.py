@@ -199,12 +199,15 @@ def test_a_foreign_backend_has_headings_of_the_others(foreign: str) -> None:
 @pytest.mark.usefixtures("foreign")
 def test_parameters_are_the_fields(backend: str) -> None:
     """A statement of an operation uses every field of it, and that of a step every value that plans pass to it."""
-    given = {name: {field.name for field in msgspec.structs.fields(cls)} for name, cls in OPERATIONS.items()}
-    for kind, parameters in (("name", given), ("step", dict(steps()))):
-        for heading, text in statements(backend, kind).items():
-            wanted = parameters[heading] - {"codec"} - NEEDLESS.get((backend, heading), set())
-            used = set(re.findall(r"(?<!:):([a-z]\w*)", text)) - FROM_THE_BACKEND
-            assert used == wanted - (NOT_PARAMETERS.get(heading, set()) if kind == "name" else set()), heading
+    fields = [
+        (name, {field.name for field in msgspec.structs.fields(cls)} - {"codec"} - NOT_PARAMETERS.get(name, set()))
+        for name, cls in OPERATIONS.items()
+    ]
+    for kind, given in (("name", fields), ("step", [*steps()])):
+        texts = statements(backend, kind)
+        for heading, parameters in [(heading, parameters) for heading, parameters in given if heading in texts]:
+            used = set(re.findall(r"(?<!:):([a-z]\w*)", texts[heading])) - FROM_THE_BACKEND
+            assert used == parameters - NEEDLESS.get((backend, heading), set()), heading
 
 
 def test_what_only_reads_says_so() -> None:

@@ -1,18 +1,22 @@
-"""Outcomes of the tasks that a worker runs: J1, J4."""
+"""Settings of a worker, and the outcomes of the tasks that it runs: J1, J4, J5, J7."""
 
 import asyncio
 import contextvars
+import logging
+from datetime import timedelta
 from typing import Any
 
 import databases
 import pytest
 import working
 from databases import on_both
-from working import declared, error_of, gone, until
+from working import declared, error_of, gone, state, until
 
-from eventkit import App, AsyncApp, EventKit, Permanent, TaskContext, TaskFailed
+from eventkit import App, AsyncApp, EventKit, Permanent, Retry, Snooze, TaskContext, TaskFailed
 from eventkit.app import AsyncTaskContext
 from eventkit.conformance import proves
+from eventkit.worker import Worker
+from eventkit.worker.lifecycle import Shared, settings_of
 
 url, kit = databases.url, databases.kit
 
@@ -193,3 +197,177 @@ def test_schedules_are_fired_by_the_worker(kit: EventKit, url: str) -> None:
 
     with working.working(app):
         until(lambda: len(runs) >= 2)
+
+
+@proves("J1")
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_fails_is_tried_again_as_declared(kit: EventKit, url: str, waits: bool) -> None:
+    app, done = declared(url)
+    with working.working(app):
+        id = kit.queue("default").enqueue({"task": "fail", "args": {"waits": waits}}, max_attempts=9).id
+        first, second, *rest = error_of(kit, id).splitlines()
+    assert (first, rest[-1]) == ("Traceback (most recent call last):", "ValueError: on purpose")
+    assert str(working.__file__) in second, "the frames of the worker are left out"
+    assert done == ["run"] * 3
+    info = kit.queue("default").get(id)
+    assert info is not None
+    assert (info.attempt, info.reason) == (3, "exhausted")
+
+
+@proves("J1", "A4", "Q11")
+def test_failures_are_isolated(kit: EventKit, url: str) -> None:
+    """An exception, a BaseException or an invalid payload on the queue does not affect other tasks."""
+    app, done = declared(url)
+
+    class Odd(BaseException):
+        pass
+
+    @app.task(max_attempts=1)
+    async def odd(waits: bool) -> None:
+        if waits:
+            await asyncio.sleep(0)
+        raise Odd
+
+    @app.task(max_attempts=1)
+    async def cancelled_itself() -> None:
+        raise asyncio.CancelledError
+
+    @app.task
+    async def unsayable() -> object:
+        return object()
+
+    @app.task(max_attempts=1)
+    async def iterated() -> None:
+        raise StopAsyncIteration
+
+    queue = kit.queue("default")
+    with working.working(app):
+        nonsense = [queue.enqueue(payload).id for payload in ("text", None, {"task": 7}, {"args": {}}, {"to": "ann"})]
+        unknown = queue.enqueue({"task": "unknown"}).id
+        undecodable = [
+            queue.enqueue({"task": "double", "args": args}).id for args in ({"number": "x"}, {}, {"other": 1}, [1], 7)
+        ]
+        odds = [queue.enqueue({"task": "odd", "args": {"waits": waits}}).id for waits in (False, True)]
+        cancelled, silent = queue.enqueue({"task": "cancelled_itself"}).id, queue.enqueue({"task": "unsayable"}).id
+        blocked, ended = queue.enqueue({"task": "fail_blocking"}).id, queue.enqueue({"task": "iterated"}).id
+        for id in nonsense:
+            assert error_of(kit, id).startswith("NOT_A_TASK")
+        assert error_of(kit, unknown).startswith("RESOLUTION_ERROR")
+        for id in (*undecodable, silent):
+            assert error_of(kit, id).startswith("SERIALIZATION_ERROR")
+        for id in (*odds, cancelled, blocked, ended):
+            assert "Error" in error_of(kit, id) or "Odd" in error_of(kit, id) or "Stop" in error_of(kit, id)
+        id = queue.enqueue({"task": "note", "args": {"item": "after"}}).id
+        until(lambda: gone(kit, id))
+    assert done == ["after"]
+    assert {task.id for task in queue.dead() if task.reason == "poison"} == {*nonsense}
+
+
+@proves("J1")
+@pytest.mark.parametrize("blocking", [False, True])
+def test_exceptions_that_say_what_to_do(kit: EventKit, url: str, blocking: bool) -> None:
+    app, runs = App(url), list[str]()
+
+    def run(how: str) -> None:
+        runs.append(how)
+        if how == "permanent":
+            raise Permanent("never")
+        if how == "snooze":
+            raise Snooze(3600)
+        raise Retry(3600)
+
+    async def run_async(how: str) -> None:
+        run(how)
+
+    app.task(name="run")(run if blocking else run_async)
+    queue = kit.queue("default")
+    with working.working(app):
+        ids = {how: queue.enqueue({"task": "run", "args": {"how": how}}).id for how in ("permanent", "snooze", "retry")}
+        assert error_of(kit, ids["permanent"]) == "never"
+        until(lambda: state(kit, ids["snooze"]) == state(kit, ids["retry"]) == "scheduled")
+        assert [queue.get(ids[how]).attempt for how in ("snooze", "retry")] == [0, 1]  # type: ignore[union-attr]
+    assert sorted(runs) == ["permanent", "retry", "snooze"]
+
+
+@proves("J5")
+def test_the_worker_is_stopped_by_a_function_that_wants_to_exit(kit: EventKit, url: str) -> None:
+    """The failure is recorded first."""
+    app = App(url)
+
+    @app.task(max_attempts=1)
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    id = kit.queue("default").enqueue({"task": "leave"}).id
+    asyncio.run(asyncio.wait_for(Worker(app).serve(), working.PATIENCE))
+    assert "SystemExit" in error_of(kit, id)
+
+
+@proves("J1")
+def test_log_records_name_the_task(kit: EventKit, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """This includes a task that is not declared."""
+    app, _ = declared(url)
+    with caplog.at_level(logging.INFO, "eventkit"), working.working(app):
+        id = kit.queue("default").enqueue({"task": "fail_blocking"}).id
+        assert str(working.__file__) in error_of(kit, id).splitlines()[1], "the frames of the worker are left out"
+        unknown = kit.queue("default").enqueue({"task": "unknown"}).id
+        error_of(kit, unknown)
+    for number, name in ((id, "fail_blocking"), (unknown, "")):
+        [record] = [record for record in caplog.records if getattr(record, "task_id", None) == number]
+        assert (record.task_name, record.queue, record.attempt) == (name, "default", 1)  # type: ignore[attr-defined]
+
+
+WRONG: dict[str, Any] = {
+    "concurrency": 0,
+    "prefetch": -1,
+    "processes": 0,
+    "shutdown_timeout": -1,
+    "lease": 0.5,
+    "db_retry_initial_ms": 99,
+    "db_retry_max_ms": 300_001,
+    "db_retry_max_attempts": 10_001,
+    "notify_poll_interval_ms": 999,
+    "name": "",
+    "queues": ["a", ("a", 2)],
+    "url": 7,
+}
+
+
+@proves("J7")
+def test_all_wrong_settings_are_reported_at_once() -> None:
+    """The error names each setting, before the worker connects."""
+    with pytest.raises(ValueError, match="are invalid") as caught:
+        App("nonsense://").worker(**WRONG)
+    lines = str(caught.value).split("\n")
+    assert lines[0] == f"{len(WRONG)} of the worker's settings are invalid:"
+    assert len(lines) == len(WRONG) + 1
+    for name, line in zip(WRONG, lines[1:], strict=True):
+        assert {"name": "worker", "queues": "queue 'a'"}.get(name, name) in line
+        with pytest.raises(ValueError, match="1 of the worker's settings are invalid"):
+            settings_of({name: WRONG[name]})
+
+
+@proves("J7")
+def test_settings_that_contradict_each_other_or_are_unknown_are_refused() -> None:
+    """A contradiction is reported beside all other errors."""
+    with pytest.raises(ValueError, match="db_retry_initial_ms is at most db_retry_max_ms"):
+        settings_of({"db_retry_initial_ms": 60_000})
+    with pytest.raises(ValueError, match="2 of the worker's settings .*\n- concurrency .*\n- db_retry_initial_ms "):
+        settings_of({"concurrency": 0, "db_retry_initial_ms": 60_000})
+    with pytest.raises(TypeError, match="no setting concurency; the settings are: .*concurrency"):
+        App("nonsense://").worker(concurency=3)
+
+
+@proves("J7")
+def test_valid_settings_are_accepted() -> None:
+    app = App("nonsense://")
+    app.task(queue="c")(nothing)
+    given = {"lease": timedelta(minutes=1), "queues": ["a", ("b", 2)], "processes": None}
+    shared = Shared(app, settings_of(given), lambda: None)
+    assert shared.lease_ms == 60_000
+    assert shared.weights == {"a": 1, "b": 2}
+    assert Shared(app, settings_of({}), lambda: None).weights == {"c": 1}
+    assert shared.processes.free >= 1
+
+
+def nothing() -> None: ...

@@ -21,8 +21,10 @@ cluster, url, nothing_is_left = own_cluster.cluster, own_cluster.url, own_cluste
 QUICK = {"db_retry_initial_ms": 100, "db_retry_max_ms": 500}
 
 
-def away_for(cluster: Cluster, url: str, seconds: float) -> float:
-    """Stop a worker's server for a while under load; return how often the worker tried to connect."""
+@pytest.mark.parametrize(("seconds", "attempts"), [(2, 60), pytest.param(30, 400, marks=pytest.mark.slow)])
+@proves("J8")
+def test_a_server_that_is_started_again_costs_nothing(cluster: Cluster, url: str, seconds: int, attempts: int) -> None:
+    """It costs no task, and the worker, which is under load, retries with pauses."""
     app, runs = App(url), list[int]()
 
     @app.task
@@ -49,19 +51,7 @@ def away_for(cluster: Cluster, url: str, seconds: float) -> float:
         assert {*runs} == {*range(-5, 300)} - {0} | {0, 1000}
         # Only tasks claimed when the server stopped may be done twice.
         assert len(runs) <= 306 + 20
-        return worker.metrics.failures.of().value
-
-
-@proves("J8")
-def test_a_server_that_is_started_again_costs_nothing(cluster: Cluster, url: str) -> None:
-    """It costs no task, and the worker retries with pauses."""
-    assert away_for(cluster, url, 2) < 60
-
-
-@pytest.mark.slow
-@proves("J8")
-def test_a_server_that_is_away_for_half_a_minute_costs_nothing(cluster: Cluster, url: str) -> None:
-    assert away_for(cluster, url, 30) < 400
+        assert worker.metrics.failures.of().value < attempts
 
 
 @proves("J8")

@@ -16,8 +16,8 @@ __all__ = ["app", "drained", "now", "url"]
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, flavour: str, tmp_path: Path) -> str:
-    """Return the URL of a fresh database: SQLite for blocking calls, and Postgres for asyncio."""
-    if flavour == "sync":
+    """Return the URL of a fresh database: by default SQLite for blocking calls, and Postgres for asyncio."""
+    if getattr(request, "param", "sqlite" if flavour == "sync" else "postgres") == "sqlite":
         return f"sqlite:///{tmp_path}/shop.db"
     url: str = request.getfixturevalue("emptied_url")
     return url
